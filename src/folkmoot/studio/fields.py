@@ -27,7 +27,7 @@ SWITCHES = {"true": True, "false": False, "yes": True, "no": False, "on": True, 
 
 
 @dataclass(frozen=True, slots=True)
-class FormField:
+class StudyField:
     """One field. `inner`: the fields of a group, or one for each row of a list.
 
     `value` and `default` are text, `default` is what an empty field means. `new_row` is what an
@@ -47,7 +47,7 @@ class FormField:
     is_required: bool = False
     is_essential: bool = False
     is_set: bool = False
-    inner: tuple[FormField, ...] = ()
+    inner: tuple[StudyField, ...] = ()
     new_row: Any = None
 
     @property
@@ -83,7 +83,7 @@ class FormSection:
     """Fields under a title; the first has none."""
 
     title: str
-    fields: tuple[FormField, ...]
+    fields: tuple[StudyField, ...]
 
 
 def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, ...]:
@@ -113,7 +113,7 @@ def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, 
     return tuple(FormSection(title, listed) for title, listed in parts.items() if listed)
 
 
-def walk_fields(fields: Sequence[FormField]) -> Iterator[FormField]:
+def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
     """All fields, each group before those inside."""
     for field in fields:
         yield field
@@ -185,7 +185,7 @@ def place_problems(
 
 def _fields_of_group(
     node: Mapping[str, Any], definitions: Mapping[str, Node], values: object, path: Path_
-) -> tuple[FormField, ...]:
+) -> tuple[StudyField, ...]:
     required = node.get("required", ())
     given = values if isinstance(values, Mapping) else {}
     return tuple(
@@ -196,7 +196,7 @@ def _fields_of_group(
 
 def _field(
     node: Node, definitions: Mapping[str, Node], value: Any, path: Path_, is_required: bool
-) -> FormField:
+) -> StudyField:
     default = node.get("default")
     is_set = value is not UNSET
     shown = value if is_set else default
@@ -211,7 +211,7 @@ def _field(
     kind, inner, new_row = _kind_of(chosen, variants, definitions, shown, path)
     bounds = chosen or {}
     words = node.get("description", "")
-    return FormField(
+    return StudyField(
         path,
         kind,
         words[:1].upper() + words[1:],
@@ -253,7 +253,7 @@ def _kind_of(
     definitions: Mapping[str, Node],
     shown: Any,
     path: Path_,
-) -> tuple[Kind, tuple[FormField, ...], Any]:
+) -> tuple[Kind, tuple[StudyField, ...], Any]:
     if variants and all("enum" in each or "const" in each for each in variants):
         return "choice", (), None
     if any("enum" in each or "const" in each for each in variants) or chosen is None:
@@ -302,7 +302,7 @@ def _as_text(value: Any, kind: Kind) -> str:
     return value if isinstance(value, str) else write_value(value)
 
 
-def _rows_at(values: dict[str, Any], field: FormField) -> list[Any]:
+def _rows_at(values: dict[str, Any], field: StudyField) -> list[Any]:
     """The list of a field in the values, made of what the form shows if it is not set."""
     at: Any = values
     for part in field.path[:-1]:
@@ -316,7 +316,7 @@ def _rows_at(values: dict[str, Any], field: FormField) -> list[Any]:
 
 
 def _read_into(
-    field: FormField, above: Any, sent: Mapping[str, str], problems: list[Problem]
+    field: StudyField, above: Any, sent: Mapping[str, str], problems: list[Problem]
 ) -> None:
     """Put what was sent for a field into the group or list that holds it."""
     last: Any = field.path[-1]
@@ -337,7 +337,7 @@ def _read_into(
 
 
 def _read_inner(
-    field: FormField, above: Any, present: Any, sent: Mapping[str, str], problems: list[Problem]
+    field: StudyField, above: Any, present: Any, sent: Mapping[str, str], problems: list[Problem]
 ) -> None:
     last: Any = field.path[-1]
     if field.kind == "rows" and not isinstance(present, (list, dict)):
@@ -360,7 +360,7 @@ def _read_inner(
         above.pop(last, None)
 
 
-def _read_value(field: FormField, text: str, problems: list[Problem]) -> Any:
+def _read_value(field: StudyField, text: str, problems: list[Problem]) -> Any:
     if field.kind == "switch":
         return SWITCHES.get(text.lower(), text)
     if field.kind in ("number", "yaml"):

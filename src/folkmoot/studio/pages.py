@@ -389,7 +389,7 @@ class Studio:
             if request.headers.get("hx-request"):
                 return Response(headers={"HX-Redirect": address})
             return RedirectResponse(address, 303)
-        told = self.processes.told(run)
+        told = self.processes.messages_of(run)
         part = "_starting.html.j2" if request.headers.get("hx-request") else "starting.html.j2"
         return self._page(part, {"run_name": name, "told": told})
 
@@ -405,10 +405,10 @@ class Studio:
     def _controls(self, request: Request) -> LivePart:
         name = request.path_params["name"]
         run = self.shelf.run(name)
-        told = self.processes.told(run.path)
+        told = self.processes.messages_of(run.path)
         shown = {"r": run_standing(run.path, name), "base": _run_address(name).rstrip("/"),
                  "form_token": self.form_token, "told": told}  # fmt: skip
-        return _drawn("_controls.html.j2", shown)
+        return _render_part("_controls.html.j2", shown)
 
     async def pause(self, request: Request, _form: FormData) -> Response:
         """Stop a run so that it can be resumed."""
@@ -450,7 +450,7 @@ class Studio:
     # --- what all share ------------------------------------------------------------------------
 
     def _page(self, template: str, shown: Mapping[str, object], status: int = 200) -> HTMLResponse:
-        drawn = _drawn(template, {"form_token": self.form_token, **shown})
+        drawn = _render_part(template, {"form_token": self.form_token, **shown})
         return HTMLResponse(drawn.html, status)
 
     def _guarded(self, post: Receiver) -> Answer:
@@ -491,7 +491,7 @@ def mark_code(text: str) -> Markup:
     return Markup("").join(marked)
 
 
-def _drawn(template: str, shown: Mapping[str, object]) -> LivePart:
+def _render_part(template: str, shown: Mapping[str, object]) -> LivePart:
     html = _environment().get_template(template).render(shown)
     return LivePart(Markup(html), tag_of(html))
 

@@ -129,7 +129,7 @@ class Processes:
             return []
         return found if isinstance(found, list) else []
 
-    def told(self, run: Path) -> Told:
+    def messages_of(self, run: Path) -> Told:
         """What a run that was started here has said on the way."""
         try:
             said = self._record(run, "log").read_bytes()[-MAX_MESSAGE_BYTES:]
