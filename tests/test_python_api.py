@@ -191,7 +191,7 @@ def test_the_methods_do_what_the_commands_do(example: folkmoot.Run) -> None:
     assert check.estimate.calls == example.manifest["calls"] and "Calls " in repr(check)
     priced = loaded.check("openai/gpt-4o")
     assert re.search(r"^Cost +about \$\d", repr(priced), re.MULTILINE), repr(priced)
-    for power in (example.load_run(), loaded.load_run()):
+    for power in (example.power(), loaded.power()):
         assert power[0].title in said("power", study) and power[0].title in repr(power)
 
 

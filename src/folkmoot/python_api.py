@@ -132,7 +132,7 @@ class Run:
         estimate = print_check(console, found, RunOptions(model=model))
         return CheckResult(estimate, _text_of(console))
 
-    def load_run(self, *, iccs: Sequence[float] = ()) -> Findings:
+    def power(self, *, iccs: Sequence[float] = ()) -> Findings:
         """The smallest effects that this design can detect, as `folkmoot power` shows them."""
         return Findings(power_of(self._study_file(), iccs))
 

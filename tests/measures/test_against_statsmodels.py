@@ -50,9 +50,9 @@ def test_newcombe(counts: tuple[int, int, int, int]) -> None:
 @pytest.mark.parametrize("alpha", [0.05, 0.005])
 def test_smallest_effects(n: int, alpha: float) -> None:
     # By its power, since its search for the size stops after some four digits.
-    assert NormalIndPower().load_run(smallest_h(n, alpha), n, alpha) == pytest.approx(0.8)
-    two_groups = TTestIndPower().load_run(smallest_d(n, alpha), n, alpha / 2, alternative="larger")
-    paired = TTestPower().load_run(smallest_d_paired(n, alpha), n, alpha / 2, alternative="larger")
+    assert NormalIndPower().power(smallest_h(n, alpha), n, alpha) == pytest.approx(0.8)
+    two_groups = TTestIndPower().power(smallest_d(n, alpha), n, alpha / 2, alternative="larger")
+    paired = TTestPower().power(smallest_d_paired(n, alpha), n, alpha / 2, alternative="larger")
     # One of its tails: the other has a chance below 10⁻⁵ where the power is that large.
     assert (two_groups, paired) == pytest.approx((0.8, 0.8), abs=1e-5)
 
@@ -61,7 +61,7 @@ def test_smallest_effects(n: int, alpha: float) -> None:
 def test_power_and_size(shares: tuple[float, float]) -> None:
     h = abs(cohen_h(*shares))
     for n in (5, 60, 900):
-        assert power_two_shares(*shares, n) == pytest.approx(NormalIndPower().load_run(h, n, 0.05))
+        assert power_two_shares(*shares, n) == pytest.approx(NormalIndPower().power(h, n, 0.05))
     size = NormalIndPower().solve_power(h, power=0.8, alpha=0.05)
     assert n_two_shares(*shares) == pytest.approx(float(size), rel=1e-6)
     assert power_two_shares(0.3, 0.3, 50) == pytest.approx(0.05)

@@ -14,7 +14,7 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import load_study_with_options as load_run
+from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.errors import FatalModelError, InputError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.workbook.preparation import config_advisories
@@ -212,7 +212,7 @@ def test_the_notes_say_that_images_are_not_in_the_estimate(tmp_path: Path) -> No
 
 
 def previews(path: Path) -> list[Any]:
-    found = load_run(path, RunOptions(custom_provider=ScriptedProvider(lambda *_: "")))
+    found = load_study_with_options(path, RunOptions(custom_provider=ScriptedProvider(lambda *_: "")))
     assert found.study.preview is not None
     return found.study.preview(found.config, found.prompt_library())
 
