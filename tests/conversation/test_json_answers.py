@@ -190,7 +190,7 @@ def test_an_entry_for_each_key(reply: Any) -> None:
 
 def test_entries_that_are_not_there_are_named_and_an_empty_reply_is_unreadable() -> None:
     got = read(JsonMap(PARTS), {"Ann": ANN, "Bo": {"speaker": "Bo"}})
-    assert list(got.value.values) == ["Ann"] and "text" in got.value.unread["Bo"]
+    assert list(got.value.values) == ["Ann"] and "text" in got.value.problems["Bo"]
     none = read(JsonMap(PARTS), {"Cy": ANN})
     assert isinstance(none, ParseFailure) and "Ann, Bo" in none.problem
 

@@ -245,7 +245,7 @@ def test_controls_go_with_a_person_who_withdraws_and_can_be_asked_again(tmp_path
 
     seat = ("seats.count=1", "seats.as=persona")
     run = folkmoot.run(
-        path, out=tmp_path / "run", model="synthetic", overrides=seat, host=by_hand(answer)
+        path, out=tmp_path / "run", model="synthetic", overrides=seat, seat_host=by_hand(answer)
     ).folder
     run_controls(run, {"participants": 2}, RunOptions())
     (place,) = read_seats(run.path)

@@ -192,7 +192,11 @@ def study(*, shows: dict[str, list[str]], **more: object) -> Study:
             )
             session.record("people", {"participant_id": who, "condition": arm})
 
-    design = {"afterwards": ExposureTable(votes, label_material), "tables": (ExposureRow,), **more}
+    design = {
+        "derived_tables": ExposureTable(votes, label_material),
+        "tables": (ExposureRow,),
+        **more,
+    }
     return Study(
         name="bridge",
         title="A bridge",
@@ -264,7 +268,9 @@ def test_a_declaration_that_fails_costs_the_whole_table_and_not_the_run(
         yield from votes(run)[:2]
         raise KeyError("transcripts")
 
-    done = run(tmp_path, study(shows=AS_CLAIMED, afterwards=ExposureTable(broken, label_material)))
+    done = run(
+        tmp_path, study(shows=AS_CLAIMED, derived_tables=ExposureTable(broken, label_material))
+    )
     assert done.manifest["outcome"] == "done" and done.table("exposure").is_empty()
     assert exposure_findings(done) == []
     assert "KeyError('transcripts')" in done.folder.text("run.log")

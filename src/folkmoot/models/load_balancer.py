@@ -46,7 +46,7 @@ class LoadBalancer:
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
         """The bound that is sent along, thoughts included."""
-        bound = getattr(self._servers[0], "longest_reply", None)
+        bound = getattr(self._servers[0], "max_output_tokens", None)
         limit: int | None = request.max_tokens if bound is None else bound(request)
         return limit
 

@@ -549,7 +549,7 @@ def _is_image_error(error: ModelError, line: ModelState) -> bool:
 
 def _output_token_limit(provider: Provider, request: ModelRequest) -> int | None:
     """The bound that the provider sends along, thoughts included."""
-    bound = getattr(provider, "longest_reply", None)
+    bound = getattr(provider, "max_output_tokens", None)
     limit: int | None = request.max_tokens if bound is None else bound(request)
     return limit
 

@@ -315,7 +315,7 @@ class RetryPolicy:
                 raise
             else:
                 call.latency_s = limiter.current_time() - entered
-                limiter.record_success(getattr(result, "hints", None))
+                limiter.record_success(getattr(result, "rate_limit_hints", None))
                 if line.spec.local:
                     await self._yield_to_event_loop()
                 return result

@@ -171,7 +171,9 @@ def with_self_description(who: Speaker, self_description: Quoted) -> Speaker:
             Replacement(0, 0, concatenate_texts(("You are ", self_description, "\n\n"), plain=None))
         ]
     changed = replace_parts(system, parts)
-    begins = (shift_offset(offset, parts) for offset in getattr(who.system, "begins", ()))
+    begins = (
+        shift_offset(offset, parts) for offset in getattr(who.system, "cache_breakpoints", ())
+    )
     return replace(who, system=Prompt(changed, changed.spans, begins))
 
 

@@ -58,7 +58,7 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
     inserted = [Replacement(end, end, concatenate_texts(parts, plain=None))]
     system = speaker.system
     changed = replace_parts(concatenate_texts([system], plain=None), inserted)
-    begins = (shift_offset(offset, inserted) for offset in getattr(system, "begins", ()))
+    begins = (shift_offset(offset, inserted) for offset in getattr(system, "cache_breakpoints", ()))
     return replace(speaker, system=Prompt(changed, changed.spans, begins))
 
 

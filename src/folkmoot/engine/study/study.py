@@ -81,16 +81,16 @@ class Study(Generic[ConfigT]):
 
     protocol    the study itself, an async function over a `Session`
     prompts     folder of the prompts that `scope.prompt` renders
-    recognises  does a study file without `study:` mean this type? Gets the raw keys and values;
+    matches     does a study file without `study:` mean this type? Gets the raw keys and values;
                 of several types that say yes the first by name is meant
     run_id      name of the folder under `outputs/`; empty means the study file's own name
-    check       deeper checks than the config's own (config, folder of the study file); the
+    check_config deeper checks than the config's own (config, folder of the study file); the
                 `key` of each problem is dotted, the loader adds file and line
     notes       what the user should know before a run that is no mistake
-    rehearsal   the config for a rehearsal (`dry_run.py`), from the config and a folder that
+    dry_run_config the config for a rehearsal (`dry_run.py`), from the config and a folder that
                 is thrown away: what the study keeps outside of its run folder must stay untouched,
                 nothing is fetched
-    images      where its prompts show images (cells, lines), so that a model that takes none is
+    image_locations where its prompts show images (cells, lines), so that a model that takes none is
                 refused before anything is spent
     preview     what `folkmoot check --preview` prints: prompts as they would be sent
     size        how large the design is (config, folder of the study file), for `folkmoot power`;
@@ -103,33 +103,33 @@ class Study(Generic[ConfigT]):
     strict_tables  its tables without some answers, from the run and the rows of `answers` to leave
                 out: findings are also computed from these (`strict_answers.py`). None: no
                 finding rests on a single choice or number
-    show        lines of rich markup that `folkmoot show RUN [ID]` adds to its own: from the run and
+    render_run  lines of rich markup that `folkmoot show RUN [ID]` adds to its own: from the run and
                 the key of a conversation or participant, which is empty for the whole run
-    load        reader for file types of its own (`file_suffixes`), gives the config
-    seat_models models that seats of the study name by themselves and that are asked, so that they
+    load_config reader for file types of its own (`file_suffixes`), gives the config
+    extra_models models that seats of the study name by themselves and that are asked, so that they
                 can be checked: those that the file names, and where the file names a hosted `model`
                 for the run, those that the study type itself names
     source_model the model that the study's source uses by default; it is named to a user who names
                 none, and never asked unless the user says so
-    places      the participants whom people could play (config, folder of the study file)
-    planned     from the sealed parts (name → data) to the rows of tables that they foresee
+    seats       the participants whom people could play (config, folder of the study file)
+    expected_rows from the sealed parts (name → data) to the rows of tables that they foresee
     derived     files that follow from the tables (and the journal), from a run or the complete
                 parts of an unfinished one: the name of each, and what is written as JSON, or text
                 as it is. They are written when a run ends or pauses, and with the report of a run
                 that was killed or goes on
-    embeds      whether the protocol asks for embeddings, so that a study without an embedding model
-                is refused before anything is spent
-    limit       the same config with at most so many participants or sessions (`--limit N`)
+    uses_embeddings whether the protocol asks for embeddings, so that a study without an
+                embedding model is refused before anything is spent
+    with_limit  the same config with at most so many participants or sessions (`--limit N`)
     tables      the rows of its tables (`storage.rows.Row`): columns, kinds and meanings; they are
                 written without rows too
-    unusable    why nothing in a run that came to its end is of use (exit status 3); empty when
+    unusable_reason why nothing in a run that came to its end is of use (exit status 3); empty when
                 something is. That no answer at all could be read need not be found here
-    afterwards  rows of further tables, made of what the run left: its folder, its journal, and the
-                wording of its prompts (name → text). Their classes stand in `tables`
+    derived_tables rows of further tables, made of what the run left: its folder, its journal, and
+                the wording of its prompts (name → text). Their classes stand in `tables`
     codebook    what the study's own columns mean: column → words, or table → {column → words}
-    template    file name → content of the files that `folkmoot new` writes beside a study file with
-                all keys; a study file of this name (`NAME.yaml`) takes its place
-    respondent  what the embedded respondent should know of this study's answers and topics
+    template_files file name → content of the files that `folkmoot new` writes beside a study file
+                with all keys; a study file of this name (`NAME.yaml`) takes its place
+    respondent_part what the embedded respondent should know of this study's answers and topics
                 (`folkmoot.respondent`); without it everything is answered by its form
     from_polis  a Polis conversation, and a comment of it or None → the files of a study made of it
     """
