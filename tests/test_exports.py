@@ -63,10 +63,10 @@ def test_the_version_is_one() -> None:
 
 def test_a_scope_offers_no_more_than_the_page_on_writing_a_study_says() -> None:
     scope = {name for name in dir(folkmoot.Scope) if not name.startswith("_")}
-    effects = {"ask", "exchange", "each", "in_turn", "embed", "compute", "record", "say"}
+    effects = {"ask", "ask_detailed", "map", "take_turns", "embed", "compute", "record", "say"}
     files = {"prompt", "write_json", "write_text", "log", "warn"}
     values = {
-        "at",
+        "child",
         "at_row",
         "path",
         "address",
@@ -74,8 +74,8 @@ def test_a_scope_offers_no_more_than_the_page_on_writing_a_study_says() -> None:
         "seed",
         "root",
         "finish",
-        "keep",
-        "oneself",
+        "store",
+        "speaks_as_self",
         "is_human",
     }
     assert scope == effects | files | values

@@ -166,7 +166,7 @@ def test_the_page_on_writing_a_study_names_every_field(fresh: Path) -> None:
         f for f in Study.__dataclass_fields__ if f"`{f}`" not in page and f"{f}," not in page
     ]
     assert missing == []
-    for part in ("Scripted(", "who_changed("):
+    for part in ("ScriptedProvider(", "who_changed("):
         assert run_python("docs/writing_a_study.md", part) > 0
 
 

@@ -235,7 +235,7 @@ def run(
       stays as it is.
     - `"new"` runs in a new folder beside it: `pilot_001_2`, `pilot_001_3`. It asks, and pays,
       everything once more.
-    - `"error"` raises RunExists.
+    - `"error"` raises RunExistsError.
 
     No choice overwrites or deletes an answer. `"resume"` is the default because it alone neither
     pays for an answer twice nor stops a notebook that is run from the top.

@@ -212,7 +212,9 @@ def test_the_notes_say_that_images_are_not_in_the_estimate(tmp_path: Path) -> No
 
 
 def previews(path: Path) -> list[Any]:
-    found = load_study_with_options(path, RunOptions(custom_provider=ScriptedProvider(lambda *_: "")))
+    found = load_study_with_options(
+        path, RunOptions(custom_provider=ScriptedProvider(lambda *_: ""))
+    )
     assert found.study.preview is not None
     return found.study.preview(found.config, found.prompt_library())
 
