@@ -60,31 +60,33 @@ async def questionnaire(session: Session) -> None:
         )
         who = Speaker(n, system=persona + f"\n\n{topic}")
         closing = f"Options:\n{listed}\n\nRespond with ONLY the exact text of your chosen option."
-        first = await scope.ask(who, f"Make your choice.\n\n{closing}", answer=Choice(order))
+        first = await scope.ask(who, f"Make your choice.\n\n{closing}", answer_type=Choice(order))
         held = None if isinstance(first, Missing) else first
         told = persona + f'\n\n{topic}\n\nYou previously chose "{held}".'
         again = Speaker(n, system=told)
-        second = await scope.ask(again, f"Choose once more.\n\n{closing}", answer=Choice(order))
+        second = await scope.ask(
+            again, f"Choose once more.\n\n{closing}", answer_type=Choice(order)
+        )
         other = next(o for o in order if o != held)
         pushed = f'Others chose "{other}". They want {other}, and {other} it shall be.\n\nNow make '
         third = await scope.ask(
             again,
             f"{pushed}your final choice. Respond with ONLY the exact text of your chosen option.",
-            answer=Choice(order),
+            answer_type=Choice(order),
         )
         votes = {"first": held, "second": second or None, "pushed": third or None, "other": other}
         session_row = {"who": n, "order": list(order), **votes}
         for k, item in enumerate(ITEMS):
             prompt = f"How content are you with {item}, from 0 to 10? Reply with the number alone."
-            rating = await scope.ask(who, prompt, answer=Number(0, 10))
+            rating = await scope.ask(who, prompt, answer_type=Number(0, 10))
             session_row[f"item{k}"] = None if isinstance(rating, Missing) else rating
         for k, pair in enumerate(PAIRS):
             for side, statement in zip(("pro", "con"), pair, strict=True):
                 prompt = f"{statement}\n\nOptions:\n1. Agree\n2. Disagree\n\nReply with one option."
-                said = await scope.ask(who, prompt, answer=Choice(("Agree", "Disagree")))
+                said = await scope.ask(who, prompt, answer_type=Choice(("Agree", "Disagree")))
                 session_row[f"{side}{k}"] = None if isinstance(said, Missing) else said == "Agree"
         ask = "Give your opinion on the choice as JSON with the keys opinion and strength (1 to 5)."
-        await scope.ask(who, ask, answer=Json(View))
+        await scope.ask(who, ask, answer_type=Json(View))
         why = await scope.ask(who, "In two or three sentences, why did you choose as you did?")
         session_row["why"] = str(why)
         scope.record("votes", session_row)

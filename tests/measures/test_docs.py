@@ -68,7 +68,7 @@ def test_r_script_names_only_columns_and_tables_that_a_run_has(run):
     code = "\n".join(blocks((DOCS / "r.md").read_text("utf-8"), "r"))
     tables = set(re.findall(r'read_table\("(\w+)"\)', code))
     assert tables == {"participants"}
-    columns = set(run.read_table("participants").columns)
+    columns = set(run.table("participants").columns)
     asked = set(re.findall(r"(?:participants|voted_twice)\$(\w+)", code))
     asked |= set(
         re.findall(r"\b((?:initial|final)_\w+|demographic_\w+|status|position_\w+)\b", code)
@@ -76,7 +76,7 @@ def test_r_script_names_only_columns_and_tables_that_a_run_has(run):
     assert {"condition", "position_changed", "status", "demographic_age"} <= asked
     assert asked <= columns
     for arm in re.findall(r'"((?:simple|clarified)_\w+|acp)"', code):
-        assert arm in set(run.read_table("participants")["condition"])
+        assert arm in set(run.table("participants")["condition"])
 
 
 def test_the_csv_has_the_words_that_the_script_reads(run):
