@@ -101,7 +101,7 @@ def test_a_worker_that_dies_at_its_start_is_named(
     head = pytest.importorskip("folkmoot.engine.cluster.head")
 
     class Dying:
-        async def begin(self, _setup: object) -> None:
+        async def start(self, _setup: object) -> None:
             os._exit(1)
 
     monkeypatch.setattr(head, "Worker", Dying)
@@ -138,7 +138,7 @@ def test_a_study_that_workers_do_not_have_is_refused_by_its_file(
     other = Consent(versions={str(Path(STUDY).resolve()): "of another file"})
     monkeypatch.setattr(head, "agreement_for_workers", lambda _path: other)
     assert f"{STUDY} is not the same" in refused(tmp_path, {}, workers=1)
-    monkeypatch.setattr(head, "code_of", lambda *_: tmp_path / "elsewhere.py")
+    monkeypatch.setattr(head, "study_code_path", lambda *_: tmp_path / "elsewhere.py")
     assert "elsewhere.py, and this machine has no such file" in refused(tmp_path, {}, workers=1)
 
 
