@@ -60,11 +60,11 @@ MISTAKES = {
     "no session": ("protocol(session)", "protocol()", "one argument"),
     "a yield": (HERE, "    yield 1", "yield"),
     "config key": (HERE, "    session.config.peple", "did you mean people?"),
-    "heard": (ASK, 'await scope.ask(ANN, "Well?", heard=[])', "EMPTY + Utterance"),
+    "heard": (ASK, 'await scope.ask(ANN, "Well?", history=[])', "EMPTY_TRANSCRIPT + Utterance"),
     "who": (ASK, 'await scope.ask("ann", "Well?")', "give Speaker("),
     "prompt": (ASK, "await scope.ask(ANN, None)", "the prompt is of type NoneType"),
-    "answer class": (ASK, 'await scope.ask(ANN, "Well?", answer=Text)', "give Text(), Choice"),
-    "answer list": (ASK, 'await scope.ask(ANN, "?", answer=["a"])', "give Text(), Choice"),
+    "answer class": (ASK, 'await scope.ask(ANN, "Well?", answer_type=Text)', "give Text(), Choice"),
+    "answer list": (ASK, 'await scope.ask(ANN, "?", answer_type=["a"])', "give Text(), Choice"),
     "no await, used": (ASK, 'scope.ask(ANN, "Well?").strip()  # wrong', "put `await` before"),
     "no await, recorded": (
         '"text": str(said)',
@@ -79,14 +79,14 @@ MISTAKES = {
         "talk(…) is not awaited",
     ),
     "too much await": (HERE, '    await session.record("t", {"a": 1})', "leave out `await`"),
-    "each, sync": (HERE, "    await session.child('x').each([1], lambda s, n: n)", "not async"),
-    "in_turn gives text": (
+    "map, sync": (HERE, "    await session.child('x').map([1], lambda s, n: n)", "not async"),
+    "take_turns gives text": (
         HERE,
         "    async def turn(scope, who, heard): return 'x'\n"
-        "    await session.at('t').in_turn([ANN], turn)  # wrong",
+        "    await session.child('t').take_turns([ANN], turn)  # wrong",
         "return Utterance(",
     ),
-    "in_turn of names": (HERE, "    await session.take_turns(['ann'], None)", "give Speaker(…)"),
+    "take_turns of names": (HERE, "    await session.take_turns(['ann'], None)", "give Speaker(…)"),
     "a row that is a list": (HERE, '    session.record("t", [1])', 'record("table", {'),
     "a cell that is a set": (HERE, '    session.record("t", {"a": {1}})', "record sorted"),
     "a cell that is Missing": (HERE, '    session.record("t", {"a": Missing("x")})', "record None"),
@@ -113,10 +113,22 @@ MISTAKES = {
     "exit": (HERE, "    raise SystemExit(0)", "return instead"),
     "exit inside": (ASK, 'exit(await scope.ask(ANN, "?"))  # wrong', "return instead"),
     "stop": (HERE, "    next(iter([]))", "StopIteration"),
-    "no options": (ASK, 'await scope.ask(ANN, "?", answer=Choice([]))', "no options"),
-    "options as a word": (ASK, 'await scope.ask(ANN, "?", answer=Choice("abc"))', "list of texts"),
-    "options as numbers": (ASK, 'await scope.ask(ANN, "?", answer=Choice([1]))', "list of texts"),
-    "low above high": (ASK, 'await scope.ask(ANN, "?", answer=Number(5, 1))', "no number is from"),
+    "no options": (ASK, 'await scope.ask(ANN, "?", answer_type=Choice([]))', "no options"),
+    "options as a word": (
+        ASK,
+        'await scope.ask(ANN, "?", answer_type=Choice("abc"))',
+        "list of texts",
+    ),
+    "options as numbers": (
+        ASK,
+        'await scope.ask(ANN, "?", answer_type=Choice([1]))',
+        "list of texts",
+    ),
+    "low above high": (
+        ASK,
+        'await scope.ask(ANN, "?", answer_type=Number(5, 1))',
+        "no number is from",
+    ),
     "compute gives a set": (HERE, "    await session.compute(set)", "is not JSON"),
     "file is no JSON": (HERE, '    session.write_json("x.json", {"a": ANN})', "Speaker"),
     "no prompts folder": (HERE, '    session.prompt("vote")', "has no prompts folder"),
@@ -146,7 +158,7 @@ def test_a_mistake_of_the_author_is_the_authors(here: Path, name: str) -> None:
 
 
 def test_after_the_mend_the_same_line_runs(here: Path) -> None:
-    write(here, "    await session.map", "    session.config.peple\n    await session.each")
+    write(here, "    await session.map", "    session.config.peple\n    await session.map")
     assert command("run", "mine.yaml", "--trust").exit_code == 2
     # Another process would read the file anew; this one knows its modules by the path.
     (here / "other.py").write_text(STUDY)

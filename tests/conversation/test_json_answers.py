@@ -228,7 +228,7 @@ class Named(Row, table="ideas"):
 async def protocol(session: Session) -> None:
     who = Speaker("planner", "Planner")
     got = await session.child("plan").ask_detailed(
-        who, "Name ideas.", answer=JsonList(Idea, 1, 2, fallback_value=(Idea(text="none"),))
+        who, "Name ideas.", answer_type=JsonList(Idea, 1, 2, fallback_value=(Idea(text="none"),))
     )
     for idea in got.value:
         session.record(Named(text=idea.text, parse_step=got.parse_step, repairs=len(got.repairs)))

@@ -184,7 +184,7 @@ def test_an_answer_that_stays_half_unreadable_is_kept_in_part(tmp_path: Path) ->
     seen: list[object] = []
 
     async def protocol(session: folkmoot.Session[folkmoot.StudyConfig]) -> None:
-        got = await session.ask_detailed(folkmoot.Speaker("p1"), "What?", answer=Json(Opinion))
+        got = await session.ask_detailed(folkmoot.Speaker("p1"), "What?", answer_type=Json(Opinion))
         seen.append(got)
 
     study = folkmoot.Study("opinions", "Opinions", folkmoot.StudyConfig, protocol)

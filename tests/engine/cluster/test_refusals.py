@@ -117,7 +117,7 @@ VOTE = "    async def vote(scope: Scope, who: Speaker) -> None:\n"
         ("    lock = threading.Lock()\n", "        lock.locked()\n", "vote uses lock"),
         ("    seen = []\n", "        seen.append(who.id)\n", "changes seen"),
         ("    n = 0\n", "        nonlocal n\n        n += 1\n", "changes n"),
-        ("", "        return threading.Lock()\n", "what each() at vote gives cannot go"),
+        ("", "        return threading.Lock()\n", "what map() at vote gives cannot go"),
     ],
 )
 def test_what_cannot_go_to_another_machine_is_named_with_its_line(

@@ -592,7 +592,7 @@ def test_what_every_machine_is_sent_does_not_grow_with_the_number_of_people(
 
     def weighed(value: object, what: str, *fn: Any) -> bytes:
         data = sent(value, what, *fn)
-        if what.startswith("each() at "):
+        if what.startswith("map() at "):
             sizes[-1][what] = len(data)
         return data
 
@@ -605,6 +605,6 @@ def test_what_every_machine_is_sent_does_not_grow_with_the_number_of_people(
             load_study_with_options(ROOT / "examples/cross_pollination.yaml", options), options
         )
     few, many = sizes
-    assert {"each() at summaries", "each() at opposition"} <= few.keys() == many.keys()
+    assert {"map() at summaries", "map() at opposition"} <= few.keys() == many.keys()
     grown = {stage: many[stage] - few[stage] for stage in few}
     assert max(grown.values()) < 4_096, grown  # the mean embedding of one more option is 2 KB

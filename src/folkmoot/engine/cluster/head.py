@@ -128,7 +128,7 @@ class ClusterExecutor:
         """Run parts on the workers, in shares that begin in order."""
         run.plan.write_plan()
         each = cast("Fork[I, R]", fork)
-        data = pickle_function(each, f"each() at {'/'.join(fork.path)}", each.fn)
+        data = pickle_function(each, f"map() at {'/'.join(fork.path)}", each.fn)
         try:
             begins = ray.put(data)
         except (RayError, ConnectionError) as error:

@@ -97,13 +97,13 @@ async def run_pickled_locally(
     """An `ForkExecutor` for a rehearsal: everything goes as it would to another machine, and stays
     here. What a part forks in turn goes nowhere, as on a worker.
 
-    Raises ProtocolError where something cannot go, or what `each` runs changes what it refers to:
+    Raises ProtocolError where something cannot go, or what `map` runs changes what it refers to:
     on another machine it would change a copy.
     """
     if _inside_item.get():
         return await run_locally(run, fork, parts, results, stage)
     each = cast("Fork[I, R]", fork)
-    what = f"each() at {'/'.join(each.path) or 'session'}"
+    what = f"map() at {'/'.join(each.path) or 'session'}"
     sent = cast("Fork[I, R]", unpickle_value(pickle_function(each, what, each.fn), run))
     items = pickle_function(list(parts), f"an item of {what}")
     before = _snapshot_closure(sent.fn)

@@ -1,4 +1,4 @@
-"""A worker of a cluster: the engine in another process, which runs shares of the parts of `each`.
+"""A worker of a cluster: the engine in another process, which runs shares of the parts of `map`.
 
 The head calls its methods; Ray runs each of them on the worker's own event loop.
 """
@@ -135,7 +135,7 @@ class ReadOnlyPlan(Plan):
 
     def seal_part(self, name: str, data: object) -> None:
         raise ProtocolError(
-            f"seal({name!r}) within each(): with --executor the plan is the head's; seal before"
+            f"seal({name!r}) within map(): with --executor the plan is the head's; seal before"
         )
 
     def write_plan(self) -> None:
@@ -284,9 +284,7 @@ class Worker:
             self._sent + self._shard.unsent_count,
         )
         try:
-            return pickle_function(
-                outcome, f"what each() at {'/'.join(begin.path)} gives", begin.fn
-            )
+            return pickle_function(outcome, f"what map() at {'/'.join(begin.path)} gives", begin.fn)
         except ProtocolError as error:
             return pickle_value(replace(outcome, results={}, failures={parts[0].number: error}))
 

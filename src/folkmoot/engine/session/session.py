@@ -8,7 +8,6 @@ same bytes. Studies import this and nothing else of the engine.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +37,12 @@ from folkmoot.engine.seats.seats import (
     with_self_description,
 )
 from folkmoot.engine.seats.utterances import SELF_DESCRIPTIONS, UTTERANCES, SelfDescriptionRow
+from folkmoot.engine.session.arguments import (
+    check_ask_arguments,
+    item_key,
+    require_awaitable,
+    require_type,
+)
 from folkmoot.engine.session.confounders import with_confounders
 from folkmoot.engine.session.effects import (
     AskedAt,
@@ -142,8 +147,8 @@ class Scope:
 
         `history` is all that the speaker knows of the conversation besides the prompt. An answer
         that cannot be read is asked for again `reasks` times with what was wrong; then it is
-        `Missing`, or the `fallback` of a `Json` answer. Text and choices come back as `Quoted`: put
-        into a later prompt, they say whose words they are.
+        `Missing`, or the `fallback_value` of a `Json` answer. Text and choices come back as
+        `Quoted`: put into a later prompt, they say whose words they are.
 
         `about`: the matter that is asked about, for the embedded respondent, who reads no
         instructions. `shows`: texts that stand in a prompt which was written without a template;
@@ -153,7 +158,7 @@ class Scope:
             speaker,
             prompt,
             history=history,
-            answer=answer_type,
+            answer_type=answer_type,
             temperature=temperature,
             max_tokens=max_tokens,
             reasks=reasks,
@@ -164,11 +169,11 @@ class Scope:
 
     async def ask_detailed(
         self,
-        who: Speaker,
+        speaker: Speaker,
         prompt: str,
         *,
         history: Transcript = EMPTY_TRANSCRIPT,
-        answer: AnswerType[T] | None = None,
+        answer_type: AnswerType[T] | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
         reasks: int = DEFAULT_REASKS,
@@ -176,32 +181,37 @@ class Scope:
         shows: Sequence[str] = (),
     ) -> AskResult[T]:
         """`ask`, with the raw reply, the parse step and the number of re-asks."""
-        _check_ask_arguments(who, prompt, history, answer)
-        wanted = cast("AnswerType[T]", Text()) if answer is None else answer
+        check_ask_arguments(speaker, prompt, history, answer_type)
+        wanted = cast("AnswerType[T]", Text()) if answer_type is None else answer_type
         address = self._next_address("ask")
         run = self._run
         try:
-            seat = run.find_seat(who, self.path)
-            model = run.model_at(address, who.model, who.role) if seat is None else HUMAN_MODEL
+            seat = run.find_seat(speaker, self.path)
+            model = (
+                run.model_at(address, speaker.model, speaker.role) if seat is None else HUMAN_MODEL
+            )
             if seat is not None and run.humans_answer_as_themselves:
-                who = with_self_description(who, await _get_self_description(run, seat))
+                speaker = with_self_description(speaker, await _get_self_description(run, seat))
             else:
-                who = with_confounders(who, run.config.controls, run.seed)
+                speaker = with_confounders(speaker, run.config.controls, run.seed)
             try:
-                messages, begins, spans = build_messages(who, history, prompt, shows)
+                messages, begins, spans = build_messages(speaker, history, prompt, shows)
             except ValueError as error:
                 raise ProtocolError(f"ask(): {error}") from error
             request = ModelRequest(
                 model,
                 messages,
-                _first_not_none(temperature, who.temperature, run.config.temperature),
-                _first_not_none(max_tokens, who.max_tokens, run.config.max_tokens),
+                _first_not_none(temperature, speaker.temperature, run.config.temperature),
+                _first_not_none(max_tokens, speaker.max_tokens, run.config.max_tokens),
                 wanted.schema,
                 images_in_messages(
-                    {*who.images, *(image for utterance in history for image in utterance.images)},
+                    {
+                        *speaker.images,
+                        *(image for utterance in history for image in utterance.images),
+                    },
                     messages,
                 ),
-                _hints_for_respondent(who, wanted, about, history),
+                _hints_for_respondent(speaker, wanted, about, history),
                 begins,
                 spans,
             )
@@ -212,9 +222,9 @@ class Scope:
                     if utterance.missing is None and utterance.text
                 )
                 form, count = (wanted.form_kind, wanted.offered_values), len(messages)
-                scene = QuestionView(who, said, prompt, *form, count, wanted.problem_in)
+                scene = QuestionView(speaker, said, prompt, *form, count, wanted.problem_in)
                 run.seat_manager.register_question(seat, address, scene)
-            asked_at = AskedAt(address, self._place, who.id)
+            asked_at = AskedAt(address, self._place, speaker.id)
             got = await ask_until_parsed(run, asked_at, request, wanted, reasks)
         finally:
             self._busy = ""
@@ -223,14 +233,16 @@ class Scope:
             run.progress(AnswerMissing(address))
         elif seat is not None:
             run.answered_seats.add(seat)
-        row = build_answer_row(self.path, address, who, wanted, got)
+        row = build_answer_row(self.path, address, speaker, wanted, got)
         answered = {"model_asked": model, "answered_by": run.answerer_kind(model)}
         run.record_row(self._place, "answers", {**row, **answered})
-        return got._replace(value=_with_source(got.value, wanted, address, who), address=address)
+        return got._replace(
+            value=_with_source(got.value, wanted, address, speaker), address=address
+        )
 
     def say(
         self,
-        who: Speaker,
+        speaker: Speaker,
         text: str,
         *,
         address: str | None = None,
@@ -244,7 +256,7 @@ class Scope:
         **columns: object,
     ) -> Utterance:
         """Record that a speaker said something, in the table `utterances`, and return it with its
-        source: for a `Transcript`, or for a prompt by `.quoted`.
+        source: for a `Transcript`, or for a prompt by `.quoted_text`.
 
         The reply that the text comes from is known from the text, if it is as `ask` gave it. Else
         give the `address` (`scope.address` of the last question here, `ask_detailed.address`); the
@@ -272,9 +284,9 @@ class Scope:
             "scope": "/".join(self.path),
             "stage": stage,
             "round": round,
-            "speaker_id": who.id,
-            "speaker_name": who.name,
-            "speaker_role": who.role,
+            "speaker_id": speaker.id,
+            "speaker_name": speaker.name,
+            "speaker_role": speaker.role,
             "public": public,
             "text": text,
             "missing": missing,
@@ -282,8 +294,8 @@ class Scope:
         }
         self._run.record_row(self._place, UTTERANCES, row)
         said = (stage, round, missing, finish, images, id, public)
-        text = quote_value(text, "utterance", id, who.id)
-        return Utterance(who.id, text, who.name, who.role, *said)
+        text = quote_value(text, "utterance", id, speaker.id)
+        return Utterance(speaker.id, text, speaker.name, speaker.role, *said)
 
     @overload
     async def map(
@@ -337,16 +349,16 @@ class Scope:
         named = isinstance(items, Mapping)
         listed = list(items.values() if named else items)
         keys = [
-            escape_address_part(key) for key in (items if named else map(key or _item_key, listed))
+            escape_address_part(key) for key in (items if named else map(key or item_key, listed))
         ]
         if len(set(keys)) != len(keys):
             twice = next(key for i, key in enumerate(keys) if key in keys[:i])
             raise ProtocolError(
-                f"{'/'.join(self.path) or 'session'}: each() was given a duplicate key, {twice!r}"
+                f"{'/'.join(self.path) or 'session'}: map() was given a duplicate key, {twice!r}"
             )
         if fn is None:
             if not (named and all(map(callable, listed))):
-                raise ProtocolError("each() needs a function, or a dictionary of functions")
+                raise ProtocolError("map() needs a function, or a dictionary of functions")
             return await self._map_items(listed, keys, lambda scope, part: part(scope), None)
         stage = self._run.report_stage_started(self.path, len(listed))
         of = [block(item_id) for item_id in listed] if block else []
@@ -370,7 +382,7 @@ class Scope:
     ) -> dict[str, R]:
         fork = Fork(self.path, self._place.next_key(), fn, at_once or len(items))
         parts = [ForkItem(*one) for one in zip(range(len(items)), keys, items, strict=True)]
-        self._mark_busy("each")
+        self._mark_busy("map")
         try:
             results = await run_fork(self._run, fork, parts, away or run_locally, stage, sets)
         finally:
@@ -387,14 +399,16 @@ class Scope:
 
         `fn(scope, speaker, heard so far)` gives an utterance, or None for who keeps silent.
         """
-        _require_type(history, Transcript, "in_turn(): heard", "leave it out, or give a Transcript")
+        require_type(
+            history, Transcript, "take_turns(): history", "leave it out, or give a Transcript"
+        )
         for speaker in speakers:
-            _require_type(speaker, Speaker, "in_turn(): a speaker", "give Speaker(…) objects")
+            require_type(speaker, Speaker, "take_turns(): a speaker", "give Speaker(…) objects")
             begun = fn(self.child(speaker.id), speaker, history)
-            said = await _require_awaitable(begun, fn, "in_turn(): fn(scope, speaker, heard)")
+            said = await require_awaitable(begun, fn, "take_turns(): fn(scope, speaker, history)")
             if said is not None:
                 hint = "return Utterance(speaker.id, text), or None for who keeps silent"
-                _require_type(said, Utterance, "in_turn(): what fn gave", hint)
+                require_type(said, Utterance, "take_turns(): what fn gave", hint)
                 history = history + said
         return history
 
@@ -433,14 +447,14 @@ class Scope:
         always."""
         name, cells = (table.table, table.cells()) if isinstance(table, Row) else (table, row)
         hint = 'write record("table", {"column": value})'
-        _require_type(name, str, "record(): the table", hint)
-        _require_type(cells, Mapping, "record(): the row", hint)
+        require_type(name, str, "record(): the table", hint)
+        require_type(cells, Mapping, "record(): the row", hint)
         engines = name in ("answers", PROVENANCE, SELF_DESCRIPTIONS)
         if engines or not re.fullmatch(r"\w[\w-]*", name):
             why = "a table of the engine" if engines else "not a plain name"
             raise ProtocolError(f"record(): the table {name!r} is {why}; name one of your own")
         for column in cells or ():
-            _require_type(column, str, f"record(): a column of {name}", hint)
+            require_type(column, str, f"record(): a column of {name}", hint)
         self._run.record_row(self._place, name, cells or {})
 
     def prompt(self, name: str, **variables: object) -> str:
@@ -477,7 +491,7 @@ class Scope:
         if self._busy:
             raise ProtocolError(
                 f"{'/'.join(self.path) or 'session'}: {kind} while {self._busy} is under way; "
-                "a scope does one thing at a time, use each() to do several"
+                "a scope does one thing at a time, use map() to do several"
             )
         self._busy = kind
 
@@ -611,50 +625,9 @@ def _first_not_none(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def _check_ask_arguments(who: object, prompt: object, heard: object, answer: object) -> None:
-    _require_type(who, Speaker, "ask(): who", 'give Speaker("p_0001", system="You are …")')
-    _require_type(prompt, str, "ask(): the prompt", 'give text, e.g. scope.prompt("name", …)')
-    _require_type(heard, Transcript, "ask(): heard", "leave it out, or give EMPTY + Utterance(…)")
-    if answer is not None and not isinstance(answer, AnswerType):
-        given = answer.__name__ if isinstance(answer, type) else repr(answer)[:60]
-        raise ProtocolError(
-            f"ask(): answer is {given}, which is not an answer type; give Text(), Choice(options), "
-            "Number(low, high) or Json(Model)"
-        )
-
-
-def _require_type(value: object, kind: type, argument: str, hint: str) -> None:
-    if isinstance(value, kind):
-        return
-    given = f"of type {type(value).__name__}"
-    if inspect.iscoroutine(value):
-        value.close()
-        given, hint = "a coroutine", "put `await` before the call that gave it"
-    raise ProtocolError(f"{argument} is {given}, not {kind.__name__}; {hint}")
-
-
-def _require_awaitable(awaitable: Awaitable[R], fn: object, what: str) -> Awaitable[R]:
-    if inspect.isawaitable(awaitable):
-        return awaitable
-    name = getattr(fn, "__name__", "fn")
-    code = getattr(fn, "__code__", None)
-    place = (code.co_filename, code.co_firstlineno) if code else None
-    hint = "make it call an async function" if name == "<lambda>" else f"write `async def {name}`"
-    raise ProtocolError(f"{what} is not async; {hint}", place)
-
-
-def _item_key(item: object) -> str:
-    if isinstance(item, (str, int)):
-        return str(item)
-    found = getattr(item, "id", None)
-    if isinstance(found, (str, int)):
-        return str(found)
-    raise ProtocolError(f"each() needs key= for items of type {type(item).__name__}")
-
-
 @dataclass(frozen=True)
 class Fork(Generic[I, R]):
-    """What `each` runs, and where in the protocol: all that another machine must know of it but
+    """What `map` runs, and where in the protocol: all that another machine must know of it but
     the parts. `at_once`: parts that are under way at the same time in one process, at most."""
 
     path: tuple[str, ...]
@@ -666,7 +639,7 @@ class Fork(Generic[I, R]):
         """Begin one part, in a scope of its own."""
         place = RowOrder(RowOrder(self.place).key_of(part.number))
         begun = self.fn(Scope(run, (*self.path, part.key), place), part.item)
-        return _require_awaitable(begun, self.fn, "each(): fn(scope, item)")
+        return require_awaitable(begun, self.fn, "map(): fn(scope, item)")
 
 
 async def run_fork(

@@ -75,7 +75,7 @@ async def ask_and_check(
     declines at the second request has declined.
     """
     speaker, prompt, about, options = question
-    first = await scope.ask_detailed(speaker, prompt, answer=answer, about=about)
+    first = await scope.ask_detailed(speaker, prompt, answer_type=answer, about=about)
     if isinstance(first.value, Missing) or first.parse_step in UNREAD_STEPS:
         return first, {}
     problems = find_problems(first.value)
@@ -93,7 +93,9 @@ async def ask_and_check(
     reply = quote_value(first.text, "reply", first.address, speaker.id)
     heard = Transcript((Utterance("", prompt), Utterance(speaker.id, reply)))
     again = scope.prompt("again", problems=told)
-    second = await scope.ask_detailed(speaker, again, history=heard, answer=answer, about=about)
+    second = await scope.ask_detailed(
+        speaker, again, history=heard, answer_type=answer, about=about
+    )
     declined = isinstance(second.value, Missing) and second.value.reason == DECLINED
     unread = isinstance(second.value, Missing) or second.parse_step in UNREAD_STEPS
     return (first if unread and not declined else second), problems

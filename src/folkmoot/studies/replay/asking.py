@@ -104,7 +104,7 @@ async def _replay(session: Session[ReplayConfig], scope: Scope, answer: HumanAns
     told: str | None = quote_value(f"{answer.before:g}", "answer", f"{row}/before", answer.person)
     if config.first_answer == "asked":
         prompt = scope.prompt("before", low=low, high=high, item=item)
-        first = await scope.ask_detailed(who, prompt, answer=wanted, about=answer.item)
+        first = await scope.ask_detailed(who, prompt, answer_type=wanted, about=answer.item)
         before = None if isinstance(first.value, Missing) else float(first.value)
         told = (
             quote_value(f"{before:g}", "answer", first.address, answer.person)
@@ -114,7 +114,7 @@ async def _replay(session: Session[ReplayConfig], scope: Scope, answer: HumanAns
     text = quote_value(answer.text_shown, "material", "study.people.text_shown")
     shown = {"low": low, "high": high, "item": item, "before": told, "text_shown": text}
     got = await scope.ask_detailed(
-        who, scope.prompt("after", **shown), answer=wanted, about=answer.item
+        who, scope.prompt("after", **shown), answer_type=wanted, about=answer.item
     )
     scope.record(
         ReplayRow(

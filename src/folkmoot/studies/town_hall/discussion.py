@@ -1,7 +1,7 @@
 """One discussion as immutable data, and who is asked in it and how.
 
 Residents sit in sessions of their own, or in one shared session. Only this module calls the
-engine's `exchange`; every answer leaves a `Call` for the quality counts and the logs.
+engine's `ask_detailed`; every answer leaves a `Call` for the quality counts and the logs.
 """
 
 from __future__ import annotations
@@ -630,7 +630,7 @@ async def ask_speaker(
     scope: Scope, who: Speaker, prompt: str, answer: AnswerType[T], stage: Stage
 ) -> SpeakerAnswer[T]:
     """One answer of one speaker, after two re-asks that say what was wrong."""
-    got = await scope.ask_detailed(who, prompt, answer=answer, about=stage.question_matter)
+    got = await scope.ask_detailed(who, prompt, answer_type=answer, about=stage.question_matter)
     value = None if isinstance(got.value, Missing) else got.value
     return SpeakerAnswer(value, call_of(stage, who, 1, prompt, got))
 
@@ -695,7 +695,9 @@ async def ask_together(
         # Providers cut replies short unless told how long they may be.
         most = who.max_tokens or longest
         about = group.stage.question_matter
-        got = await scope.ask_detailed(who, question, answer=answer, max_tokens=most, about=about)
+        got = await scope.ask_detailed(
+            who, question, answer_type=answer, max_tokens=most, about=about
+        )
         none: MapEntries[M] = MapEntries({}, {})
         entries = none if isinstance(got.value, Missing) else got.value
         found, refused = entries.values, entries.declined

@@ -553,7 +553,7 @@ async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Note
     longest = ahead.hall.longest_reply
     answer = WholeRound(ahead)
     got = await scope.ask_detailed(
-        who, question, answer=answer, max_tokens=longest, about=stage.question_matter
+        who, question, answer_type=answer, max_tokens=longest, about=stage.question_matter
     )
     call = call_of(stage, who, len(ahead.speaking_order), question, got)
     if isinstance(got.value, Missing):

@@ -266,7 +266,7 @@ async def ask_seat(
     seeing = replace(who, images=(*who.images, *put.images))
     reasks = state.reasks if row.validate_response else 0
     got = await scope.ask_detailed(
-        seeing, put.prompt, history=heard, answer=wanted, reasks=reasks, about=put.about
+        seeing, put.prompt, history=heard, answer_type=wanted, reasks=reasks, about=put.about
     )
     given, finish = got.value, got.reply.finish
     by_provider = finish.startswith("refused:")
@@ -314,7 +314,7 @@ async def _ask_speculation(
     wanted = Number(0, 100, integer=True)
     about = "how speculative the last answer was"
     got: AskResult[float] = await scope.ask_detailed(
-        who, prompt, history=heard, answer=wanted, about=about
+        who, prompt, history=heard, answer_type=wanted, about=about
     )
     if isinstance(got.value, Missing):
         return None, []

@@ -1,0 +1,61 @@
+"""What a study's author gives to the functions of a scope, checked: each mistake has a hint."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from folkmoot.conversation.answer_types import AnswerType
+from folkmoot.conversation.transcript import Speaker, Transcript
+from folkmoot.errors import ProtocolError
+
+R = TypeVar("R")
+
+
+def check_ask_arguments(
+    speaker: object, prompt: object, history: object, answer_type: object
+) -> None:
+    """Raise ProtocolError for what `Scope.ask` cannot use."""
+    require_type(speaker, Speaker, "ask(): speaker", 'give Speaker("p_0001", system="You are …")')
+    require_type(prompt, str, "ask(): the prompt", 'give text, e.g. scope.prompt("name", …)')
+    hint = "leave it out, or give EMPTY_TRANSCRIPT + Utterance(…)"
+    require_type(history, Transcript, "ask(): history", hint)
+    if answer_type is not None and not isinstance(answer_type, AnswerType):
+        given = answer_type.__name__ if isinstance(answer_type, type) else repr(answer_type)[:60]
+        raise ProtocolError(
+            f"ask(): answer_type is {given}, which is not an answer type; give Text(), "
+            "Choice(options), Number(low, high) or Json(Model)"
+        )
+
+
+def require_type(value: object, kind: type, argument: str, hint: str) -> None:
+    """Raise ProtocolError, with the hint, if the value is not of this kind."""
+    if isinstance(value, kind):
+        return
+    given = f"of type {type(value).__name__}"
+    if inspect.iscoroutine(value):
+        value.close()
+        given, hint = "a coroutine", "put `await` before the call that gave it"
+    raise ProtocolError(f"{argument} is {given}, not {kind.__name__}; {hint}")
+
+
+def require_awaitable(awaitable: Awaitable[R], fn: object, what: str) -> Awaitable[R]:
+    """What `fn` gave, if it can be awaited; `what` names it in the error."""
+    if inspect.isawaitable(awaitable):
+        return awaitable
+    name = getattr(fn, "__name__", "fn")
+    code = getattr(fn, "__code__", None)
+    place = (code.co_filename, code.co_firstlineno) if code else None
+    hint = "make it call an async function" if name == "<lambda>" else f"write `async def {name}`"
+    raise ProtocolError(f"{what} is not async; {hint}", place)
+
+
+def item_key(item: object) -> str:
+    """The key of an item that was given to `map` without `key=`."""
+    if isinstance(item, (str, int)):
+        return str(item)
+    found = getattr(item, "id", None)
+    if isinstance(found, (str, int)):
+        return str(found)
+    raise ProtocolError(f"map() needs key= for items of type {type(item).__name__}")
