@@ -1,7 +1,7 @@
 """Requests to a model and its replies: the types that every provider uses.
 
-A provider is anything with `complete` and `embed`; it registers under the entry-point group
-`folkmoot.providers`. The gateway is the only caller. What every call makes several of is a
+A provider is anything with `complete_request` and `embed_texts`; it registers under the entry-point
+group `folkmoot.providers`. The gateway is the only caller. What every call makes several of is a
 NamedTuple: as immutable as a frozen dataclass, and made in a fifth of the time.
 """
 

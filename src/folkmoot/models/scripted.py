@@ -20,11 +20,12 @@ DIMENSIONS = 64
 
 
 class ScriptedProvider:
-    """A provider in this process: `fn(request, address)` gives a text, a Reply, or raises a
+    """A provider in this process: `fn(request, address)` gives a text, a Completion, or raises a
     ModelError; it may be async.
 
     `latency` is seconds before each answer, or a function of the address that gives them. `calls`
-    counts how often it was asked, `seen` keeps (address, request) of each call when `keep` is set.
+    counts how often it was asked, `seen` keeps (address, request) of each call when
+    `keep_requests` is set.
     """
 
     def __init__(

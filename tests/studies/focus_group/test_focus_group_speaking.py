@@ -171,7 +171,7 @@ async def test_a_name_with_nothing_behind_it_is_no_answer() -> None:
         role=MessageRole.MODERATOR, speaker_id="moderator", speaker_name="Moderator",
         content="Why?", phase=DiscussionPhase.REACTION, turn_number=1,
     )  # fmt: skip
-    said = await Participant(persona, config).answer_question(scope, asked, ())
+    said = await Participant(persona, config).respond(scope, asked, ())
     assert isinstance(said, Missing) and said.reason == "empty"
 
 

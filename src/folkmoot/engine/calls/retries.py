@@ -193,7 +193,7 @@ class SharedLimits:
 
 class RetryPolicy:
     """The policy of a run, with the settings of its study file. `progress` hears of every wait,
-    `told` of what stops the run. What is sent to others is covered by the `loan`."""
+    `on_stop` is told of what stops the run. What is sent to others is covered by the `loan`."""
 
     def __init__(
         self,

@@ -113,7 +113,7 @@ class Scope:
 
     def speaks_as_self(self, id: str, *scope_names: str) -> bool:
         """Whether a person speaks for themselves in this seat, in the scope below this one by these
-        names. Their prompts then say `YOURSELF` where a card would stand, and nothing drawn."""
+        names. Their prompts then say "yourself." where a card would stand, and nothing drawn."""
         return self._run.humans_answer_as_themselves and self.is_human(id, *scope_names)
 
     def is_human(self, id: str, *within: str) -> bool:

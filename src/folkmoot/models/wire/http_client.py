@@ -83,7 +83,7 @@ class HttpClient:
     """One server: posts JSON, gives (status, headers, body).
 
     Raises InputError for a key that cannot be sent, or would leave unencrypted; see
-    `keys.refuse_unencrypted`.
+    `urls.require_encryption`.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 The file is never held in memory: one pass gives each line a ticket from the generator, the lowest
 tickets are candidates, and only they are looked at by the language identifier. Anything with
-`enrich` can then make full personas of the lines.
+`enrich_persona` can then make full personas of the lines.
 """
 
 from __future__ import annotations

@@ -346,7 +346,7 @@ class Participant:
         drawn = rng.random() < (MEDIUM if self.speaks_as_self else chance)
         return addressed or bool(drawn)
 
-    async def answer_question(
+    async def respond(
         self,
         scope: Scope,
         asked: DiscussionMessage,

@@ -115,7 +115,7 @@ async def interview_participants(
             at = scope.child(f"q{number:02d}")
             asked = say_message(at, who.texts, asked, address="", interviewed=who.id)
             said.append(asked)
-            words = await who.answer_question(at, asked, said, addressed=True)
+            words = await who.respond(at, asked, said, addressed=True)
             if isinstance(words, Missing):
                 continue
             answer = DiscussionMessage(

@@ -127,7 +127,7 @@ class TableDiscussion:
         """One answer with all that is read from it; None (and a note) when there is none."""
         called = who.id in asked.asks
         at = scope.child(who.id, "says")
-        said = await who.answer_question(at, asked, self.messages, addressed=called)
+        said = await who.respond(at, asked, self.messages, addressed=called)
         self.moderator.note_answer(who.id, not isinstance(said, Missing))
         if isinstance(said, Missing):
             self.silences.append((self.questions, who.id, said.reason))
