@@ -64,7 +64,7 @@ class MemoryScope:
         self._rng = self._rng or generator(self.seed, self.path)
         return self._rng
 
-    def at(self, *names: str) -> MemoryScope:
+    def child(self, *names: str) -> MemoryScope:
         return MemoryScope(self.seed, self.says, (*self.path, *names))
 
     def prompt(self, name: str, **variables: Any) -> str:
@@ -103,8 +103,8 @@ class MemoryScope:
     def is_human(self, _id: str) -> bool:
         return False
 
-    async def each(self, items: Iterable[Any], fn: Any) -> dict[str, Any]:
-        return {item.id: await fn(self.at(item.id), item) for item in items}
+    async def map(self, items: Iterable[Any], fn: Any) -> dict[str, Any]:
+        return {item.id: await fn(self.child(item.id), item) for item in items}
 
 
 def asking(text: str, **more: Any) -> str:
