@@ -43,12 +43,12 @@ def scoring(scores: dict[str, float], **more: Any) -> Any:
 
 def test_children_are_excluded_where_only_parents_vote(negotiation: Runner) -> None:
     run = negotiation(groups=some("fam"), conditions=["C4"])
-    ballots = run.read_table("ballots")
+    ballots = run.table("ballots")
     rooms = ballots.filter(topic="room_type")
     assert rooms["excluded"].to_list() == [False, True, True]
     assert rooms["top_choice"].is_null().to_list() == [False, True, True]
     assert not rooms["missing"].any()
-    asked = " ".join(run.read_table("answers")["address"])
+    asked = " ".join(run.table("answers")["address"])
     assert "room_type/ballots/traveler_1" in asked and "room_type/ballots/traveler_2" not in asked
     # Where the source has no such rule, they vote.
     purpose = ballots.filter(topic="travel_purpose")
@@ -66,15 +66,15 @@ def test_scores_decide_in_place_of_texts_and_the_source_s_ballots(negotiation: R
         conditions=["C4"],
         ballots="scores",
     )
-    rows = run.read_table("scores").filter(topic="cuisine")
+    rows = run.table("scores").filter(topic="cuisine")
     assert set(rows.filter(option="diner")["score"]) == {3}
     assert set(rows.filter(option="barbecue")["score"]) == {-1}
-    decided = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
+    decided = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     # In the source's form the texts count as well: two of the four turn the diner down in theirs,
     # so that both have two approvals, and the total decides.
     assert decided["selected_option"] == "diner"
     assert decided["winner_by_source_ballots"] == "barbecue"
-    ballots = run.read_table("ballots").filter(topic="cuisine")
+    ballots = run.table("ballots").filter(topic="cuisine")
     assert {tuple(sorted(s.split("; "))) for s in ballots["scores"]} == {("barbecue -1", "diner 3")}
     said = session_json(run, "team", "C4", "dialogue")["cuisine"]
     spoken = [x["text"] for x in said if x["intent"] == "user_vote_cuisine"]
@@ -86,14 +86,14 @@ def test_scores_decide_in_place_of_texts_and_the_source_s_ballots(negotiation: R
 def test_a_hard_no_beside_scores_is_a_strong_rejection(negotiation: Runner) -> None:
     answering = scoring({"diner": 4, "barbecue": 4}, hard_no=["diner"])
     run = negotiation(answering, groups=some("team"), conditions=["C4"], ballots="scores")
-    rows = run.read_table("scores").filter(topic="cuisine", option="diner")
+    rows = run.table("scores").filter(topic="cuisine", option="diner")
     assert set(rows["score"]) == {-2} and rows["strong_rejection"].all()
 
 
 def test_scores_out_of_bounds_are_asked_again_and_never_count(negotiation: Runner) -> None:
     scores = {"diner": 9, "barbecue": 1}
     run = negotiation(scoring(scores), groups=some("team"), conditions=["C4"], ballots="scores")
-    ballots = run.read_table("ballots").filter(topic="cuisine")
+    ballots = run.table("ballots").filter(topic="cuisine")
     assert ballots["asked_again"].all() and not ballots["missing"].any()
     assert set(ballots["scores"]) == {"barbecue 1"}  # the rest of the reply is kept
 
@@ -108,7 +108,7 @@ def test_the_order_of_options_and_members_is_drawn_and_recorded(negotiation: Run
         return mediator(request, address)
 
     run = negotiation(answering, groups=some("team"), random_seed=5)
-    rows = run.read_table("decisions").filter(condition="C4").to_dicts()
+    rows = run.table("decisions").filter(condition="C4").to_dicts()
     for row in rows:
         order = row["options_shown"].split("; ")
         told = shown[f"negotiation/team-C4/{row['topic']}/ask0"]
@@ -117,13 +117,11 @@ def test_the_order_of_options_and_members_is_drawn_and_recorded(negotiation: Run
         assert shown[f"negotiation/team-C3/{row['topic']}/ask0"] == told
     assert any(o != sorted(o) for o in (r["options_shown"].split("; ") for r in rows))
     assert len({r["members_shown"] for r in rows}) > 2
-    for row in run.read_table("ballots").filter(condition="C4", topic="cuisine").to_dicts():
+    for row in run.table("ballots").filter(condition="C4", topic="cuisine").to_dicts():
         told = shown[f"negotiation/team-C4/cuisine/ballots/{row['member_id']}/ask0"]
         assert row["options_shown"].split("; ") == told
     other = negotiation(groups=some("team"), random_seed=6).table("decisions")
-    assert (
-        other["options_shown"].to_list() != run.read_table("decisions")["options_shown"].to_list()
-    )
+    assert other["options_shown"].to_list() != run.table("decisions")["options_shown"].to_list()
 
 
 def test_the_same_ballots_under_every_operator(whole: Any) -> None:
@@ -173,7 +171,7 @@ def test_with_no_recognised_option_at_all_every_finding_is_had(
     people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
     group = [{"id": "p", "type": "spouses", "members": people}]
     run = negotiation(answering, groups=group, ballots=ballots)
-    assert run.read_table("decisions")["selected_option"].is_null().all()
+    assert run.table("decisions")["selected_option"].is_null().all()
     keys = {finding.key for finding in run.findings}
     assert {"satisfaction", "decisions", "process"} <= keys or run.folder.unusable_reason
 
@@ -242,7 +240,7 @@ def voting(member: str, *ballots: dict[str, Any]) -> Any:
 
 
 def cast(run: Any, member: str = "traveler_1") -> dict[str, Any]:
-    (row,) = run.read_table("ballots").filter(topic="cuisine", member_id=member).to_dicts()
+    (row,) = run.table("ballots").filter(topic="cuisine", member_id=member).to_dicts()
     return dict(row)
 
 
@@ -253,12 +251,12 @@ def test_what_is_no_listed_option_goes_back_once_and_is_then_missing(
     team: dict[str, Any] = {"groups": some("team"), "conditions": ["C4"]}
     ballot = {"top_choice": entry, "acceptable": [entry, "barbecue"]}
     run = negotiation(voting("traveler_1", ballot), **team)
-    asked = run.read_table("answers").filter(pl.col("scope").str.ends_with("ballots/traveler_1"))
+    asked = run.table("answers").filter(pl.col("scope").str.ends_with("ballots/traveler_1"))
     assert asked.filter(pl.col("scope").str.contains("cuisine")).height == 2
     row = cast(run)
     assert (row["top_choice"], row["acceptable"], row["missing"]) == (None, "barbecue", False)
     assert row["unmatched"] == f"{entry}; {entry}" and row["asked_again"]
-    options = set(run.read_table("scores").filter(topic="cuisine")["option"])
+    options = set(run.table("scores").filter(topic="cuisine")["option"])
     assert options == {"barbecue", "diner"}
     # The second reply counts.
     run = negotiation(voting("traveler_1", ballot, {"top_choice": "Barbecues."}), **team)
@@ -284,7 +282,7 @@ def test_a_new_option_enters_by_its_field_alone(negotiation: Runner) -> None:
     team: dict[str, Any] = {"groups": some("team"), "conditions": ["C4"]}
     run = negotiation(voting("traveler_1", ballot), **team)
     assert cast(run)["top_choice"] == "tapas bar" and not cast(run)["asked_again"]
-    assert "tapas bar" in set(run.read_table("scores").filter(topic="cuisine")["option"])
+    assert "tapas bar" in set(run.table("scores").filter(topic="cuisine")["option"])
     # Beside a listed first choice it is one more that would do.
     both = {"top_choice": "diner", "new_option": "tapas bar"}
     row = cast(negotiation(voting("traveler_1", both), **team))

@@ -41,9 +41,9 @@ def test_what_is_coded_and_what_the_coder_sees(negotiation: Runner) -> None:
         return answering(request, address)
 
     run = negotiation(listening, groups=some("team"), coding="on")
-    texts = run.read_table("texts")
+    texts = run.table("texts")
     by = dict(texts.group_by("codebook").len().rows())
-    rounds = run.read_table("decisions").filter(condition="C5")["feedback_rounds"]
+    rounds = run.table("decisions").filter(condition="C5")["feedback_rounds"]
     assert by == {"conflict": 8, "mediator": 8, "decision": 8 + 8 + (rounds > 0).sum()}
     assert set(texts.filter(codebook="mediator")["text_id"].str.split("/").list.get(1)) == {"C3"}
     for address, prompt in seen.items():
@@ -61,7 +61,7 @@ def test_the_report_sets_the_codes_beside_the_record(negotiation: Runner) -> Non
     assert "coding" in found
     (row,) = found["coded_decisions"].grid.rows
     got = dict(zip(found["coded_decisions"].grid.columns, row, strict=True))
-    records = run.read_table("portions")
+    records = run.table("portions")
     others = records.filter(~records["option"].is_in(["barbecue", "museums"]))
     assert (got["only_coded"], got["only_recorded"]) == (0, len(others))
     assert 0 < got["as_recorded_rate"] < 1
@@ -85,8 +85,8 @@ def test_listed_words_are_a_coder_of_their_own(negotiation: Runner) -> None:
         return mediator(request, address, resolution_explanation="By majority rule, a diner.")
 
     run = negotiation(theorising, groups=some("pair"), conditions=["C3"], coding="on")
-    rule = run.read_table("codes").filter(by="rule")
+    rule = run.table("codes").filter(by="rule")
     assert set(rule["quote"]) == {"majority rule"} and set(rule["code"]) == {"names_theory"}
-    assert set(run.read_table("decisions")["theory_words"]) == {"majority rule"}
+    assert set(run.table("decisions")["theory_words"]) == {"majority rule"}
     found = {f.key: f for f in run.findings}
     assert "rule" in [row[1] for row in found["coding"].grid.rows]

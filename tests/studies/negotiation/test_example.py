@@ -30,12 +30,12 @@ def test_the_example_decides_the_same_at_any_concurrency(tmp_path: Path) -> None
 def test_a_small_part_of_the_example(tmp_path: Path) -> None:
     """What members say reaches the decision: text is the respondent's only channel."""
     run: Any = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "run", limit=2)
-    scores = run.read_table("scores")
+    scores = run.table("scores")
     named = scores.filter(scores["condition"] == "C2")
     assert (named.group_by("group_id", "topic", "member_id").max()["score"] >= 2).mean() > 0.9
-    ballots = run.read_table("ballots")
+    ballots = run.table("ballots")
     assert not ballots["missing"].any()
-    answers = run.read_table("answers")
+    answers = run.table("answers")
     assert answers["missing"].is_null().all()
 
 
@@ -43,18 +43,16 @@ def test_the_respondent_reacts_to_the_decision_it_is_asked_about(tmp_path: Path)
     """Who gets the own wish is glad of it, who does not asks for it or is sorry, in every line."""
     few = ("group_types=[family, elder_young]", "groups_per_type=2", "conditions=[C3]")
     run: Any = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "run", overrides=few)
-    members = run.read_table("members").select("group_id", "member_id", "member_name")
+    members = run.table("members").select("group_id", "member_id", "member_name")
     scores = (
-        run.read_table("scores")
-        .filter(pl.col("primary"))
-        .join(members, on=["group_id", "member_id"])
+        run.table("scores").filter(pl.col("primary")).join(members, on=["group_id", "member_id"])
     )
-    gets = run.read_table("portions").select("group_id", "topic", "member_id", "option")
+    gets = run.table("portions").select("group_id", "topic", "member_id", "option")
     keys = ["group_id", "topic", "member_id", "option"]
     served = scores.join(gets, on=keys, how="semi")
     glad = {tuple(r) for r in served.select("group_id", "topic", "member_name").rows()}
     told = {True: 0, False: 0}
-    lines = run.read_table("utterances").filter(pl.col("intent").str.starts_with("user_respond"))
+    lines = run.table("utterances").filter(pl.col("intent").str.starts_with("user_respond"))
     for group, topic, name, text in lines.select(
         "group_id", "topic", "speaker_name", "text"
     ).rows():
@@ -62,6 +60,6 @@ def test_the_respondent_reacts_to_the_decision_it_is_asked_about(tmp_path: Path)
         assert pleased is ((group, topic, name) in glad), (text, topic)
         told[pleased] += 1
     assert min(told.values()) > 10
-    said = " ".join(run.read_table("utterances")["text"])
+    said = " ".join(run.table("utterances")["text"])
     assert "Italian food" in said or "Mexican food" in said
     assert "italian" not in said and "mexican" not in said

@@ -66,10 +66,10 @@ def test_c5_alone_holds_what_c4_would(negotiation: Runner, whole: Any) -> None:
 def test_without_feedback_c5_is_c4_to_the_letter(negotiation: Runner) -> None:
     run = negotiation(groups=some("team", "pair"), conditions=["C4", "C5"], enable_feedback=False)
     for name in ("decisions", "satisfaction", "measures", "confirmations", "portions"):
-        rows = run.read_table(name)
+        rows = run.table(name)
         c4, c5 = (rows.filter(condition=c).drop("condition") for c in ("C4", "C5"))
         assert c4.equals(c5) and not c4.is_empty(), name
-    assert "-C5/" not in " ".join(run.read_table("answers")["address"])
+    assert "-C5/" not in " ".join(run.table("answers")["address"])
 
 
 def test_a_revision_replaces_the_whole_state(negotiation: Runner) -> None:
@@ -102,7 +102,7 @@ def test_a_revision_replaces_the_whole_state(negotiation: Runner) -> None:
     assert change["final_revised_decision"] not in trip["query"]
     words = "Barbecue for Colleague 2 and Colleague 4; diner for Colleague 1 and Colleague 3"
     assert c5["resolution_text"] == words and words in trip["query"]
-    content = run.read_table("satisfaction").filter(condition="C5", topic="cuisine")
+    content = run.table("satisfaction").filter(condition="C5", topic="cuisine")
     assert content["satisfaction"].to_list() == [4, 4, 4, 4]
 
 
@@ -151,7 +151,7 @@ def test_a_no_that_comes_up_later_is_said_and_counts_from_then_on(negotiation: R
     rounds = session_json(run, "team", "C5", "decisions")["cuisine"]["feedback"]
     assert rounds[0]["hard_no"] == ["barbecue"]
     assert rounds[0]["resolved"] is False  # nobody accepts what they reject in the same breath
-    row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
+    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     target = rounds[0]["asked"].replace("Colleague ", "traveler_")
     assert row["overridden"] == f"barbecue: {target}"
     details = cuisine(run, "team")["vote_summary"]["option_details"]
@@ -168,7 +168,7 @@ def test_all_that_members_say_to_a_revision_is_kept(negotiation: Runner) -> None
     run = negotiation(
         revising("cuisine", {"dialogue": lines}), groups=some("team"), conditions=["C5"]
     )
-    said = run.read_table("utterances").filter(
+    said = run.table("utterances").filter(
         pl.col("intent") == "user_feedback_cuisine", pl.col("round") == 1
     )
     assert said.select("speaker_name", "text").rows() == words
@@ -178,8 +178,8 @@ def test_all_that_members_say_to_a_revision_is_kept(negotiation: Runner) -> None
 def test_a_no_to_a_listed_option_counts_in_any_spelling(negotiation: Runner) -> None:
     first = {"decision": [], "hard_no": ["Barbecue!"], "resolved": True}
     run = negotiation(revising("cuisine", first), groups=some("team"), conditions=["C5"])
-    assert run.read_table("feedback").filter(topic="cuisine")["resolved"].to_list()[0] is False
-    row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
+    assert run.table("feedback").filter(topic="cuisine")["resolved"].to_list()[0] is False
+    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert row["overridden"].startswith("barbecue: traveler_")
 
 
@@ -187,14 +187,14 @@ def test_a_no_to_a_listed_option_counts_in_any_spelling(negotiation: Runner) -> 
 def test_any_other_no_goes_back_once_and_is_kept_as_said(negotiation: Runner, no: str) -> None:
     first = {"decision": [], "hard_no": [no], "resolved": True}
     run = negotiation(revising("cuisine", first), groups=some("team"), conditions=["C5"])
-    asked = run.read_table("answers")["address"].to_list()
+    asked = run.table("answers")["address"].to_list()
     assert "negotiation/team-C5/cuisine/feedback/round1/ask1" in asked
-    row = run.read_table("feedback").filter(topic="cuisine").to_dicts()[0]
+    row = run.table("feedback").filter(topic="cuisine").to_dicts()[0]
     assert (row["hard_no"], row["objection"]) == (None, no)
     file = session_json(run, "team", "C5", "decisions")["cuisine"]["feedback"][0]
     assert file["hard_no"] == [no]
     # It rejects no option.
-    assert run.read_table("decisions").filter(topic="cuisine")["overridden"].to_list() == [""]
+    assert run.table("decisions").filter(topic="cuisine")["overridden"].to_list() == [""]
 
 
 def test_a_firm_no_to_what_only_the_mediator_names_counts(negotiation: Runner) -> None:
@@ -205,13 +205,13 @@ def test_a_firm_no_to_what_only_the_mediator_names_counts(negotiation: Runner) -
         "resolved": True,
     }
     run = negotiation(revising("cuisine", karaoke), groups=some("team"), conditions=["C5"])
-    first = run.read_table("feedback").filter(topic="cuisine").to_dicts()[0]
+    first = run.table("feedback").filter(topic="cuisine").to_dicts()[0]
     assert (first["resolved"], first["refused_because"]) == (False, "rejected")
     assert first["refused_options"] == "karaoke dinner"
 
     later = [{"decision": [], "hard_no": ["karaoke dinner"]}, karaoke | {"hard_no": []}]
     run = negotiation(revising("cuisine", *later), groups=some("team"), conditions=["C5"])
-    again = run.read_table("feedback").filter(topic="cuisine")["refused_because"].to_list()
+    again = run.table("feedback").filter(topic="cuisine")["refused_because"].to_list()
     assert again == [None, "rejected"]
 
 
@@ -236,7 +236,7 @@ def test_words_that_give_what_the_statement_does_not_are_not_the_decision(
 def test_an_operator_that_overrides_a_firm_no_says_so(negotiation: Runner) -> None:
     """Spouses take turns over the attractions; the lively one wants no museums."""
     run = negotiation(groups=some("pair"), conditions=["C4"])
-    row = run.read_table("decisions").filter(topic="attraction").to_dicts()[0]
+    row = run.table("decisions").filter(topic="attraction").to_dicts()[0]
     assert row["overridden"] == "museums: traveler_2"
     said = session_json(run, "pair", "C4", "dialogue")["attraction"]
     (system,) = [x["text"] for x in said if x["speaker"] == "System"]
@@ -267,7 +267,7 @@ def test_a_revision_that_does_not_say_who_gets_what_does_not_stand(
     assert {k: v for k, v in after.items() if k != "feedback_rounds"} == {
         k: v for k, v in before.items() if k != "feedback_rounds"
     }
-    assert run.read_table("feedback").filter(topic="cuisine")["refused_because"].to_list()[0] == why
+    assert run.table("feedback").filter(topic="cuisine")["refused_because"].to_list()[0] == why
 
 
 def test_a_required_split_is_revised_as_a_split_or_stays(negotiation: Runner) -> None:
@@ -278,7 +278,7 @@ def test_a_required_split_is_revised_as_a_split_or_stays(negotiation: Runner) ->
     run = negotiation(revising("attraction", together), groups=some("team"), conditions=["C5"])
     state = cuisine(run, "team", topic="attraction")
     assert state["source"] == "operator" and state["subgrouping_required"]
-    rows = run.read_table("feedback").filter(topic="attraction")
+    rows = run.table("feedback").filter(topic="attraction")
     assert rows["refused_because"].to_list()[0] == "split"
 
     parted = {
@@ -310,7 +310,7 @@ def test_words_alone_change_nothing(negotiation: Runner, words: str) -> None:
     before, after = (cuisine(run, "team", c) for c in ("C4", "C5"))
     assert {k for k in before if before[k] != after[k]} == {"feedback_rounds"}
     assert after["resolution_text"] == "Barbecue for everyone"
-    assert run.read_table("feedback").filter(topic="cuisine")["change"].is_null().all()
+    assert run.table("feedback").filter(topic="cuisine")["change"].is_null().all()
 
 
 def test_a_revision_that_changes_only_times_is_a_change(negotiation: Runner) -> None:
@@ -335,12 +335,12 @@ def test_days_swapped_between_the_same_options_are_a_change(negotiation: Runner)
     swapped = {"Day 1": "Day 2", "Day 2": "Day 1", "Day 3": "Day 3"}
     change = {"decision": [gives(p["option"], when=swapped[p["when"]]) for p in stood]}
     run = negotiation(revising("attraction", change), groups=some("pair"), conditions=["C5"])
-    first = run.read_table("feedback").filter(topic="attraction").to_dicts()[0]
+    first = run.table("feedback").filter(topic="attraction").to_dicts()[0]
     assert first["refused_because"] is None and "Day 2" in first["change"]
     # The same days in other entries are none.
     same = {"decision": [gives(p["option"], when=p["when"].lower()) for p in reversed(stood)]}
     run = negotiation(revising("attraction", same), groups=some("pair"), conditions=["C5"])
-    assert run.read_table("feedback").filter(topic="attraction")["change"].is_null().all()
+    assert run.table("feedback").filter(topic="attraction")["change"].is_null().all()
 
 
 def test_a_revision_that_changes_only_members_is_a_change(negotiation: Runner) -> None:
@@ -370,9 +370,9 @@ def test_the_mediator_knows_what_is_in_force_and_who_rejects_what(negotiation: R
 
 def test_a_second_confirmation_is_asked_only_after_feedback(negotiation: Runner) -> None:
     run = negotiation(groups=some("team"), conditions=["C4", "C5"])
-    asked = [a for a in run.read_table("answers")["address"] if "/confirm/" in a]
+    asked = [a for a in run.table("answers")["address"] if "/confirm/" in a]
     again = {a.split("/")[2] for a in asked if "-C5/" in a}
-    rounds = run.read_table("decisions").filter(pl.col("feedback_rounds") > 0)
+    rounds = run.table("decisions").filter(pl.col("feedback_rounds") > 0)
     assert again == set(rounds["topic"]) and len(again) == 8
-    words = run.read_table("confirmations")
+    words = run.table("confirmations")
     assert set(words["condition"]) == {"C4", "C5"}

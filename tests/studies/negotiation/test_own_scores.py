@@ -53,8 +53,8 @@ def test_they_are_asked_once_and_seen_by_nobody(negotiation: Runner) -> None:
         return str(scoring({"diner": 3})(request, address))
 
     run = negotiation(answering, groups=some("pair"))
-    rows = run.read_table("own_scores")
-    asked = [a for a in run.read_table("answers")["address"] if a.startswith("own_scores/")]
+    rows = run.table("own_scores")
+    asked = [a for a in run.table("answers")["address"] if a.startswith("own_scores/")]
     assert len(asked) == len(set(asked)) == 2 * 8
     assert set(rows["entered"]) == {"before"} and set(rows["reason"]) == {"My secret reason."}
     assert not any("secret" in words for words in others)
@@ -68,10 +68,10 @@ def test_satisfaction_is_computed_from_them_under_all_conditions(negotiation: Ru
         ("diner", "barbecue", "museums", "nature parks", "theatre", "sports", "luxury"), 3
     )
     run = negotiation(scoring(every), groups=some("team"))
-    rows = run.read_table("satisfaction").filter(pl.col("topic").is_in(["cuisine", "attraction"]))
+    rows = run.table("satisfaction").filter(pl.col("topic").is_in(["cuisine", "attraction"]))
     assert set(rows["satisfaction"]) == {3.0} and set(rows["condition"]) == set(CONDITIONS)
     # The vote goes by the source's rules all the same.
-    voted = run.read_table("scores").filter(condition="C4", topic="cuisine")
+    voted = run.table("scores").filter(condition="C4", topic="cuisine")
     assert voted["score"].n_unique() > 2
 
 
@@ -81,9 +81,9 @@ def test_a_firm_no_is_the_lowest_score(negotiation: Runner) -> None:
         groups=some("team"),
         conditions=["C3"],
     )
-    own = run.read_table("own_scores").filter(topic="cuisine", option="barbecue")
+    own = run.table("own_scores").filter(topic="cuisine", option="barbecue")
     assert own["firm_no"].all() and set(own["objection"]) == {"no garlic"}
-    assert set(run.read_table("satisfaction").filter(topic="cuisine")["satisfaction"]) == {-4.0}
+    assert set(run.table("satisfaction").filter(topic="cuisine")["satisfaction"]) == {-4.0}
 
 
 def test_options_at_once_count_by_the_best_unless_one_is_rejected() -> None:
@@ -102,10 +102,10 @@ def test_who_cannot_say_is_unknown_and_asked_no_second_time(
     negotiation: Runner, score: Any
 ) -> None:
     run = negotiation(scoring({"barbecue": score}), groups=some("team"), conditions=["C3"])
-    own = run.read_table("own_scores").filter(option="barbecue")
+    own = run.table("own_scores").filter(option="barbecue")
     assert own["score"].is_null().all() and set(own["missing"]) == {"cannot_say"}
-    assert not [a for a in run.read_table("answers")["address"] if a.endswith("ask1")]
-    rows = run.read_table("satisfaction").filter(topic="cuisine")  # all of them get barbecue
+    assert not [a for a in run.table("answers")["address"] if a.endswith("ask1")]
+    rows = run.table("satisfaction").filter(topic="cuisine")  # all of them get barbecue
     assert rows["satisfaction"].is_null().all() and set(rows["unknown"]) == {"unknown_option"}
 
 
@@ -116,9 +116,9 @@ def test_who_declines_is_unknown(negotiation: Runner) -> None:
         return mediator(request, address)
 
     run = negotiation(answering, groups=some("team"), conditions=["C3"])
-    own = run.read_table("own_scores").filter(member_id="traveler_2")
+    own = run.table("own_scores").filter(member_id="traveler_2")
     assert set(own["missing"]) == {"declined"} and own["score"].is_null().all()
-    rows = run.read_table("satisfaction").filter(member_id="traveler_2")
+    rows = run.table("satisfaction").filter(member_id="traveler_2")
     assert set(rows["unknown"]) == {"not_scored"}
 
 
@@ -130,12 +130,12 @@ def test_an_option_without_a_score_goes_back_once(negotiation: Runner) -> None:
         return json.dumps({"reason": "", "scores": scores, "hard_no": []})
 
     run = negotiation(answering, groups=some("pair"), conditions=["C3"])
-    asked = [a for a in run.read_table("answers")["address"] if "/traveler_1/cuisine/" in a]
+    asked = [a for a in run.table("answers")["address"] if "/traveler_1/cuisine/" in a]
     assert asked == [
         "own_scores/pair/traveler_1/cuisine/ask0",
         "own_scores/pair/traveler_1/cuisine/ask1",
     ]
-    own = run.read_table("own_scores").filter(topic="cuisine", member_id="traveler_1")
+    own = run.table("own_scores").filter(topic="cuisine", member_id="traveler_1")
     assert dict(own.select("option", "score").rows()) == {"barbecue": None, "diner": 2}
 
 
@@ -153,12 +153,12 @@ def test_an_option_that_comes_up_later_is_scored_when_it_enters(
         return mediator(request, address)
 
     run = negotiation(scoring({"tapas": 2}, mediating), groups=some("team"), conditions=[condition])
-    own = run.read_table("own_scores").filter(option="tapas")
+    own = run.table("own_scores").filter(option="tapas")
     assert len(own) == 4 and set(own["entered"]) == {condition} and set(own["score"]) == {2}
-    row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
+    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     if condition != "C4":
         assert row["selected_option"] == "tapas"
-        content = run.read_table("satisfaction").filter(topic="cuisine")
+        content = run.table("satisfaction").filter(topic="cuisine")
         assert content["satisfaction"].to_list() == [2.0] * 4
 
 
@@ -177,7 +177,7 @@ def deciding(*topics: str) -> Any:
 
 
 def mean(run: Any, measure: str = "satisfaction") -> float:
-    (value,) = run.read_table("measures").filter(condition="C3")[measure]
+    (value,) = run.table("measures").filter(condition="C3")[measure]
     return float(value)
 
 
@@ -201,7 +201,7 @@ def test_who_decides_only_what_nobody_contests_is_not_best(negotiation: Runner) 
 
 def test_a_slot_left_open_is_null_with_its_cause_everywhere(negotiation: Runner) -> None:
     run = negotiation(deciding("event"), groups=some("pair"), conditions=["C3"])
-    row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
+    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert (row["undecided"], row["selected_option"], row["resolution_text"]) == (
         *("left_open", None, None),
     )
@@ -210,7 +210,7 @@ def test_a_slot_left_open_is_null_with_its_cause_everywhere(negotiation: Runner)
     for kept in (payload, trail):
         assert kept["undecided"] == "left_open"
         assert kept["portions"] is kept["resolution_text"] is kept["selected_option"] is None
-    assert set(run.read_table("satisfaction").filter(topic="cuisine")["unknown"]) == {"left_open"}
+    assert set(run.table("satisfaction").filter(topic="cuisine")["unknown"]) == {"left_open"}
     assert "Food:" not in run.folder.text("tripcraft/C3.csv")
 
 
@@ -232,9 +232,9 @@ def test_what_cannot_be_read_is_missing_and_not_lowest(
         return reply or mediator(request, address, decision=nonsense)
 
     run = negotiation(answering, groups=some("team"), conditions=["C3"])
-    row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
+    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert row["undecided"] == cause
-    rows = run.read_table("satisfaction")
+    rows = run.table("satisfaction")
     assert set(rows.filter(topic="cuisine")["unknown"]) == {cause}
     others = rows.filter(pl.col("topic") != "cuisine")["satisfaction"].mean()
     assert mean(run) == pytest.approx(others)
@@ -248,7 +248,7 @@ def test_a_member_whom_a_decision_gives_nothing_counts_as_left_open(negotiation:
         return mediator(request, address, **({"decision": stated} if here else {}))
 
     run = negotiation(answering, groups=some("team"), conditions=["C3"])
-    rows = run.read_table("satisfaction").filter(topic="cuisine")
+    rows = run.table("satisfaction").filter(topic="cuisine")
     unknown = dict(rows.select("member_id", "unknown").rows())
     assert unknown == {
         **dict.fromkeys(("traveler_1", "traveler_3"), "left_open"),

@@ -81,9 +81,9 @@ def test_c3_finds_how_often_the_mediator_follows_a_minority(tmp_path: Path, foll
     run = held(tmp_path / "run", follows, ["C3"], 4)
     found = estimate(run, "C3")["estimate"]
     assert abs(found - follows) <= (TOLERANCE if 0 < follows < 1 else 0.005)
-    assert run.read_table("answers")["missing"].is_null().all()
-    assert run.read_table("answers")["reasks"].sum() == 0
-    assert not run.read_table("decisions")["parse_error"].any()
+    assert run.table("answers")["missing"].is_null().all()
+    assert run.table("answers")["reasks"].sum() == 0
+    assert not run.table("decisions")["parse_error"].any()
 
 
 def test_feedback_adds_nothing_without_it_and_more_with_more(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def departs(tmp_path: Path) -> float:
 
 def misnamed(run: Any) -> set[str]:
     """The decisions in whose prompts words stand under another's name."""
-    found = run.read_table("exposure").filter(pl.col("texts") > 0, kind=MISATTRIBUTED_WORDS)
+    found = run.table("exposure").filter(pl.col("texts") > 0, kind=MISATTRIBUTED_WORDS)
     assert any(MISATTRIBUTED_WORDS in said for said in describe_deviations(run.folder)) is bool(
         len(found)
     )
@@ -233,7 +233,7 @@ def test_a_record_of_another_decision_is_not_confirmed(
     def confirmed(name: str) -> float:
         some = {"confirm": True, "prompts": str(folder), "group_types": ["strangers"]}
         run = held(tmp_path / name, 0.5, ["C3", "C4"], 2, **some)
-        assert set(run.read_table("answers")["finish"]) == {"stop"}
+        assert set(run.table("answers")["finish"]) == {"stop"}
         return min(estimate(run, c, "confirmed_share")["estimate"] for c in ("C3", "C4"))
 
     assert confirmed("right") == 1
@@ -263,9 +263,9 @@ def test_a_mediator_says_no_label_of_a_prompt_and_gives_nothing_twice(tmp_path: 
         assert was in text
         path.write_text(text.replace(was, now), "utf-8")
     run = held(tmp_path / "run", 1.0, ["C5"], prompts=str(folder), group_types=["spouses"])
-    said = " ".join(run.read_table("decisions")["mediator_words"].drop_nulls())
+    said = " ".join(run.table("decisions")["mediator_words"].drop_nulls())
     assert re.search(r"\. Day 1 [^\n]+Day 2", said) and "comes out" not in said
-    revised = run.read_table("feedback")["revised_decision"].drop_nulls().to_list()
+    revised = run.table("feedback")["revised_decision"].drop_nulls().to_list()
     assert any("another day" in r for r in revised)
     assert not any("–" in r or "stands" in r for r in revised)
 

@@ -97,7 +97,7 @@ def theorising(*replies: str, **more: Any) -> Any:
 
 
 def c3(run: Any) -> dict[str, Any]:
-    (row,) = run.read_table("decisions").filter(condition="C3", topic="cuisine").to_dicts()
+    (row,) = run.table("decisions").filter(condition="C3", topic="cuisine").to_dicts()
     return dict(row)
 
 
@@ -112,9 +112,7 @@ def test_a_reply_with_a_term_is_asked_for_again_once(negotiation: Runner, term: 
     assert (row["theory_words_first"], row["theory_words"]) == (term, "")
     assert row["asked_again"] == "theory"
     assert "A diner suits most of you." in row["mediator_words"]
-    asked = (
-        run.read_table("answers").filter(scope="negotiation/pair-C3/cuisine")["address"].to_list()
-    )
+    asked = run.table("answers").filter(scope="negotiation/pair-C3/cuisine")["address"].to_list()
     assert [a.rpartition("/")[2] for a in asked] == ["ask0", "ask1"]
 
 
@@ -165,7 +163,7 @@ def test_what_is_still_there_stays_as_said_and_is_recorded(negotiation: Runner) 
     for text in (*outgoing, *later):
         assert not decision.find_terms(text).theory, text
     assert all("System: Diner for everyone (Day 1)" in prompt for prompt in later)
-    asked = run.read_table("answers").filter(scope="negotiation/pair-C3/cuisine")
+    asked = run.table("answers").filter(scope="negotiation/pair-C3/cuisine")
     assert len(asked) == 2
 
 
@@ -206,9 +204,9 @@ def test_every_term_of_the_mediator_stays_out_of_planner_and_later_decisions(
     quoted = {"alternation"}
     for text in (*texts_of(payload), trip, *later):
         assert set(decision.find_terms(text).theory) <= quoted
-    rows = run.read_table("decisions").to_dicts()
+    rows = run.table("decisions").to_dicts()
     assert all(holds(term, row["mediator_words"]) for term in TERMS for row in rows)
-    assert set(run.read_table("portions")["when"]) == {"time left open"}
+    assert set(run.table("portions")["when"]) == {"time left open"}
 
 
 def test_terms_of_members_and_options_stay_and_are_listed(negotiation: Runner) -> None:
@@ -235,7 +233,7 @@ def test_terms_of_members_and_options_stay_and_are_listed(negotiation: Runner) -
     assert payload["constraint_state"]["attraction"]["traveler_1"] == "I want a utility room."
     decided = payload["slot_decision_state"]["attraction"]
     assert decided["resolution_text"] == "Utility room for everyone"
-    row = run.read_table("decisions").filter(topic="attraction").to_dicts()[0]
+    row = run.table("decisions").filter(topic="attraction").to_dicts()[0]
     assert (row["theory_words"], row["theory_words_quoted"]) == ("", "utility")
     assert row["asked_again"] is None
 
@@ -262,7 +260,7 @@ def test_planner_and_later_decisions_get_rendered_sentences_alone(
     trip = run.folder.text(f"tripcraft/{condition}.csv")
     assert condition == "C3" or len(later) > 8
     assert not [text for text in (*texts_of(payload), trip, *later) if mark in text]
-    assert mark in " ".join(run.read_table("decisions")["mediator_words"])
+    assert mark in " ".join(run.table("decisions")["mediator_words"])
 
 
 @pytest.mark.parametrize("condition", ["C3", "C4", "C5"])
@@ -302,7 +300,7 @@ def test_findings_are_shown_without_replies_that_were_asked_again(negotiation: R
     kept = run.folder.read_json("comparison.json")
     without = kept["without_asked_again"]
     assert without["decisions"] == 2
-    rows = run.read_table("satisfaction").filter(condition="C4")
+    rows = run.table("satisfaction").filter(condition="C4")
     other = rows.filter(rows["topic"] != "cuisine")
     mean = pl.col("satisfaction").mean()
     by_member = other.group_by("group_id", "member_id").agg(mean)

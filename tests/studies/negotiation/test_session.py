@@ -21,7 +21,7 @@ def test_every_group_has_its_files_under_every_condition(whole: Any) -> None:
             assert list(dialogue) == list(SLOTS)
             decisions = session_json(run, group["id"], condition, "decisions")
             assert set(decisions["lodging"]) == {"room_type", "house_rule"}
-    table = run.read_table("decisions")
+    table = run.table("decisions")
     assert len(table) == len(GROUPS) * 5 * 8
     order = table.filter((pl.col("group_id") == "fam") & (pl.col("condition") == "C4"))
     assert order["slot"].unique(maintain_order=True).to_list() == list(SLOTS)
@@ -55,7 +55,7 @@ def test_preferences_are_asked_once_for_all_conditions(negotiation: Runner) -> N
     people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
     run = negotiation(answering, groups=[{"id": "p", "type": "spouses", "members": people}])
     assert len(seen) == len(set(seen)) == 2 * 8
-    assert len(run.read_table("preferences")) == 16
+    assert len(run.table("preferences")) == 16
 
 
 def test_a_trip_of_one_day_is_called_so(negotiation: Runner) -> None:
@@ -82,7 +82,7 @@ def test_a_refusal_is_no_preference(negotiation: Runner) -> None:
     run = negotiation(
         answering, groups=[{"id": "p", "type": "spouses", "members": people}], conditions=["C4"]
     )
-    rows = run.read_table("preferences").filter(pl.col("member_id") == "traveler_2")
+    rows = run.table("preferences").filter(pl.col("member_id") == "traveler_2")
     assert rows["text"].is_null().all() and set(rows["missing"]) == {"refused"}
     state = session_json(run, "p", "C4", "planner_payload")["constraint_state"]
     assert state["cuisine"] == {"traveler_1": "I love barbecue."}
@@ -91,17 +91,15 @@ def test_a_refusal_is_no_preference(negotiation: Runner) -> None:
 
 def test_the_label_is_clamped_and_kept(whole: Any) -> None:
     run = whole
-    rows = run.read_table("decisions").filter(pl.col("condition").is_in(["C4", "C5"]))
+    rows = run.table("decisions").filter(pl.col("condition").is_in(["C4", "C5"]))
     assert rows["proposed_strategy"].unique().to_list() == ["policy"]
     assert (rows["resolution_strategy"] == rows["strategy_id"]).all()
-    assert (
-        run.read_table("measures").filter(pl.col("condition") == "C4")["drift_rate"].mean() == 1.0
-    )
+    assert run.table("measures").filter(pl.col("condition") == "C4")["drift_rate"].mean() == 1.0
 
 
 def test_every_locked_system_turn_follows_the_contract(whole: Any) -> None:
     run = whole
-    rows = run.read_table("utterances").filter(
+    rows = run.table("utterances").filter(
         pl.col("condition").is_in(["C4", "C5"]) & (pl.col("speaker_id") == "system")
     )
     assert len(rows) > 100
@@ -269,7 +267,7 @@ def test_ballots_that_cannot_be_had_fall_back_to_texts(negotiation: Runner) -> N
     cuisine = session_json(run, "team", "C4", "planner_payload")["slot_decision_state"]["cuisine"]
     assert cuisine["vote_summary"]["ballots"] == "missing"
     assert cuisine["vote_summary"]["selected_option"] == "barbecue"
-    assert run.read_table("ballots")["missing"].all()
+    assert run.table("ballots")["missing"].all()
 
 
 @pytest.mark.parametrize("empty", [None, []])
@@ -283,7 +281,7 @@ def test_a_null_in_a_ballot_is_an_empty_list(negotiation: Runner, empty: Any) ->
         )
 
     run = negotiation(answering, groups=some("team"), conditions=["C4"])
-    ballots = run.read_table("ballots")
+    ballots = run.table("ballots")
     assert not ballots["missing"].any()
     assert (ballots["top_choice"] != "").all()
     assert set(ballots["hard_no"]) == {""}
@@ -294,8 +292,8 @@ def test_a_single_option_in_place_of_a_list_counts(negotiation: Runner) -> None:
         return mediator(request, address, hard_no="Diner")
 
     run = negotiation(answering, groups=some("team"), conditions=["C4"])
-    assert set(run.read_table("ballots").filter(topic="cuisine")["hard_no"]) == {"diner"}
-    assert run.read_table("answers")["reasks"].sum() == 0
+    assert set(run.table("ballots").filter(topic="cuisine")["hard_no"]) == {"diner"}
+    assert run.table("answers")["reasks"].sum() == 0
 
 
 def test_a_null_text_of_the_mediator_is_an_empty_one(negotiation: Runner) -> None:
@@ -311,9 +309,9 @@ def test_a_null_text_of_the_mediator_is_an_empty_one(negotiation: Runner) -> Non
         )
 
     run = negotiation(answering, groups=some("pair"), conditions=["C5"])
-    assert not run.read_table("decisions")["parse_error"].any()
-    assert not run.read_table("feedback")["parse_error"].any()
-    assert run.read_table("answers")["reasks"].sum() == 0
+    assert not run.table("decisions")["parse_error"].any()
+    assert not run.table("feedback")["parse_error"].any()
+    assert run.table("answers")["reasks"].sum() == 0
 
 
 def test_a_json_answer_shows_no_options(whole: Any) -> None:
@@ -345,7 +343,7 @@ def test_an_unreadable_synthesis_gives_the_minimal_structure(negotiation: Runner
         return "Let us all be friends." if synthesis else mediator(request, address)
 
     run = negotiation(answering, groups=some("team"), conditions=["C3", "C4"])
-    rows = run.read_table("decisions")
+    rows = run.table("decisions")
     assert rows["parse_error"].all()
     trail = session_json(run, "team", "C4", "decisions")["cuisine"]
     assert trail["_parse_error"] is True
@@ -354,7 +352,7 @@ def test_an_unreadable_synthesis_gives_the_minimal_structure(negotiation: Runner
     # No label was read, so nothing says that the model drifted.
     assert trail["proposed_strategy"] is trail["drifted"] is None
     assert rows["drifted"].is_null().all()
-    assert run.read_table("measures")["drift_rate"].is_null().all()
+    assert run.table("measures")["drift_rate"].is_null().all()
 
 
 def test_a_fenced_or_broken_object_is_still_read(negotiation: Runner) -> None:
@@ -364,7 +362,7 @@ def test_a_fenced_or_broken_object_is_still_read(negotiation: Runner) -> None:
         return f"Here you are:\n```json\n{mediator(request, address)[:-1]}\n```"
 
     run = negotiation(answering, groups=some("pair"))
-    assert not run.read_table("decisions")["parse_error"].any()
+    assert not run.table("decisions")["parse_error"].any()
 
 
 def test_lines_of_unknown_speakers_are_dropped_and_counted(negotiation: Runner) -> None:
@@ -381,7 +379,7 @@ def test_lines_of_unknown_speakers_are_dropped_and_counted(negotiation: Runner) 
 
 def digest(run: Any) -> str:
     tables = {
-        name: run.read_table(name).to_dicts()
+        name: run.table(name).to_dicts()
         for name in run.folder.table_names()
         if name not in ("answers",)
     }
@@ -402,5 +400,5 @@ def test_decisions_do_not_depend_on_concurrency_or_latency(negotiation: Runner) 
 @pytest.mark.parametrize("conditions", [["C1"], ["C2"], ["C3"], ["C5", "C1"]])
 def test_any_set_of_conditions_runs(negotiation: Runner, conditions: list[str]) -> None:
     run = negotiation(conditions=conditions, groups=GROUPS[:1])
-    assert sorted(set(run.read_table("decisions")["condition"])) == sorted(conditions)
+    assert sorted(set(run.table("decisions")["condition"])) == sorted(conditions)
     assert set(run.folder.read_json("comparison.json")["conditions"]) == set(conditions)

@@ -206,8 +206,8 @@ def test_the_wording_of_a_decision_decides_nothing(negotiation: Runner, conditio
 
         run = negotiation(answering, groups=some("strange"), conditions=[condition])
         trail = session_json(run, "strange", condition, "decisions")["cuisine"]
-        measures = run.read_table("measures").drop("words_per_decision").to_dicts()
-        satisfaction = run.read_table("satisfaction").to_dicts()
+        measures = run.table("measures").drop("words_per_decision").to_dicts()
+        satisfaction = run.table("satisfaction").to_dicts()
         found.append([trail["portions"], trail["selected_option"], measures, satisfaction])
     assert all(one == found[0] for one in found)
     assert found[0][1] == "diner"
@@ -225,16 +225,16 @@ def test_what_c3_states_is_what_it_decided(negotiation: Runner) -> None:
         return mediator(request, address, decision=[])
 
     run = negotiation(answering, groups=some("team"), conditions=["C3"])
-    rows = {r["topic"]: r for r in run.read_table("decisions").to_dicts()}
+    rows = {r["topic"]: r for r in run.table("decisions").to_dicts()}
     assert rows["cuisine"]["selected_option"] == "barbecue"
     # What is not on the table cannot be dropped.
     assert rows["cuisine"]["dropped"] == ""
-    got = run.read_table("portions").filter(topic="cuisine").sort("member_id")
+    got = run.table("portions").filter(topic="cuisine").sort("member_id")
     assert got["option"].to_list() == ["diner", "barbecue"] * 2
     # Nothing is put in the place of what was not stated.
     assert rows["event"]["selected_option"] is None
-    assert run.read_table("measures")["undecided_share"].to_list() == [7 / 8]
-    happy = run.read_table("satisfaction").filter(topic="event")
+    assert run.table("measures")["undecided_share"].to_list() == [7 / 8]
+    happy = run.table("satisfaction").filter(topic="event")
     assert happy["satisfaction"].is_null().all()
 
 
@@ -272,7 +272,7 @@ def test_what_c3_gives_against_a_firm_no_is_on_record_whoever_named_it(
         )
 
     run = negotiation(answering, groups=[{**groups[0], "members": members}], conditions=["C3"])
-    row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
+    row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert (row["selected_option"], row["overridden"]) == ("karaoke", "karaoke: traveler_1")
 
 
@@ -281,8 +281,8 @@ def test_a_reply_without_a_strategy_named_no_other(negotiation: Runner) -> None:
         return mediator(request, address, resolution_strategy=None)
 
     run = negotiation(answering, groups=some("pair"), conditions=["C4"])
-    assert run.read_table("decisions")["drifted"].is_null().all()
-    assert run.read_table("measures")["drift_rate"].is_null().all()
+    assert run.table("decisions")["drifted"].is_null().all()
+    assert run.table("measures")["drift_rate"].is_null().all()
 
 
 def test_the_statement_is_compared_with_the_operator(negotiation: Runner) -> None:
@@ -293,7 +293,7 @@ def test_the_statement_is_compared_with_the_operator(negotiation: Runner) -> Non
         return mediator(request, address, decision=stated if "/spending" in address else [])
 
     run = negotiation(answering, groups=some("fam"), conditions=["C4"])
-    agrees = dict(run.read_table("decisions").select("topic", "statement_agrees").rows())
+    agrees = dict(run.table("decisions").select("topic", "statement_agrees").rows())
     assert agrees["spending_preference"] is True
     assert agrees["cuisine"] is None  # nothing stated
     lying = negotiation(groups=some("fam"), conditions=["C4"]).table("decisions")
@@ -313,12 +313,12 @@ def test_each_member_confirms_in_one_word(negotiation: Runner) -> None:
         return "no" if "traveler_2" in address else "Yes."
 
     run = negotiation(answering, groups=some("pair"), conditions=["C2", "C3", "C4"])
-    words = run.read_table("confirmations")
+    words = run.table("confirmations")
     assert len(words) == 2 * 8 * 2
     said = dict(zip(words["member_id"], words["confirmed"], strict=True))
     assert said == {"traveler_1": True, "traveler_2": False}
     assert (
-        run.read_table("measures").drop_nulls("confirmed_share")["confirmed_share"].to_list()
+        run.table("measures").drop_nulls("confirmed_share")["confirmed_share"].to_list()
         == [0.5] * 2
     )
     # They see the talk and the statement, as data.
@@ -333,9 +333,9 @@ def test_a_word_that_cannot_be_read_is_missing(negotiation: Runner) -> None:
         return "That depends." if "/confirm/" in address else mediator(request, address)
 
     run = negotiation(answering, groups=some("pair"), conditions=["C3"])
-    words = run.read_table("confirmations")
+    words = run.table("confirmations")
     assert words["confirmed"].is_null().all() and set(words["missing"]) == {"unparsed"}
-    assert run.read_table("measures")["confirmed_share"].is_null().all()
+    assert run.table("measures")["confirmed_share"].is_null().all()
 
 
 # Ways to turn the diner down aloud that the list of cues does not know.
@@ -382,16 +382,14 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
         return mediator(request, address)
 
     run = negotiation(answering, groups=some("team"), conditions=[condition])
-    rows = run.read_table("decisions").filter(pl.col("topic").is_in(topics))
+    rows = run.table("decisions").filter(pl.col("topic").is_in(topics))
     assert len(rows) == 4 and all(": traveler_2" in over for over in rows["overridden"])
-    words = (
-        run.read_table("confirmations").filter(pl.col("topic").is_in(topics)).drop_nulls("refused")
-    )
+    words = run.table("confirmations").filter(pl.col("topic").is_in(topics)).drop_nulls("refused")
     assert words["member_id"].to_list() == ["traveler_2"] * 4 and words["confirmed"].all()
     trail = session_json(run, "team", condition, "decisions")["cuisine"]
     (refused,) = trail["refused"]["traveler_2"]
     assert "traveler_2" in trail["overridden"][refused]
-    over = run.read_table("decisions").filter(pl.col("overridden") != "").height
+    over = run.table("decisions").filter(pl.col("overridden") != "").height
     (finding,) = [f for f in run.findings if f.key == "mediator"]
     assert finding.says.endswith(f"firmly reject: {condition} {over} of 8.")
     assert "against a firm no: " in shown(run.folder)
@@ -408,9 +406,9 @@ def test_who_gets_several_options_refuses_one_or_all(negotiation: Runner) -> Non
             return mediator(request, address, decision=both)
 
         run = negotiation(answering, groups=some("pair"), conditions=["C3"])
-        row = run.read_table("decisions").filter(topic="cuisine").to_dicts()[0]
+        row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
         (said,) = (
-            run.read_table("confirmations")
+            run.table("confirmations")
             .filter(topic="cuisine", member_id="traveler_2")
             .rows(named=True)
         )

@@ -45,13 +45,13 @@ def test_a_prompt_that_holds_nothing_is_not_put(tmp_path: Path, kind: str) -> No
     asked = requests(provider, "/why/")
     assert len(asked) == 4
     assert all("Why so much?" in str(r.messages) for r in asked)
-    found = run.read_table("responses").filter(var_name="why")
+    found = run.table("responses").filter(var_name="why")
     by_role = {row["role"]: (row["value"], row["missing"]) for row in found.to_dicts()}
     assert by_role == {"Buyer": ("some words", None), "Seller": (None, "empty_prompt")}
     for row in rows(run):
         assert row["why"] == ("some words" if row["role"] == "Buyer" else "")
         assert row["missing"] == "" and row["words"] == "2"
-    assert not run.read_table("utterances").filter(text="").height
+    assert not run.table("utterances").filter(text="").height
     quality = next(f for f in run.findings if f.key == "answer_quality")
     assert "0 are missing" in quality.says
 
@@ -63,7 +63,7 @@ def test_nor_is_that_of_a_special_role(tmp_path: Path) -> None:
     book[TASKS].append(task("z", "private_question", 9, text, "z"))
     run = play(book, tmp_path, provider)
     assert len(requests(provider, "/z/")) == 4 and not requests(provider, "/z/Summarizer")
-    summaries = run.read_table("responses").filter(var_name="z", role="Summarizer")
+    summaries = run.table("responses").filter(var_name="z", role="Summarizer")
     assert set(summaries["missing"]) == {"empty_prompt"}
 
 
@@ -72,7 +72,7 @@ def test_a_round_that_nobody_is_asked_in_passes(tmp_path: Path) -> None:
     book[TASKS].append(task("why", "discussion", 3, "{% if offer > 99 %}Why?{% endif %}", "why"))
     run = play(book, tmp_path, player())
     assert all(session["ended"] == "completed" for session in sessions(run))
-    assert set(run.read_table("responses").filter(var_name="why")["missing"]) == {"empty_prompt"}
+    assert set(run.table("responses").filter(var_name="why")["missing"]) == {"empty_prompt"}
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_the_british_spelling_of_the_summarizer_is_read(tmp_path: Path) -> None:
     book = put(good(), "agent_roles!A3", "Summariser")
     book[TASKS][5][5] = book[TASKS][5][5].replace("Summarizer", "summariser")
     run = play(book, tmp_path)
-    summaries = run.read_table("responses").filter(role="Summarizer")
+    summaries = run.table("responses").filter(role="Summarizer")
     assert summaries.height == 2 and summaries["missing"].null_count() == 2
     assert "Summariser" not in (run.path / "market.json").read_text()
     assert [s["special_roles"].keys() for s in sessions(run)] == [{"Facilitator", "Summarizer"}] * 2
@@ -198,7 +198,7 @@ def test_no_try_of_a_structured_answer_is_constrained_to_the_options(tmp_path: P
     provider = ScriptedProvider(refuses, keep_requests=True)
     run = play(book, tmp_path, provider)
     for name, task_id in (("trade", "m"), ("offer", "o")):
-        found = run.read_table("responses").filter(var_name=name)
+        found = run.table("responses").filter(var_name=name)
         assert set(found["status"]) == {"invalid"} and set(found["reasks"]) == {5}
         assert set(found["value"]) == {"I would rather not choose between them"}
         sent = [r.schema for r in requests(provider, f"/{task_id}/")]
@@ -219,7 +219,7 @@ def test_a_way_out_is_recorded_as_missing_with_its_reason(
         return offers(request, address)
 
     run = play(book, tmp_path, ScriptedProvider(answer))
-    found = run.read_table("responses").filter(var_name="trade")
+    found = run.table("responses").filter(var_name="trade")
     assert set(found["missing"]) == {way_out} and set(found["reasks"]) == {0}
     assert {row["trade"] for row in rows(run)} == {"NA"}
 
@@ -231,14 +231,14 @@ def test_the_table_of_answers_says_how_an_answer_was_had(tmp_path: Path) -> None
         return offers(request, address)
 
     run = play(good(), tmp_path, ScriptedProvider(answer))
-    rows_of = [r for r in run.read_table("answers").to_dicts() if "/m/" in r["address"]]
+    rows_of = [r for r in run.table("answers").to_dicts() if "/m/" in r["address"]]
     assert {(r["said"], r["recorded"], r["how"], r["agrees"]) for r in rows_of} == {
         ("I would say no, or perhaps yes", "yes", "clarified", "several")
     }
-    offered = [r for r in run.read_table("answers").to_dicts() if "/o/" in r["address"]]
+    offered = [r for r in run.table("answers").to_dicts() if "/o/" in r["address"]]
     assert {(r["said"], r["recorded"], r["how"], r["agrees"]) for r in offered} == {
         ("9", "9", "exact", "same"),
         ("3", "3", "exact", "same"),
     }
-    talk = [r for r in run.read_table("answers").to_dicts() if "/t/" in r["address"]]
+    talk = [r for r in run.table("answers").to_dicts() if "/t/" in r["address"]]
     assert {(r["said"], r["recorded"], r["how"], r["agrees"]) for r in talk} == {(None,) * 4}

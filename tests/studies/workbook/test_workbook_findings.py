@@ -183,9 +183,9 @@ def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> Non
 
 
 def test_show_lists_and_shows(run: Any) -> None:
-    participant = run.read_table("assignment")["participant_id"][0]
+    participant = run.table("assignment")["participant_id"][0]
     assert "market/1" in shown(run.folder) and participant in shown(run.folder)
-    name = run.read_table("assignment")["name"][0]
+    name = run.table("assignment")["name"][0]
     assert f"You are [V]{name}[/V]" in shown(run.folder, participant, prompts=True)
     assert "What is a fair price?" in shown(run.folder, "market/2")
     for unknown in ("nobody", "market/99"):

@@ -57,7 +57,7 @@ def test_one_row_per_participant_and_one_column_per_variable(tmp_path: Path) -> 
         assert row["total"] == "20" and row["share"] == "0.25"
         assert row["invalid"] == row["missing"] == ""
     assert set(run.table_names) >= {"answers", "assignment", "computed", "responses", "sessions"}
-    assert run.read_table("assignment").height == 8
+    assert run.table("assignment").height == 8
 
 
 def test_the_persona_opens_the_system_message_and_shows_no_assignment(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_the_dict_gives_the_order_and_leaves_roles_out(tmp_path: Path) -> None:
     book = put(good(), f"{TASKS}!F3", '{"Seller": "Sell!", "Summarizer": "Note.", "Buyer": "Buy!"}')
     provider = player()
     run = play(book, tmp_path, provider)
-    said = run.read_table("utterances").filter(task_id="t", session="1", public=True)
+    said = run.table("utterances").filter(task_id="t", session="1", public=True)
     assert said["speaker_name"].to_list() == [
         "Facilitator",
         "Seller 1",
@@ -176,7 +176,7 @@ def test_the_dict_gives_the_order_and_leaves_roles_out(tmp_path: Path) -> None:
         "Buyer 2",
     ]
     assert not [a for a, _ in provider.seen if "/s/" in a and "Seller" in a]
-    asked = {r["role"] for r in run.read_table("responses").filter(task_id="s").to_dicts()}
+    asked = {r["role"] for r in run.table("responses").filter(task_id="s").to_dicts()}
     assert asked == {"Buyer", "Summarizer"}
 
 
@@ -219,17 +219,15 @@ def test_options_are_shuffled_for_each_participant_and_task(tmp_path: Path) -> N
             )
         )
     run = play(book, tmp_path, player(option="c"))
-    shown = run.read_table("responses").filter(task_type="private_question").drop_nulls("options")
+    shown = run.table("responses").filter(task_type="private_question").drop_nulls("options")
     assert shown["options"].n_unique() > 10
     for row in shown.to_dicts():
         assert json.loads(row["options"])[row["position"] - 1] == row["value"] == "c"
     again = play(book, tmp_path / ".." / tmp_path.name, player(option="c"))
-    assert again.table("responses").equals(run.read_table("responses"))
+    assert again.table("responses").equals(run.table("responses"))
     # The engine's own record of each reply has the same order.
-    recorded = run.read_table("answers").filter(kind="workbook").drop_nulls("options")
-    assert sorted(recorded["options"]) == sorted(
-        run.read_table("responses")["options"].drop_nulls()
-    )
+    recorded = run.table("answers").filter(kind="workbook").drop_nulls("options")
+    assert sorted(recorded["options"]) == sorted(run.table("responses")["options"].drop_nulls())
 
 
 def test_ties_are_shuffled_per_session_and_the_order_is_written(tmp_path: Path) -> None:
@@ -238,11 +236,11 @@ def test_ties_are_shuffled_per_session_and_the_order_is_written(tmp_path: Path) 
     book["agent_profiles"] = [*head, *([f"p{i}", i, "x"] for i in range(48))]
     book[TASKS] += [task(f"x{n}", "private_question", 7, "Well?", f"x{n}") for n in range(4)]
     run = play(book, tmp_path)
-    orders = [json.loads(o) for o in run.read_table("sessions")["order"]]
+    orders = [json.loads(o) for o in run.table("sessions")["order"]]
     assert len({tuple(o[-4:]) for o in orders}) > 4
     assert all(o[:5] == ["c", "t", "o", "m", "s"] for o in orders)
     assert [s["task_order"] for s in sessions(run)] == orders
-    first = run.read_table("responses").filter(session="1", participant_id=rows(run)[0]["ID"])
+    first = run.table("responses").filter(session="1", participant_id=rows(run)[0]["ID"])
     asked = {r["task_id"]: r["place"] for r in first.to_dicts()}
     assert sorted(asked, key=lambda t: asked[t])[-4:] == orders[0][-4:]
 
@@ -250,7 +248,7 @@ def test_ties_are_shuffled_per_session_and_the_order_is_written(tmp_path: Path) 
 def test_validation_asks_five_times_more_and_keeps_the_last_answer(tmp_path: Path) -> None:
     provider = player(number="fifteen, or rather 15 of 20")
     run = play(good(), tmp_path, provider)
-    responses = run.read_table("responses").filter(var_name="offer").to_dicts()
+    responses = run.table("responses").filter(var_name="offer").to_dicts()
     assert all(r["status"] == "invalid" and r["reasks"] == 5 for r in responses)
     assert all(r["value"] == "fifteen, or rather 15 of 20" for r in responses)
     assert len(requests(provider, "market.1/", "/o/")) == 4 * 6
@@ -264,9 +262,9 @@ def test_validation_asks_five_times_more_and_keeps_the_last_answer(tmp_path: Pat
 @pytest.mark.parametrize("said", ["2", "not yes", "yes or no", "No comment, I refuse to answer."])
 def test_an_option_is_never_guessed(said: str, tmp_path: Path) -> None:
     run = play(good(), tmp_path, player(option=said))  # the options stand behind dashes
-    responses = run.read_table("responses").filter(var_name="trade").to_dicts()
+    responses = run.table("responses").filter(var_name="trade").to_dicts()
     assert all((r["status"], r["value"], r["reasks"]) == ("invalid", said, 5) for r in responses)
-    reasons = set(run.read_table("answers").filter(parse_step="missing")["missing"])
+    reasons = set(run.table("answers").filter(parse_step="missing")["missing"])
     assert reasons == {"unparsed"}
 
 
@@ -295,7 +293,7 @@ def test_refusals_are_missing_and_the_session_goes_on(tmp_path: Path) -> None:
 def test_the_speculation_score_is_asked_for_or_part_of_the_json(tmp_path: Path) -> None:
     book = put(good(), f"{TASKS}!L4", 1)
     run = play(book, tmp_path)
-    scores = run.read_table("responses").drop_nulls("speculation_score")
+    scores = run.table("responses").drop_nulls("speculation_score")
     assert set(scores.filter(var_name="offer")["speculation_score"]) == {33}
     assert set(scores.filter(var_name="sure")["speculation_score"]) == {20}
     assert {r["offer_speculation_score"] for r in rows(run)} == {"33"}
@@ -306,7 +304,7 @@ def test_the_conversation_length_is_enforced_and_said(tmp_path: Path) -> None:
     for session in sessions(run):
         assert session["messages"] == 6
         assert (session["ended"], session["stopped_in"]) == ("conversation_length", "o")
-    table = run.read_table("responses")
+    table = run.table("responses")
     assert table.filter(missing="conversation_length").height == 2 * (2 + 4 + 2)
     assert "max_conversation_length (6) is reached" in (run.path / "run.log").read_text()
     assert all(r["trade"] == "NA" and "trade" in r["missing"] for r in rows(run))
@@ -331,7 +329,7 @@ def test_every_permutation_has_its_files_and_the_same_seats(tmp_path: Path) -> N
     assert seats == [(r["ID"], r["session"], r["role"], r["treatment"]) for r in second]
     data = json.loads((run.path / "market_2.json").read_text())
     assert (data["permutation"], data["constants"]) == (2, {"goods": "pears"})
-    assert run.read_table("permutations").height == 2
+    assert run.table("permutations").height == 2
 
 
 def test_both_files_are_written_as_sessions_finish(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_long_chain_in_any_order_is_the_same_in_the_prompt_and_in_the_table(
     provider = player(number=7)
     run = play(book, tmp_path, provider, limit=1)
     shown = [r.messages[-1].content for r in requests(provider, "market.1/m/")]
-    stored = run.read_table("computed").filter(name="c3000")["number"].to_list()
+    stored = run.table("computed").filter(name="c3000")["number"].to_list()
     assert shown and all("It is 3007" in text for text in shown)
     assert stored == [3007.0] * 4
     assert {row["c3000"] for row in rows(run)} == {"3007"}
@@ -198,7 +198,7 @@ def test_the_design_and_the_profiles_may_be_used(tmp_path: Path) -> None:
     for row, extra in zip(book["agent_profiles"], ["income", "What?", *[None] * 8], strict=True):
         row.append(extra)
     run = play(book, tmp_path)
-    seats = {r["participant_id"]: r for r in run.read_table("assignment").to_dicts()}
+    seats = {r["participant_id"]: r for r in run.table("assignment").to_dicts()}
     for row in rows(run):
         seat = seats[row["ID"]]
         buyer = seat["role"] == "Buyer"
