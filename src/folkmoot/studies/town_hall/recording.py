@@ -287,7 +287,9 @@ class Recorder:
                 stage=call.stage.name,
                 round=call.round,
                 agent_id=call.agent,
+                was=repair.original,
                 became=repair.replacement or None,
+                dropped=repair.is_dropped,
             )
             for call in discussion.calls
             for repair in call.repairs
