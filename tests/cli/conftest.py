@@ -8,7 +8,7 @@ import pytest
 
 STUDY = '''
 from __future__ import annotations
-from folkmoot import Choice, Finding, Grid, Missing, Speaker, Study, StudyConfig
+from folkmoot import Choice, Finding, Missing, ResultTable, Speaker, Study, StudyConfig
 
 class Config(StudyConfig):
     """Keys of the study."""
@@ -27,19 +27,19 @@ async def protocol(session):
     async def one(scope, who):
         vote = await scope.ask(
             who, f"Options:\\n{listed}\\n\\nReply with ONLY the text of one option.",
-            answer=Choice(config.options),
+            answer_type=Choice(config.options),
         )
         scope.record("votes", {"id": who.id, "vote": None if isinstance(vote, Missing) else vote})
 
-    await session.at("vote").each(people, one)
+    await session.child("vote").map(people, one)
     if config.endless:
         session.log("asking for ever")
     while config.endless:
         await session.ask(people[0], "And now?")
 
 def findings(run):
-    votes = run.table("votes")
-    grid = Grid(("votes", "parks_share"), ((votes.height, votes["vote"].eq("Parks").mean()),))
+    votes = run.read_table("votes")
+    grid = ResultTable(("votes", "parks_share"), ((votes.height, votes["vote"].eq("Parks").mean()),))
     return [
         Finding("votes", "The vote", "So many voted.", grid, headline=True),
         Finding("hidden", "Not a headline", "", grid),
@@ -48,7 +48,7 @@ def findings(run):
 STUDY = Study(
     "small", "A small study", Config, protocol, findings=findings,
     notes=lambda config: ["a note to read"],
-    template=lambda: {"small.yaml": "study: ./my_study.py\\n", "small.txt": b"words"},
+    template_files=lambda: {"small.yaml": "study: ./my_study.py\\n", "small.txt": b"words"},
 )
 '''
 

@@ -246,7 +246,7 @@ def test_show_reads_a_run_that_stopped_half_way(here: Path) -> None:
     own = own.replace(
         "def findings", '    session.write_text("end.txt", "the end")\n\ndef findings'
     )
-    own = own.replace("vote = await scope.ask(", 'vote = await scope.at("says").ask(')
+    own = own.replace("vote = await scope.ask(", 'vote = await scope.child("says").ask(')
     (here / "own.py").write_text(own)
     (here / "own.yaml").write_text("study: ./own.py\nmodel: synthetic\n")
     assert folkmoot("run", "own.yaml", "--set", "budget_calls=3").exit_code == 75

@@ -319,7 +319,7 @@ def test_what_an_endpoint_does_not_take_is_learnt_in_a_batch(vendor: str, tmp_pa
 
     async def forms(session: Session) -> None:
         async def one(scope: Any, number: int) -> None:
-            await scope.ask(Speaker(f"p{number}"), f"Why, {number}?", answer=Json(Why))
+            await scope.ask(Speaker(f"p{number}"), f"Why, {number}?", answer_type=Json(Why))
 
         await session.map(range(3), one)
 

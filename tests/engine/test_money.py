@@ -28,7 +28,7 @@ async def votes(session: Session) -> None:
     async def vote(scope: Any, number: int) -> None:
         who = Speaker(f"p{number}", system="You are a cook.")
         await scope.ask(
-            who, f"Parks or jobs, {number}?", answer=Choice(("Parks", "Jobs")), reasks=0
+            who, f"Parks or jobs, {number}?", answer_type=Choice(("Parks", "Jobs")), reasks=0
         )
         await scope.ask(who, f"Why, {number}?")
 

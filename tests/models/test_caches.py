@@ -38,7 +38,7 @@ async def dialogues(session: Session) -> None:
         who, heard = Speaker(f"p{number}", system=f"{number}: {LONG}"), EMPTY_TRANSCRIPT
         for turn in range(TURNS):
             asked = f"Turn {turn}: what do you say?"
-            said = await scope.ask(who, asked, heard=heard)
+            said = await scope.ask(who, asked, history=heard)
             heard = heard + Utterance("", asked) + Utterance(who.id, said)
 
     await session.map(range(PEOPLE), one)
