@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from folkmoot.conversation.transcript import Utterance
@@ -489,6 +490,8 @@ class _Renaming(pickle.Pickler):
         self.changed = False
 
     def reducer_override(self, value: object) -> Any:
+        if isinstance(value, MappingProxyType):  # the headers of a reply, which pickle refuses
+            return MappingProxyType, (dict(value),)
         if not isinstance(value, (Source, Utterance)) or not value.id.startswith(f"{self._old}/"):
             return NotImplemented
         self.changed = True
