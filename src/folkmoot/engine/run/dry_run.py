@@ -480,6 +480,10 @@ def _with_own_sources(result: R, path: tuple[str, ...], original: str, own: str)
     return pickle.loads(file.getvalue()) if pickler.changed else result
 
 
+def _make_read_only(values: dict[str, Any]) -> MappingProxyType[str, Any]:
+    return MappingProxyType(values)
+
+
 class _Renaming(pickle.Pickler):
     """Writes an object in which utterances and sources below the scope `old` are below `new`."""
 
@@ -491,7 +495,7 @@ class _Renaming(pickle.Pickler):
 
     def reducer_override(self, value: object) -> Any:
         if isinstance(value, MappingProxyType):  # the headers of a reply, which pickle refuses
-            return MappingProxyType, (dict(value),)
+            return _make_read_only, (dict(value),)
         if not isinstance(value, (Source, Utterance)) or not value.id.startswith(f"{self._old}/"):
             return NotImplemented
         self.changed = True
