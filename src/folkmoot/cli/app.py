@@ -8,15 +8,14 @@ from typing import Annotated
 
 import typer
 
+from folkmoot.cli import personas_app
 from folkmoot.cli.console import guarded
 from folkmoot.cli.options import (
-    POOL,
     BatchOpt,
     BudgetOpt,
     KeyOpt,
     LimitOpt,
     ModelOpt,
-    PoolOpt,
     PortOpt,
     RunArg,
     SeedOpt,
@@ -36,12 +35,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-personas = typer.Typer(
-    name="personas",
-    help="Manage the pool of personas: fetch, build, migrate, list.",
-    no_args_is_help=True,
-)
-app.add_typer(personas)
+app.add_typer(personas_app.app)
 
 
 def _version(wanted: bool) -> None:
@@ -691,7 +685,7 @@ def view(
     ] = False,
 ) -> None:
     """Show runs in the browser: watch, read, search."""
-    from folkmoot.cli.view import view_command
+    from folkmoot.cli.pages import view_command
 
     view_command(folder, host, port, token)
 
@@ -714,65 +708,6 @@ def studio(
     ] = False,
 ) -> None:
     """Make, try and run studies in the browser."""
-    from folkmoot.cli.studio import studio_command
+    from folkmoot.cli.pages import studio_command
 
     studio_command(folder, host, port, open_)
-
-
-@personas.command("fetch")
-@guarded
-def personas_fetch(
-    url: Annotated[str | None, typer.Option("--url", help="Download from this address.")] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Download again.")] = False,
-) -> None:
-    """Download the base personas of persona-hub into the cache."""
-    from folkmoot.cli.personas import fetch_command
-
-    fetch_command(url, refresh)
-
-
-@personas.command("build")
-@guarded
-def personas_build(
-    n: Annotated[int, typer.Argument(min=1, help="How many personas to create.")],
-    source: Annotated[
-        str, typer.Option("--source", help="Source: quota, grounded, table or persona_hub.")
-    ] = "quota",
-    file: Annotated[
-        Path | None, typer.Option("--file", help="Table of people, or a local persona-hub file.")
-    ] = None,
-    pool: PoolOpt = POOL,
-    model: ModelOpt = None,
-    seed: SeedOpt = None,
-    key: KeyOpt = None,
-) -> None:
-    """Create personas and add them to the pool."""
-    from folkmoot.cli.personas import build_command
-
-    build_command(n, source, file, pool, model, 42 if seed is None else seed, key)
-
-
-@personas.command("migrate")
-@guarded
-def personas_migrate(
-    runs: Annotated[
-        list[Path] | None, typer.Argument(help="Run folders; omit them for all under outputs/.")
-    ] = None,
-    pool: PoolOpt = POOL,
-) -> None:
-    """Add the personas of earlier runs to the pool."""
-    from folkmoot.cli.personas import migrate_command
-
-    migrate_command(list(runs or ()), pool)
-
-
-@personas.command("list")
-@guarded
-def personas_list(
-    pool: PoolOpt = POOL,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many to list.")] = 20,
-) -> None:
-    """List the personas of the pool."""
-    from folkmoot.cli.personas import list_command
-
-    list_command(pool, limit)

@@ -1,7 +1,8 @@
-"""`folkmoot view`: serve the pages on which runs are read."""
+"""`folkmoot view` and `folkmoot studio`: serve pages on this machine until Ctrl-C."""
 
 from __future__ import annotations
 
+import webbrowser
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from rich.markup import escape
 
 from folkmoot.cli.console import err, out
 from folkmoot.storage.run_folder import OUTPUTS
+from folkmoot.studio.serving import serve_studio
 from folkmoot.view.server import serve_reader
 
 
@@ -24,3 +26,18 @@ def view_command(folder: Path | None, host: str, port: int, token: bool) -> None
 
     with suppress(KeyboardInterrupt):  # the way in which it ends
         serve_reader(path, host, port, token=token, tell=tell)
+
+
+def studio_command(folder: Path | None, host: str, port: int, is_opened: bool) -> None:
+    """Serve a folder of studies until Ctrl-C; print the address, which holds the token."""
+    path = folder or Path()
+
+    def tell(address: str) -> None:
+        where = escape(str(path.resolve()))
+        out().print(f"The studio of {where} is at {escape(address)}", soft_wrap=True)
+        err().print("[dim]Ctrl-C ends it. Runs that it started go on.[/]")
+        if is_opened:
+            webbrowser.open(address)
+
+    with suppress(KeyboardInterrupt):  # the way in which it ends
+        serve_studio(path, host, port, tell)
