@@ -97,7 +97,12 @@ def main() -> None:
     fn, args, limits = pickle.load(sys.stdin.buffer)
     if limits is not None:
         _set_limits(limits)
-    result = pickle.dumps(fn(*args), 5)
+    try:
+        result = pickle.dumps(fn(*args), 5)
+    except MemoryError:
+        # Too little may be left for a traceback, so the word is written without one.
+        os.write(2, b"MemoryError\n")
+        os._exit(1)
     sys.stdout.buffer.write(result)
     sys.stdout.buffer.flush()
     os._exit(0)  # what fills the memory takes long to be taken apart

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from rich.console import Console
 
 import folkmoot
@@ -497,13 +497,15 @@ def test_a_form_given_back_is_asked_for_again_and_never_counts(
         return {"text": f'{{"why": "{"Parks last." if willing else "in one sentence"}"}}'}
 
     class Why(BaseModel):
-        why: str
+        why: str = Field(description="in one sentence")
 
     async def ask(session: Session) -> None:
+        wanted = Json(Why)
         for who in (ANN, MARA):
-            await session.child(who.id).ask(who, session.prompt("why"), answer_type=Json(Why))
+            prompt = session.prompt("why", answer_format=wanted.describe_format())
+            await session.child(who.id).ask(who, prompt, answer_type=wanted)
 
-    (tmp_path / "why.md").write_text('Why? Reply with {"why": "in one sentence"}', "utf-8")
+    (tmp_path / "why.md").write_text("Why? Reply in JSON:\n{{ answer_format }}", "utf-8")
     server.model.says = says
     study = Study("asks", "Asks", StudyConfig, ask, prompts=tmp_path)
     done = folkmoot.run(

@@ -265,14 +265,20 @@ class Anthropics:
 
 
 @pytest.mark.parametrize(
-    ("study", "small"),
+    ("study", "small", "share"),
     [
-        ("town_hall", ("levels=[4]", "residents={general: 4}")),
-        ("negotiation", ("conditions=[C4, C5]", "group_types=[spouses]")),
+        ("town_hall", ("levels=[4]", "residents={general: 4}"), 0.5),
+        # A third of its requests are re-asks. They repeat a whole request, but which request will
+        # be asked again is not known when it is sent, so it is not written into the cache.
+        ("negotiation", ("conditions=[C4, C5]", "group_types=[spouses]"), 0.45),
     ],
 )
 def test_a_transcript_that_goes_on_is_read_from_the_cache(
-    study: str, small: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: str,
+    small: tuple[str, ...],
+    share: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
     cache = Anthropics()
@@ -289,7 +295,7 @@ def test_a_transcript_that_goes_on_is_read_from_the_cache(
             load_study_with_options(EXAMPLES / f"{study}.yaml", replace(options, limit=1)), options
         )
     # Of what repeats: the share of all depends on how often a study asks in a fresh conversation.
-    assert cache.read > cache.repeated / 2
+    assert cache.read > share * cache.repeated
     assert cache.price < 1
 
 

@@ -228,5 +228,5 @@ def test_confidence_and_ranking_have_ways_out(
         schema = request.schema
         assert schema is not None and next(iter(schema["properties"])) == "declined"
         assert {"none_of_these", "declined"} < set(schema["properties"]["ranking"]["items"]["enum"])
-        assert '"declined"' in request.messages[-1].content
+        assert "- declined: true to decline" in request.messages[-1].content
     assert not any(".r" in address for address in cast.requests)  # a way out is an answer

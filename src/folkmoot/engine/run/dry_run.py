@@ -21,6 +21,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from folkmoot.conversation.transcript import Utterance
@@ -481,6 +482,10 @@ def _with_own_sources(result: R, path: tuple[str, ...], original: str, own: str)
     return pickle.loads(file.getvalue()) if pickler.changed else result
 
 
+def _make_read_only(values: dict[str, Any]) -> MappingProxyType[str, Any]:
+    return MappingProxyType(values)
+
+
 class _Renaming(pickle.Pickler):
     """Writes an object in which utterances and sources below the scope `old` are below `new`."""
 
@@ -491,6 +496,8 @@ class _Renaming(pickle.Pickler):
         self.changed = False
 
     def reducer_override(self, value: object) -> Any:
+        if isinstance(value, MappingProxyType):  # the headers of a reply, which pickle refuses
+            return _make_read_only, (dict(value),)
         if not isinstance(value, (Source, Utterance)) or not value.id.startswith(f"{self._old}/"):
             return NotImplemented
         self.changed = True

@@ -425,19 +425,17 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
                 slot: {
                     "type": "string",
                     "enum": [*self.text.slots[slot], ALL_SLOT_VALUES],
-                    "description": f"one of the values listed above, or {ALL_SLOT_VALUES} for all "
-                    "of them",
+                    "description": f"one of its values, or {ALL_SLOT_VALUES}",
                 }
                 for slot in self.book.slots
             },
             "quote": {
                 "type": "string",
-                "description": "the passage of the text that shows it, copied letter by letter",
+                "description": "copied letter by letter",
             },
         }
         codes = {"type": "array", "items": object_schema("Code", fields)}
-        described = {**codes, "description": "one entry for each code that is given"}
-        return object_schema("Codes", {"codes": described})
+        return object_schema("Codes", {"codes": codes})
 
     def _codes_with_ways_out(self) -> tuple[str, ...]:
         """The codes, with the ways out where exactly one is wanted (else a list may be empty)."""
