@@ -10,9 +10,9 @@ from folkmoot import (
     Choice,
     Field,
     Finding,
-    ResultTable,
     Missing,
     Number,
+    ResultTable,
     Row,
     RunFolder,
     Scope,
@@ -86,12 +86,16 @@ async def survey(scope: Scope, who: Speaker, group: int, heard: Transcript) -> N
 
     for n, text in enumerate(config.considerations, 1):
         ask = f"How far do you agree, from 1 (not at all) to 7 (fully)? “{text}”"
-        record(f"C{n}", await scope.ask(who, ask, history=heard, answer_type=Number(1, 7), about=text))
+        record(
+            f"C{n}", await scope.ask(who, ask, history=heard, answer_type=Number(1, 7), about=text)
+        )
     left, ranks = list(config.policies), dict.fromkeys(config.policies)
     for rank in range(1, len(config.policies)):
         listed = "\n".join(f"- {policy}" for policy in left)
         ask = f"Which of these would you put {'first' if rank == 1 else 'next'}?\n{listed}"
-        chosen = await scope.ask(who, ask, history=heard, answer_type=Choice(left), about=config.case)
+        chosen = await scope.ask(
+            who, ask, history=heard, answer_type=Choice(left), about=config.case
+        )
         if isinstance(chosen, Missing):
             break
         ranks[chosen] = rank

@@ -3,8 +3,22 @@
 from statistics import median, quantiles
 
 from folkmoot import (
-    BaseModel, Field, Finding, ResultTable, Json, Missing, Number, Row, RunFolder, Scope, Session, Speaker,
-    Study, StudyConfig, column, find_persona_source,
+    BaseModel,
+    Field,
+    Finding,
+    Json,
+    Missing,
+    Number,
+    ResultTable,
+    Row,
+    RunFolder,
+    Scope,
+    Session,
+    Speaker,
+    Study,
+    StudyConfig,
+    column,
+    find_persona_source,
 )
 
 
@@ -69,7 +83,9 @@ async def protocol(session: Session[Panel]) -> None:
 
 
 def findings(run: RunFolder) -> list[Finding]:
-    rounds = run.read_table("estimates").drop_nulls("estimate").group_by("round", maintain_order=True)
+    rounds = (
+        run.read_table("estimates").drop_nulls("estimate").group_by("round", maintain_order=True)
+    )
     cuts = [(n, *quantiles(rows["estimate"], method="inclusive")) for (n,), rows in rounds]
     says = " ".join(f"Round {n}: median {m:g}, quartiles {a:g} to {b:g}." for n, a, m, b in cuts)
     grid = ResultTable(("round", "q1", "median", "q3"), tuple(cuts))

@@ -39,7 +39,8 @@ async def protocol(session):
 
 def findings(run):
     votes = run.read_table("votes")
-    grid = ResultTable(("votes", "parks_share"), ((votes.height, votes["vote"].eq("Parks").mean()),))
+    share = votes["vote"].eq("Parks").mean()
+    grid = ResultTable(("votes", "parks_share"), ((votes.height, share),))
     return [
         Finding("votes", "The vote", "So many voted.", grid, headline=True),
         Finding("hidden", "Not a headline", "", grid),

@@ -30,7 +30,8 @@ async def ask(session: Session) -> None:
         who = Speaker(f"p{number}", system="You are a cook.")
         await scope.ask(who, f"Parks or jobs, {number}?", answer_type=Choice(("Parks", "Jobs")))
         await scope.ask(who, f"How sure are you, {number}?", answer_type=Number(0, 100))
-        await scope.ask(Speaker("chair", role="moderator"), f"Why, {number}?", answer_type=Json(Why))
+        chair = Speaker("chair", role="moderator")
+        await scope.ask(chair, f"Why, {number}?", answer_type=Json(Why))
     await session.map(range(3), one)
 
 STUDY = Study(name="own", title="Own", config=StudyConfig, protocol=ask)
