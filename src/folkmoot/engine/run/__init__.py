@@ -1,8 +1,9 @@
-"""Runs: from a study file to a finished folder, once or many times.
+"""Run studies: from a study file to a finished run folder, once or many times.
 
-Start with `runner` (what `folkmoot.run` calls), then `execution` (one process of a run, however it
-ends). `preflight`, `dry_run` and `forecast` tell what a run needs before and while it spends;
-`grid` repeats a study over seeds and settings; `verify` and `repair` check finished runs.
+Start with `runner`, which `folkmoot.run` calls. Then read `execution`, which is one process of a
+run. `dry_run` estimates the calls and tokens of a run, `preflight` checks its models, and
+`forecast` predicts its cost while it runs. `grid` runs a study over seeds and settings. `fork`
+repeats a run with one reply changed. `verify` and `repair` check finished runs.
 
-Imports everything in the engine; nothing in the engine imports it.
+This folder imports everything in the engine. Nothing in the engine imports it.
 """

@@ -1,7 +1,7 @@
-"""One process of a run: from the open folder to the manifest, however it ends.
+"""Execute one process of a run: seal the design, run the protocol, write tables and manifest.
 
-Seals the design, runs the protocol, keeps every reply, writes tables and manifest. The runner is
-its only user; a run that was resumed twice took three processes.
+A run that was resumed twice took three processes. However a process ends, it keeps every reply and
+writes the manifest. `runner` and `grid` start it for runs, `verify` for replays.
 """
 
 from __future__ import annotations
@@ -88,13 +88,28 @@ from folkmoot.storage.run_folder import (
 from folkmoot.storage.table_buffer import TableBuffer
 from folkmoot.storage.tables import build_codebook, write_table
 
-# Serves the pages of a desk while the context is open; leaving it in peace lets people see the end.
+# Serves the question pages of a seat manager while the context is open. An exit without an error
+# leaves the pages up long enough for humans to see that the run has ended.
 SeatHost = Callable[[SeatManager], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the command line adds to a study file. `custom_provider` answers everything (tests)."""
+    """The options of one run beside its study file, from the command line or from Python.
+
+    None means: keep the value of the study file.
+
+    Fields:
+        preflight_requests: requests that are asked before the study starts.
+        custom_provider: a provider in Python that answers every request, for example in tests.
+        seats: ids of participants that humans play, in place of those that the study file names.
+        seat_host: serves the question pages of the seats.
+        executor: where the items of forks run: "ray", or the address of a Ray cluster.
+        fork_executor: a fork executor given from Python, used if `executor` is None.
+        rehearsal: this is a dry run, which writes no tables because its reader only counts calls.
+        workers: the number of Ray workers. None: one for each processor of the cluster.
+        change: the reply in which this run differs from the run that it forks.
+    """
 
     model: str | None = None
     out: Path | None = None
@@ -105,22 +120,23 @@ class RunOptions:
     budget: float | None = None
     seed: int | None = None
     batch: bool = False
-    preflight_requests: tuple[ModelRequest, ...] = ()  # asked before the study begins
+    preflight_requests: tuple[ModelRequest, ...] = ()
+    # Without `repr`, so that no traceback or log line shows the API key.
     key: str | None = field(default=None, repr=False)
     accept_changes: bool = False
     custom_provider: Provider | None = None
     progress: Progress = ignore_progress
     consent: Consent = field(default=Consent())
-    seats: tuple[str, ...] = ()  # participants whom people play, beside those of the study file
-    seat_host: SeatHost | None = None  # serves the pages of the seats
-    executor: str | None = None  # where parts run: "ray", or the address of a cluster of Ray's
-    fork_executor: ForkExecutor | None = None  # the same, from Python
-    rehearsal: bool = False  # a dry run: its calls count, and nobody reads its tables
-    workers: int | None = None  # how many of them; None: one for each processor of the cluster
-    change: ReplyChange | None = None  # the run repeats another one but for this reply
+    seats: tuple[str, ...] = ()
+    seat_host: SeatHost | None = None
+    executor: str | None = None
+    fork_executor: ForkExecutor | None = None
+    rehearsal: bool = False
+    workers: int | None = None
+    change: ReplyChange | None = None
 
     def to_overrides(self) -> tuple[str, ...]:
-        """The flags that stand for keys of the study file."""
+        """Return the overrides of the study file as `key=value`, those of dedicated flags last."""
         flags = {
             "concurrency": self.concurrency,
             "budget_usd": self.budget,
@@ -133,9 +149,11 @@ class RunOptions:
         )
 
 
-TIME_PLACEHOLDER = "at some time"  # stands for the time of day in the files of a replay
+# A replay writes this text in place of the time of day, so that its files can be compared.
+TIME_PLACEHOLDER = "at some time"
 
-# Keys that say how to call and not what to study: they may change on a resume.
+# Keys that say how models are called, not what is studied. They may change on a resume, so the
+# sealed design leaves them out.
 RESUMABLE_KEYS = frozenset(
     {
         *("concurrency", "max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
@@ -145,37 +163,47 @@ RESUMABLE_KEYS = frozenset(
     }
 )
 
-WITH_TABLES = ("done", "paused")  # outcomes with which tables are written
+# Only these outcomes write tables. After an error or an interruption the rows may be incomplete in
+# ways that no reader could see.
+WITH_TABLES = ("done", "paused")
 
-# Parse steps of answers that nobody could read; a protocol's minimal structure is no reading.
+# Parse steps of answers that could not be parsed. With "minimal" a protocol has filled in a minimal
+# structure of its own, which says nothing about the reply.
 UNPARSED_STEPS = ("missing", "minimal")
 
 
 @dataclass(frozen=True)
 class Execution:
-    """What one process of a run needs to know."""
+    """The input of one process of a run.
+
+    If `replay` is given, this journal answers all requests and no model is called. `allowance` is
+    the budget and the rate limiter that several runs of a grid share.
+    """
 
     study_file: StudyFile
     options: RunOptions
     providers: ModelRouter
     folder: Path
     stopper: RunStopper
-    replay: ReplayJournal | None = None  # a journal that gives all answers; then no model is asked
-    allowance: SharedLimits | None = None  # budget and limiter, where several runs share them
+    replay: ReplayJournal | None = None
+    allowance: SharedLimits | None = None
 
 
 async def execute_study(execution: Execution) -> None:
-    """Run the study from where it stands to its end, or until something stops it.
+    """Run or resume a study until it ends or something stops it.
 
-    Whatever is raised, replies in flight are awaited, all replies are on the disk, and the log and
-    the manifest say how it ended. A resume that fails before anything new was put into the journal
-    leaves every file as it was: until then log, settings and the study's files are held back.
+    Whatever is raised, the function awaits replies in flight and writes all replies to the disk.
+    The log and the manifest then say how the process ended. A resume that fails before it adds an
+    entry to the journal leaves every file unchanged. Until its first entry, it therefore holds back
+    the log, the settings and the files of the study.
     """
     secrets = execution.providers.secrets
     held = execution.options.resume
     log = RunLog(execution.folder, scrub=lambda text: redact_keys(text, secrets), held=held)
     progress = combine_progress(execution.options.progress, log)
     began = time.monotonic()
+    # Callbacks run in reverse order: held files are dropped first, and the log is closed last, so
+    # that it can still take what the others report.
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(log.close)
         journal = _open_journal(execution)
@@ -193,6 +221,7 @@ async def execute_study(execution: Execution) -> None:
             end.outcome = "done"
         except BaseException as error:
             end.set_outcome(error)
+            # Callers catch one type for both ways to interrupt a run.
             if isinstance(error, (KeyboardInterrupt, CancelledError)):
                 raise RunInterruptedError from None
             raise
@@ -205,11 +234,15 @@ async def execute_study(execution: Execution) -> None:
                     await _write_outputs(execution, context, end, began)
             except BaseException as error:
                 end.set_outcome(error)
-                if isinstance(error, Exception):  # what is left to do: to say so
+                # The outputs could not be written. The outcome is now that of the error, and the
+                # second call writes a manifest that names it.
+                if isinstance(error, Exception):
                     await _write_outputs(execution, context, end, began)
                 raise
             finally:
                 await context.gateway.close()
+                # The exit of `seat_host` waits for humans to read the last page. A further Ctrl-C
+                # ends this wait.
                 if context.seat_manager is not None:
                     execution.stopper.halt = context.seat_manager.stop_waiting
                 end.report_end()
@@ -217,7 +250,7 @@ async def execute_study(execution: Execution) -> None:
 
 @dataclass
 class _End:
-    """How a process ended; told once, and again only if that changes."""
+    """The outcome of a process, reported once, and again only if it changes."""
 
     progress: Progress
     secrets: Collection[str]
@@ -237,11 +270,12 @@ class _End:
 
 
 def _hold_back(execution: Execution, context: RunContext, log: RunLog) -> None:
-    """On a resume, write no file before the journal changes, or the run ends well."""
+    """On a resume, write no file before the journal changes or the run ends well."""
 
     def begin_writing() -> None:
         log.write_held_lines()
-        write_settings(execution.folder, execution.study_file.config)  # it may call in another way
+        # A resume may change keys that are not sealed, such as the concurrency.
+        write_settings(execution.folder, execution.study_file.config)
         context.write_held_files()
 
     if execution.options.resume:
@@ -276,6 +310,7 @@ def _build_run_context(
             "up; leave out --executor"
         )
     unpriced = unpriced_in(journal)
+    # A budget in USD cannot hold if the cost of earlier calls is unknown. A replay spends nothing.
     if config.budget_usd is not None and unpriced and execution.replay is None:
         raise InputError(unknown_cost_text(unpriced))
     seats = select_study_seats(found.study, config, found.study_folder)
@@ -288,10 +323,13 @@ def _build_run_context(
     change = execution.options.change
     if change is not None:
         plan.seal_part(FORK, change.to_json())
+        # A replay needs no earlier replies: the journal of the fork holds copies of them.
         if isinstance(journal, Journal):
             journal.earlier = open_earlier(folder, change, journal)
     seal_registration(plan, found, providers, seats)
-    if journal.repaired:  # what follows from answers that are asked again may be another
+    # A repair sets damaged answers aside. The new answers may differ, and so may parts of the plan
+    # that the protocol seals later. This must not stop the run as drift.
+    if journal.repaired:
         plan.accept_changes()
     desk = None
     if seats and config.seats is not None and execution.options.seat_host is not None:
@@ -320,9 +358,10 @@ def _build_run_context(
 
 
 def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> EarlierReplies:
-    """The replies of the run that this one repeats. The personas that were drawn there are copied.
+    """Open the replies of the run that this run forks, and copy its drawn personas.
 
-    Raises StorageError where that run is gone, or its journal is another than the plan says.
+    Raises StorageError if the source run is gone, and ForeignJournalError if its journal is not the
+    one that the plan names.
     """
     source = folder / change.run
     earlier = JournalReader(source / JOURNAL)
@@ -338,7 +377,10 @@ def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> Earlier
 
 
 def unpriced_in(journal: JournalReader) -> list[str]:
-    """Models with calls of unknown cost, as words; calls of killed processes have no model."""
+    """Return the models with calls of unknown cost, as words for a message.
+
+    Calls of killed processes are named without their model, because loans do not record it.
+    """
     _, _, unpriced = journal.total_calls_and_cost()
     if any(loan.max_usd is None for loan in journal.read_outstanding_loans()):
         return [*unpriced, "a model of unknown price by a process that was killed"]
@@ -346,13 +388,12 @@ def unpriced_in(journal: JournalReader) -> list[str]:
 
 
 def unknown_cost_text(models: Sequence[str]) -> str:
-    """The sentence for models whose earlier calls have an unknown cost, so that no budget in money
-    can hold."""
+    """Return the error text for a budget in USD where earlier calls have an unknown cost."""
     return unknown_cost_message(f"what {', '.join(models)} was asked earlier has an unknown cost")
 
 
 async def _run_protocol(execution: Execution, context: RunContext) -> None:
-    """Run the study itself, stoppable by Ctrl-C."""
+    """Run the preflight and the protocol of the study. Ctrl-C can stop them."""
     found, providers = execution.study_file, execution.providers
     context.progress(
         RunStarted(
@@ -367,6 +408,7 @@ async def _run_protocol(execution: Execution, context: RunContext) -> None:
     )
     if language := describe_language(found, providers):
         context.progress(Notice(language, "warning"))
+    # Only a study author's own code is watched for a forgotten `await`: tests cover ours.
     own = not str(getattr(found.study.protocol, "__module__", "")).startswith("folkmoot.")
     with handle_interrupt(context, execution.stopper):
         async with _open_executor(execution, context):
@@ -381,24 +423,28 @@ async def _run_protocol(execution: Execution, context: RunContext) -> None:
                         execution.options.preflight_requests,
                         uses_embeddings=found.study.uses_embeddings,
                     )
+                # SystemExit would skip all error reports, so it becomes an error of the study.
                 try:
                     await found.study.protocol(Session(context))
                 except SystemExit as error:
                     raise ProtocolError("the study ended the process") from error
         context.check_awaited()
+    # A protocol may swallow the exception that stopped its calls. The run must not count as done.
     if context.halt_cause is not None:
         raise context.halt_cause
 
 
 @contextlib.asynccontextmanager
 async def _open_executor(execution: Execution, context: RunContext) -> AsyncIterator[None]:
-    """Where parts run that need not run in this process, if the caller says so."""
+    """Set the fork executor of the run while the context is open, a Ray cluster if asked for."""
     options = execution.options
+    # A replay reads the journal only, so it needs no cluster.
     if options.executor is None or execution.replay is not None:
         context.executor = options.fork_executor
         yield
         return
-    from folkmoot.engine.cluster.head import open_cluster  # Ray is an extra
+    # Imported here because Ray is an optional dependency.
+    from folkmoot.engine.cluster.head import open_cluster
 
     where, workers, changes = options.executor, options.workers, context.journal.accept_changes
     started = open_cluster(context, execution.study_file, where, workers, accept_changes=changes)
@@ -407,8 +453,12 @@ async def _open_executor(execution: Execution, context: RunContext) -> AsyncIter
 
 
 def simulate_remote_execution() -> ForkExecutor:
-    """Runs parts in this process, sent and received as if it were another."""
-    from folkmoot.engine.cluster.pickling import run_pickled_locally  # Ray is an extra
+    """Return a fork executor that pickles items and results but runs them in this process.
+
+    A dry run with it shows whether everything can be sent to the workers of a cluster.
+    """
+    # Imported here because Ray is an optional dependency.
+    from folkmoot.engine.cluster.pickling import run_pickled_locally
 
     return run_pickled_locally
 
@@ -416,10 +466,14 @@ def simulate_remote_execution() -> ForkExecutor:
 def seal_registration(
     plan: Plan, found: StudyFile, providers: ModelRouter, seats: Sequence[Seat] | None = None
 ) -> None:
-    """Seal what is fixed before the first call: the design, what it compares, and the seats."""
+    """Seal what is fixed before the first call: the design, the claims and the seats.
+
+    Raises DriftError if the plan has sealed another design.
+    """
     begun = bool(plan.sealed_part(DESIGN))
     plan.seal_part(DESIGN, build_design(found, providers, plan.sealed_part(DESIGN)))
-    if not begun:  # a resume keeps the claims as they were stated, and adds none after the calls
+    # A resume keeps the claims as they were stated. It must not add claims after the first calls.
+    if not begun:
         claims = claims_of(found.study, found.config)
         plan.seal_part(CLAIMS, [asdict(claim) for claim in claims])
     places = (
@@ -434,12 +488,19 @@ def seal_registration(
 def build_design(
     found: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The design as it is sealed. `sealed`: as it was when the run began, empty before that."""
+    """Return the design of a study as its plan seals it.
+
+    `sealed` is the design that the run sealed when it started, empty before that. It decides the
+    embedding model and which settings are compared.
+    """
+    # The embedding model is restored before it is read below: a resume uses the sealed model, even
+    # if another one would be chosen today.
     providers.restore_sealed_embedding(sealed.get("embedding_model"))
     embedding = providers.resolve_embedding
     settings = found.config.model_dump(mode="json", exclude=set(RESUMABLE_KEYS))
     if earlier := sealed.get("settings"):
-        # What this version could not be told when the run began stands at its default.
+        # A newer version may have added keys. Their default is the behaviour of the earlier
+        # version, so a new key at its default is no change of the design.
         unset = found.config.model_dump(mode="json", exclude_defaults=True)
         settings = {
             key: setting for key, setting in settings.items() if key in earlier or key in unset
@@ -458,7 +519,10 @@ def build_design(
 def _sealed_seats(
     found: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The models that seats name by themselves. Plans of earlier versions do not hold them."""
+    """Return the models that the study sets for single roles, for the plan.
+
+    Plans of earlier versions do not hold them, so a resume of such a run leaves them out.
+    """
     if sealed and "seat_models" not in sealed:
         return {}
     seats = [] if providers.override else found.study.extra_models(found.config)
@@ -466,7 +530,7 @@ def _sealed_seats(
 
 
 async def _let_go(context: RunContext) -> None:
-    """Close what a process holds that changed nothing."""
+    """Close the journal and the plan of a process that changed nothing, and restore the plan."""
     context.gateway.stop_calls(RunHaltedError("the run is over"))
     await context.gateway.wait_for_calls_in_flight()
     context.plan.restore_file()
@@ -476,22 +540,25 @@ async def _let_go(context: RunContext) -> None:
 async def _write_outputs(
     execution: Execution, context: RunContext, end: _End, began: float
 ) -> None:
-    """Keep every reply; write tables of what is done or paused, and the manifest in any case.
+    """Keep every reply, write tables for a run that is done or paused, and write the manifest.
 
-    The tables of a paused run hold what there is; the manifest says `paused`, and so does whatever
-    is made from them. They are written again when the run continues to its end. The end of the run
-    is announced before the manifest is written, because the manifest holds the hashes of the logs.
+    The tables of a paused run hold the rows so far. They are written again when the run continues.
+    The manifest is written in any case and names the outcome.
     """
     outcome = end.outcome
     try:
+        # No new call may start while the journal is closed. Calls in flight are paid for, so they
+        # are awaited and journaled first.
         context.gateway.stop_calls(RunHaltedError("the run is over"))
         await context.gateway.wait_for_calls_in_flight()
         context.plan.write_plan()
         if outcome == "done":
             context.journal.end_repair()
+        # The digests in the manifest cover committed entries only, so the journal is closed here.
         context.journal.close()
         if execution.options.rehearsal:
             return
+        # Polars cannot reuse memory that Python has freed, so the peak would be the sum of both.
         if context.is_large:
             release_free_memory()
         tables: dict[str, pl.LazyFrame] = {}
@@ -510,12 +577,15 @@ async def _write_outputs(
         unusable = _unusable_reason(execution, tables) if outcome == "done" else ""
         if told := money_in(context.folder):
             context.progress(Notice(told, "warning"))
+        # The end is reported before the manifest is written, because the report adds a line to the
+        # logs and the manifest holds their hashes.
         end.report_end(unusable)
         seconds = time.monotonic() - began
         facts = _collect_run_facts(execution, context, outcome, seconds, unusable)
         write_json(context.folder / MANIFEST, seal_manifest(build_manifest(facts, tables)))
     except Exception:
-        # What stopped the run matters more than what stopped the tidying up.
+        # If the run has already failed or stopped, its own error is more useful than this one, so
+        # this one is dropped.
         if outcome == "done":
             raise
 
@@ -523,8 +593,11 @@ async def _write_outputs(
 def _derived_tables(
     study: Study, context: RunContext
 ) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
-    """The tables that the study makes of what the run left. Should that fail, the run is paid for
-    and stands: the log says what is missing, and half a table is not taken for a whole one."""
+    """Yield the tables that the study derives from the finished journal and folder.
+
+    If the study's code fails, yield no table at all and log a warning: the run is paid for, so it
+    must not fail, and a table with half of its rows would look complete.
+    """
     made: dict[str, TableBuffer] = {}
     try:
         with JournalReader(context.journal.path) as journal:
@@ -539,7 +612,10 @@ def _derived_tables(
 
 
 def _unusable_reason(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:
-    """Why nothing in the run is of use: the study's own reason, or no answer could be read."""
+    """Return the reason why the whole run is unusable, or an empty string.
+
+    The reason is the one of the study, or that no answer of the run could be parsed.
+    """
     own = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
     answers = tables.get("answers")
     if not own and answers is not None:
@@ -598,31 +674,42 @@ def _collect_run_facts(
 
 
 def _fork(context: RunContext) -> dict[str, object]:
-    """Of a fork: the reply in which it differs, and how many calls it asked and took over."""
+    """Return the manifest's facts of a fork, empty for any other run.
+
+    They are the changed reply, the number of calls that were made, and the number of calls that
+    were taken over from the source run.
+    """
     if context.change is None:
         return {}
     told = context.change.to_json()
-    del told["run"], told["asked_again"]  # they are in the plan
+    # The plan holds these two, and they can be long.
+    del told["run"], told["asked_again"]
     with JournalReader(context.journal.path) as journal:
         asked, taken_over = (len(journal.calls(taken_over=both)) for both in (False, True))
     return {**told, "asked": asked, "taken_over": taken_over}
 
 
 def _batched_call_count(context: RunContext) -> int:
-    """Calls that were handed in by batches, those of earlier processes and re-asks included."""
+    """Return the number of calls submitted in batches, with re-asks and earlier processes."""
     with JournalReader(context.journal.path) as journal:
         return sum(batch.calls for batch in journal.read_batches().values() if batch.id)
 
 
 def _broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
-    """Replies that broke off and may have been billed, those of earlier processes included."""
+    """Return model and maximal cost (USD) of replies that broke off and may have been billed.
+
+    Replies of earlier processes are included.
+    """
     with JournalReader(context.journal.path) as journal:
         return [(broken.model, broken.max_usd) for broken in journal.read_broken_replies()]
 
 
 def money_in(folder: Path) -> str:
-    """What a run that is not under way has paid and what it has possibly paid, in words; empty
-    where nothing was possibly paid."""
+    """Return a sentence on what a stopped run has paid and has possibly paid (USD).
+
+    Return an empty string if it has no call with an unknown outcome. Call it only while no process
+    of the run is active, because loans of an active process would count as possibly paid.
+    """
     if not (folder / JOURNAL).exists():
         return ""
     with JournalReader(folder / JOURNAL) as journal:
@@ -638,16 +725,17 @@ def money_in(folder: Path) -> str:
 
 
 def _possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
-    """What killed processes and workers had out: who, calls, their cost at most (USD)."""
+    """Return the open loans of killed processes and workers: holder, calls, maximal cost (USD)."""
     with JournalReader(context.journal.path) as journal:
         return [(loan.who, loan.calls, loan.max_usd) for loan in journal.read_outstanding_loans()]
 
 
 def relative_path(path: Path, folder: Path) -> str:
-    """A path as seen from a folder; its name alone where there is no way."""
+    """Return a path relative to a folder, or the file name alone if no relative path exists."""
     try:
         return Path(os.path.relpath(path, folder)).as_posix()
-    except ValueError:  # on another drive
+    # On Windows there is no relative path between two drives.
+    except ValueError:
         return path.name
 
 
@@ -656,4 +744,5 @@ def _planted_effects(found: StudyFile) -> dict[str, object]:
 
 
 def _read_tables(folder: Path) -> list[Path]:
+    # Files with a leading dot are temporary files of a write that was interrupted.
     return sorted((folder / TABLES).glob("[!.]*"))
