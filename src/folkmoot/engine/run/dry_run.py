@@ -1,11 +1,11 @@
-"""What a run will need, found by rehearsing it: the study runs in a throwaway folder, answered by
-the embedded respondent, and every prompt that it would send is counted.
+"""Estimate the calls and tokens of a run by a dry run with the embedded respondent.
 
-So prompts are counted as they are rendered, each for the model that is dealt to its seat, whatever
-the study type. A large study is rehearsed in part (`Study.with_limit`) and scaled up. The work of a
-dry run is bounded: what is too large for that is estimated from a sample of the items of its
-outermost forks, and the estimate says so, with its range. Used by `folkmoot check` and before a
-paid run.
+The study runs in a temporary folder. Each prompt is rendered and counted for the model that would
+receive it, so the estimate works for every study type. A large study is reduced with
+`Study.with_limit`, and its counts are scaled up.
+
+The work of a dry run is bounded. If even the reduced study is too large, only a sample of the items
+of its outermost forks is run. Used by `folkmoot check` and before a paid run.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ from folkmoot.randomness import digest, generator
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
-ASSUMED_LATENCY = 2.0  # seconds for one reply of a hosted model
-SYNTHETIC_LATENCY = 0.001  # of processor time; it answers in this process
+# Seconds for one reply of a hosted model, and of the embedded respondent (processor time).
+ASSUMED_LATENCY = 2.0
+SYNTHETIC_LATENCY = 0.001
 
 
 class StageEstimate(NamedTuple):
-    """The calls and the tokens of one stage."""
+    """The estimated calls and tokens of one stage."""
 
     stage: str
     calls: int
@@ -69,7 +70,7 @@ class StageEstimate(NamedTuple):
 
 
 class TokenRange(NamedTuple):
-    """The fewest and the most tokens that are expected."""
+    """The lower and the upper bound of an expected number of tokens."""
 
     low: int
     high: int
@@ -77,20 +78,22 @@ class TokenRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """Totals of a run. A total with a low and a high bound is given at their middle.
+    """The estimated totals of a run. A total with a range is given at the middle of the range.
 
-    The length of a model's replies is unknown. The low bound takes them to be as short as those
-    of the embedded respondent, the high bound to have `ASSUMED_UTTERANCE_WORDS` words.
-    `input_range` and `output_range` are of all tokens. `sampled`: of how many items of the
-    outermost forks the calls were counted, and of how many there are, where not of all; then
-    `calls_range` is wide. `incomplete`: the dry run was too large even for that, so that there will
-    be more calls. `longest_chain`: the longest chain of calls that wait for each other.
-    `batch_wave_sizes`: how many calls wait together each time that nobody can go on without an
-    answer, which is when they are handed in by batches. `sample_requests`: the first request of
-    each model, role and kind of answer. `models`: input and output tokens by model, where it is
-    known which model answers what; `model_calls`: the calls.
-    `cacheable_tokens_by_model`: input tokens that repeat the beginning of an earlier request, which
-    a vendor's cache may hold."""
+    For the low bound of tokens, replies are as short as those of the embedded respondent. For the
+    high bound they have `ASSUMED_UTTERANCE_WORDS` words.
+
+    Fields:
+        longest_chain: calls in the longest chain in which each waits for the one before.
+        batch_wave_sizes: calls in each wave, which is submitted when every task waits for a reply.
+        sample_requests: the first request of each model, role and answer kind.
+        models, model_calls: model → input and output tokens; model → calls.
+        cacheable_tokens_by_model: model → input tokens that a vendor's cache may hold, because they
+            repeat the beginning of an earlier request.
+        calls_range, input_range, output_range: bounds of all calls, input and output tokens.
+        sampled: items of outermost forks that were run, and all of them; None if all were run.
+        incomplete: even the sample was too large, so the run will make more calls than estimated.
+    """
 
     stages: tuple[StageEstimate, ...]
     longest_chain: int = 1
@@ -118,8 +121,8 @@ class RunEstimate:
         return sum(stage_estimate.output_tokens for stage_estimate in self.stages)
 
     def cost_range(self, middle: float) -> tuple[float, float]:
-        """Between what a run costs that costs `middle` (USD) by the middle of all ranges. Input and
-        output move together: what is said is put into later prompts."""
+        """Return the low and the high cost (USD) of a run that costs `middle` at the middle."""
+        # Input and output are long or short together: utterances become part of later prompts.
         if self.input_range is None or self.output_range is None or not self.output_tokens:
             return middle, middle
         shares = [
@@ -134,10 +137,7 @@ class RunEstimate:
     def plus(
         self, stages: Sequence[StageEstimate], models: Mapping[str, StageEstimate]
     ) -> RunEstimate:
-        """The estimate with further stages, each of calls that wait for none of each other.
-
-        `models`: their calls and tokens by model.
-        """
+        """Return the estimate with further stages of calls that do not wait for each other."""
         calls = sum(stage.calls for stage in stages)
         both = {**self.models}
         asked = {**self.model_calls}
@@ -168,37 +168,45 @@ class RunEstimate:
     def duration_seconds(
         self, *, concurrency: int, spacing: float = 0.0, latency: float = ASSUMED_LATENCY
     ) -> float:
-        """How long it takes (s): its calls at full concurrency, its longest chain, or its calls at
-        the minimum spacing, whichever is longest. `latency` and `spacing` are seconds per call."""
+        """Return the estimated duration of the run in seconds.
+
+        It is the longest of three: all calls at full concurrency, the longest chain, or all calls
+        at the minimum spacing. `latency` (of a reply) and `spacing` (of two calls) are in seconds.
+        """
         calls = self.calls
         return max(calls / concurrency * latency, self.longest_chain * latency, calls * spacing)
 
 
+# The filler word with its space is eight bytes, which `estimate_tokens` counts as two tokens.
 FILLER_TOKENS = 2
-# A reply of the embedded respondent takes more time than the prompt, and its length varies little
-# from one person to the next. In a sample so many are made for each kind of request; further
-# requests of the kind get one of these.
+# A reply takes longer to make than its prompt, and its length varies little between participants.
+# So a sampled dry run makes only this number of replies for each kind of request and reuses them.
 REPLIES_OF_A_KIND = 12
-REPLY_WORK = 1  # of making a byte of a reply, in bytes of prompts
-LONG_REPLIES = 24_000  # characters; of a kind with longer ones two are enough
-# The work of one dry run, in bytes of prompts: some ten seconds. It is counted in bytes so that the
-# estimate is the same on every machine.
+REPLY_WORK = 1  # the work of making one byte of a reply, in bytes of prompts
+# If the replies of a kind have more characters than this together, two of them are enough.
+LONG_REPLIES = 24_000
+# The maximal work of one dry run: about ten seconds. It is counted in bytes of prompts and not in
+# seconds, so that the estimate is the same on every machine.
 MAX_REHEARSED_BYTES = 12_000_000
-# Of a fork within an item of an outermost fork so many items are run, where it has more.
+# A fork inside an item of an outermost fork runs this number of items. Below twice that number a
+# sample would save too little for the accuracy that it costs.
 SAMPLE = 5
 FEWEST_TO_SAMPLE = 2 * SAMPLE
-NOT_SAMPLED = " (not run)"  # behind the name of a stage in the table
-SUFFICIENT_SAMPLE_CALLS = 1_000  # a rehearsal of so many scales up well
-MIN_CACHED_PREFIX_TOKENS = (
-    1024  # tokens of a beginning; OpenAI's and Anthropic's caches hold no shorter one
-)
-IDLE_LOOP_ITERATIONS = 30  # of the loop without a new call: then all wait that can
-MAX_STAGE_ROWS = 8  # lines of a table; stages beyond it that differ in a number are one
+NOT_SAMPLED = " (not run)"  # follows the name of a stage in the table
+# A dry run with this number of calls is precise enough to be scaled up.
+SUFFICIENT_SAMPLE_CALLS = 1_000
+# The caches of OpenAI and Anthropic hold no shorter beginning of a prompt.
+MIN_CACHED_PREFIX_TOKENS = 1024
+# A task may pass through several awaits before its next call. After this number of loop iterations
+# without a new call, all tasks wait for a reply.
+IDLE_LOOP_ITERATIONS = 30
+# If a study has more stages than this, the table merges stages that differ only in a number.
+MAX_STAGE_ROWS = 8
 
 
 @dataclass(slots=True)
 class TokenUse:
-    """Calls and tokens; of a sample they are no whole numbers."""
+    """Counted calls and tokens. They are fractions if a sample was weighted."""
 
     calls: float = 0.0
     input_tokens: float = 0.0
@@ -211,28 +219,33 @@ class TokenUse:
 
 
 class CountingProvider:
-    """The embedded respondent as a provider that counts what every model would have been sent.
+    """A provider that answers with the embedded respondent and counts calls and tokens per model.
 
-    Calls are answered in volleys, each when nobody is left who could still ask: their number is the
-    longest chain of calls that wait for each other. `volleys` counts the calls of each that are not
-    embeddings.
+    It collects calls until every task of the protocol waits, then answers them all: a volley. The
+    number of volleys is the longest chain of calls that wait for each other. `volleys` lists the
+    calls of each, without embeddings. After `max_bytes` of work it raises EnoughRehearsed.
     """
 
     def __init__(self, settings: ProviderSettings, embedding: str, max_bytes: int) -> None:
         self.stages: dict[str, TokenUse] = {}
         self.models: dict[str, TokenUse] = {}
-        # How many calls of the study a call stands for, where a fork was sampled.
+        # The number of calls that one call of a sampled fork represents. Each task has its own
+        # value, because the samples of several forks run side by side.
         self.weight: ContextVar[float] = ContextVar("weight", default=1.0)
-        # Tokens of the filler in all that was sent and in all replies; the sums hold half of them.
+        # Filler tokens in all requests and in all replies. The counts contain half of them, so plus
+        # or minus half of the filler gives the range.
         self.filler: list[float] = [0.0, 0.0]
         self.bytes = 0
         self.max_bytes = max_bytes
         self.repeats_replies = False
-        self.replies: dict[tuple[object, ...], list[Completion]] = {}  # by kind of request
+        # Replies by kind of request (`_kind_of`), and the number of requests of each kind.
+        self.replies: dict[tuple[object, ...], list[Completion]] = {}
         self._met: Counter[tuple[object, ...]] = Counter()
         self.volleys: list[int] = []
+        # Input tokens by model that a vendor's cache may hold.
         self.repeated: Counter[str] = Counter()
-        self._begun: set[bytes] = set()  # beginnings of requests so far, message by message
+        # Digests of all beginnings of earlier requests that end with a whole message.
+        self._begun: set[bytes] = set()
         self.samples: dict[tuple[str, str, str], ModelRequest] = {}
         self._asks = 0.0
         self._embedding = embedding
@@ -264,7 +277,7 @@ class CountingProvider:
     async def _sampled_reply(
         self, request: ModelRequest, address: str, asked: Sequence[str]
     ) -> Completion:
-        """A reply of the embedded respondent, or one that it gave to a request of the same kind."""
+        """Return a new reply, or an earlier reply to a request of the same kind."""
         kind = _kind_of(request, address)
         made = self.replies.setdefault(kind, [])
         self._met[kind] += 1
@@ -288,7 +301,7 @@ class CountingProvider:
         await self._inner.close()
 
     def state(self) -> Counted:
-        """What has been counted so far."""
+        """Return a copy of the counts so far."""
         return Counted(
             {name: replace(use) for name, use in self.models.items()},
             tuple(self.filler),
@@ -297,7 +310,7 @@ class CountingProvider:
         )
 
     def add_unsampled(self, stage: str, before: Counted, ran: int, left: int) -> None:
-        """Add the items of a fork that are `left`, as if they were like those that `ran`."""
+        """Add the `left` items of a fork that were not run, at the mean of the items that `ran`."""
         if not ran or not left:
             return
         share = left / ran
@@ -317,12 +330,14 @@ class CountingProvider:
         self.filler = [was + (now - was) * (1 + share) for now, was in both]
 
     def _cached_prefix_tokens(self, request: ModelRequest) -> float:
-        """Tokens of the longest beginning that an earlier request had; 0 where it is too short for
-        any vendor's cache."""
+        """Return the tokens of the longest beginning shared with an earlier request of the model.
+
+        Return 0 if it is too short for the cache of any vendor.
+        """
+        # Each digest covers the one before it, so the time is linear in the number of messages.
         begun, tokens, again = b"", 0.0, 0.0
         for message in request.messages:
             begun = digest(begun, request.model, *message)
-            # As for all that is sent: the estimate holds half of the filler.
             filler = FILLER_TOKENS * message.content.count(FILLER)
             tokens += estimate_tokens(message.content) - filler / 2
             if begun in self._begun:
@@ -331,7 +346,7 @@ class CountingProvider:
         return again if again >= MIN_CACHED_PREFIX_TOKENS else 0.0
 
     def _add_usage(self, address: str, model: str, sent: float, said: float) -> None:
-        if model == HUMAN_MODEL:  # people cost nothing
+        if model == HUMAN_MODEL:  # a human costs nothing
             return
         stage = address.partition("/")[0] if "/" in address else "run"
         for counts, key in ((self.stages, stage), (self.models, model)):
@@ -360,11 +375,11 @@ class CountingProvider:
 
 
 class EnoughRehearsed(FolkmootError):
-    """The dry run has done as much work as it may."""
+    """The dry run has done the maximal work that it may do."""
 
 
 class Counted(NamedTuple):
-    """What a dry run had counted at one moment."""
+    """The counts of a dry run at one moment."""
 
     models: Mapping[str, TokenUse]
     filler: tuple[float, ...]
@@ -376,19 +391,20 @@ class Counted(NamedTuple):
 
 
 class Sampler:
-    """Runs a sample of the items of each fork; the rest gets copies of their results, so that the
-    protocol goes on, and its later parts are rehearsed with these. What is said in a copy is of the
-    item that gets it: a speaker and replies that differ from those of the original.
+    """A fork executor that runs a sample of items. The others get copies of the results.
 
-    Of an outermost fork items are run one after the other, in a drawn order, as far as the work of
-    a dry run goes. Of a fork within one (`within`) a few items are run side by side. `items` counts
-    those of outermost forks that were run, and all.
+    With the copies the protocol can go on to later stages. Utterances and sources in a copy get the
+    id and the speaker of the item that receives it. The items of an outermost fork run one after
+    the other, in a random order, until the work of the dry run is used up. If `within` is true,
+    only a few items of each fork inside them run, side by side.
     """
 
     def __init__(self, counting: CountingProvider, *, within: bool) -> None:
+        # Of outermost forks: the number of items that were run, and of all.
         self.items = [0, 0]
         self.copied = False
-        self.calls_range = [0.0, 0.0]  # of the items that were not run
+        # Lower and upper bound of the calls of all items that were not run.
+        self.calls_range = [0.0, 0.0]
         self._counting = counting
         self._samples_within = within
         self._within: ContextVar[bool] = ContextVar("within", default=False)
@@ -401,6 +417,7 @@ class Sampler:
         results: dict[int, R],
         stage: str,
     ) -> dict[int, BaseException]:
+        # A random order, because the first items may all belong to one condition.
         order = generator(0, (*fork.path, "dry run")).permutation(len(parts))
         drawn = [parts[int(item_id)] for item_id in order]
         if not self._within.get():
@@ -432,6 +449,7 @@ class Sampler:
         token = self._within.set(True)
         try:
             for part in drawn:
+                # The first item always runs, because copies need one result.
                 if took and counting.bytes - began + most_bytes > enough:
                     break
                 at, bytes_before = counting.state(), counting.bytes
@@ -443,7 +461,7 @@ class Sampler:
         finally:
             self._within.reset(token)
         left = len(drawn) - len(took)
-        # Items of a fork run side by side in a run: its chain is that of the longest.
+        # In a real run the items run side by side, so the fork's chain is that of its longest item.
         counting.volleys[before.volleys :] = [asks * len(drawn) for asks in longest]
         counting.add_unsampled(stage or "run", before, len(took), left)
         self.items = [self.items[0] + len(took), self.items[1] + len(drawn)]
@@ -470,14 +488,15 @@ class Sampler:
 
 
 def _with_own_sources(result: R, path: tuple[str, ...], original: str, own: str) -> R:
-    """Return a result of the item `original` of a fork as one of the item `own`: what was said
-    below the fork has ids and speakers of the latter. A result without such texts, or one that
-    cannot be copied, is returned as it is."""
+    """Return a copy of the result of the item `original` for the item `own`, with its own ids.
+
+    A result without utterances and sources, or one that cannot be copied, is returned unchanged.
+    """
     file = BytesIO()
     pickler = _Renaming(file, "/".join((*path, original)), "/".join((*path, own)))
     try:
         pickler.dump(result)
-    except (pickle.PicklingError, TypeError, AttributeError):  # it may hold an open file
+    except (pickle.PicklingError, TypeError, AttributeError):  # for example of an open file
         return result
     return pickle.loads(file.getvalue()) if pickler.changed else result
 
@@ -487,7 +506,7 @@ def _make_read_only(values: dict[str, Any]) -> MappingProxyType[str, Any]:
 
 
 class _Renaming(pickle.Pickler):
-    """Writes an object in which utterances and sources below the scope `old` are below `new`."""
+    """A pickler that moves utterances and sources from the scope `old` to the scope `new`."""
 
     def __init__(self, file: BytesIO, old: str, new: str) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -496,7 +515,7 @@ class _Renaming(pickle.Pickler):
         self.changed = False
 
     def reducer_override(self, value: object) -> Any:
-        if isinstance(value, MappingProxyType):  # the headers of a reply, which pickle refuses
+        if isinstance(value, MappingProxyType):  # the headers of a reply, which pickle rejects
             return _make_read_only, (dict(value),)
         if not isinstance(value, (Source, Utterance)) or not value.id.startswith(f"{self._old}/"):
             return NotImplemented
@@ -513,42 +532,42 @@ class _Renaming(pickle.Pickler):
 
 
 def _bounds_of(took: Sequence[float]) -> tuple[float, float]:
-    """Between which numbers of calls an item that was not run is taken to lie: few items say
-    little of how far the others may differ."""
+    """Return the assumed bounds of the calls of an item not run, from the calls of the others."""
     if not took:
         return 0.0, 0.0
+    # A few items say little about how far the others differ.
     wider = 1.0 if len(took) >= SAMPLE else 2.0
     return min(took) / wider, max(took) * wider
 
 
 def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:
-    """Return a key of requests with replies of similar form and length: the same place of the
-    protocol, numbers aside, the same form of answer, the same options."""
+    """Return a key that is equal for requests with replies of similar form and length."""
     asked = request.asked
     place = re.sub(r"\d+", "", address.rpartition("/")[0]), address.rpartition("/")[2]
     schema = json.dumps(request.schema, sort_keys=True) if request.schema is not None else ""
-    # How far a conversation is decides whether it ends; of structured answers only the form counts.
+    # A free reply depends on the length of the conversation so far: a late one may end it. For a
+    # structured answer only the schema counts.
     turns = 0 if schema else len(request.messages)
     return (*place, asked.role, asked.kind, frozenset(asked.offered), schema, turns)
 
 
-# A rehearsal spends nothing and waits for nobody.
+# A dry run spends no money, so no budget may stop it, and it must not wait for batches.
 DRY_RUN_OVERRIDES: Mapping[str, object] = {"budget_usd": None, "budget_calls": None, "batch": False}
 
 
 def estimate_run(
     study_file: StudyFile, model: str | None, embedding_model: str = SYNTHETIC_MODEL
 ) -> RunEstimate:
-    """Calls, tokens and the longest chain of a run of this study, `model` in every seat if given;
-    `embedding_model` is the model of its embeddings.
+    """Estimate the calls, the tokens and the longest chain of a run of this study.
 
-    Raises what the protocol raises.
+    If `model` is given, it answers for every role. Raises what the protocol raises.
     """
     config = study_file.config.model_copy(update=DRY_RUN_OVERRIDES)
     whole = replace(study_file, config=config)
     size = _limit_size(whole)
     part, share = whole, 1.0
     played = None
+    # A part of two shows the calls per participant, and so how large a part is needed.
     if size > 2:
         part, least = apply_limit(whole, 2), _smallest_limit(whole, size)
         taken = max(least, _limit_size(part))
@@ -564,15 +583,14 @@ def estimate_run(
     played = played or _dry_run(part, model, embedding_model)
     if played.cut:
         played = _dry_run(part, model, embedding_model, sample=True, within=True)
-        if (
-            played.cut and not played.outermost_fork_sizes
-        ):  # it may not bear copies of results within its items
+        # A protocol may reject copied results inside its items. Then sample outermost forks only.
+        if played.cut and not played.outermost_fork_sizes:
             played = _dry_run(part, model, embedding_model, sample=True)
     return _estimate_of(played, share)
 
 
 def _estimate_of(played: Played, share: float) -> RunEstimate:
-    """The estimate of a study of which `1 / share` was rehearsed."""
+    """Return the estimate of a study, from a dry run of `1 / share` of it."""
     counted, sampler = played.counting, played.sampler
     stages = tuple(_summarise_stages(counted, share))
     calls = sum(stage.calls for stage in stages)
@@ -583,7 +601,7 @@ def _estimate_of(played: Played, share: float) -> RunEstimate:
         calls + round((above - estimated) * share),
     )
     wide = [bound / max(1, calls) for bound in calls_range]
-    # The middle stands in `stages`; the filler, half of which it holds, is what is uncertain.
+    # The totals contain half of the filler. The low bound has none of it, the high bound all.
     tokens = [
         TokenRange(
             round((total - filler * share / 2) * wide[0]),
@@ -621,7 +639,7 @@ def _wave_sizes(calls: int) -> Iterator[int]:
 
 
 class Played(NamedTuple):
-    """A dry run. `cut`: it ended before the study did, because it had done as much as it may."""
+    """The result of a dry run. `cut` means that it ended before the study did."""
 
     counting: CountingProvider
     sampler: Sampler | None = None
@@ -629,7 +647,7 @@ class Played(NamedTuple):
 
     @property
     def outermost_fork_sizes(self) -> int:
-        """Whether an outermost fork came to its end: of how many items."""
+        """The number of items of the outermost forks that ended; 0 if none did."""
         return self.sampler.items[1] if self.sampler is not None else 0
 
 
@@ -641,7 +659,10 @@ def _dry_run(
     sample: bool = False,
     within: bool = False,
 ) -> Played:
-    """Rehearse a study, with all its items or with a `sample` of them."""
+    """Run a study with the embedded respondent in a temporary folder.
+
+    `sample` runs only a sample of the items of outermost forks, `within` also of forks inside them.
+    """
     config = study_file.config
     part = study_file.study.respondent_part
     settings = ProviderSettings(
@@ -649,6 +670,7 @@ def _dry_run(
         options=config.respondent,
         study=StudyPart(part, config) if part else None,
     )
+    # A sampled dry run is the last try, so it may do three times the work.
     counting = CountingProvider(settings, embedding, (1 + 2 * sample) * MAX_REHEARSED_BYTES)
     counting.repeats_replies = sample
     sampler = Sampler(counting, within=within) if sample else None
@@ -662,7 +684,8 @@ def _dry_run(
         try:
             run_study(replace(study_file, config=config), options)
         except Exception:
-            # A protocol may say anything to the end of the dry run, and to copies of results.
+            # A protocol may turn EnoughRehearsed into another error, and may reject copied results.
+            # Neither says anything about the study. Every other error is the study's own.
             copied = sampler is not None and sampler.copied
             cut = copied or counting.bytes > counting.max_bytes
             if not cut:
@@ -671,15 +694,15 @@ def _dry_run(
 
 
 def small_part(found: StudyFile, enough: int) -> tuple[StudyFile, float]:
-    """The smallest part of a study with at least `enough` participants or sessions, and how many
-    times as large the study is."""
+    """Return the smallest part of a study with at least `enough` participants or sessions, and the
+    size of the study divided by that of the part."""
     size = _limit_size(found)
     least = min(size, max(enough, _smallest_limit(found, size))) if size > 2 else size
     return (apply_limit(found, least), size / least) if least < size else (found, 1.0)
 
 
 def embedded_provider(found: StudyFile) -> Provider:
-    """The embedded respondent as it answers this study, for calls that are only counted."""
+    """Return the embedded respondent of this study, for calls that are only counted."""
     part = found.study.respondent_part
     study = StudyPart(part, found.config) if part else None
     seed, knobs = found.config.random_seed, found.config.respondent
@@ -688,13 +711,10 @@ def embedded_provider(found: StudyFile) -> Provider:
 
 
 def _limit_size(found: StudyFile) -> int:
-    """How many participants or sessions the study has, as `--limit` counts them; 1 where it has no
-    limit.
-
-    The smallest limit that changes nothing.
-    """
+    """Return the smallest limit (`--limit`) that does not reduce the study, or 1 if it has none."""
     if found.study.with_limit is None:
         return 1
+    # No study type tells its size, so double the limit until it reduces nothing, then bisect.
     cut, whole = found.study.with_limit, found.config
     high = 1
     while cut(whole, high) != whole:
@@ -709,15 +729,15 @@ def _limit_size(found: StudyFile) -> int:
 
 
 def _smallest_limit(whole: StudyFile, size: int) -> int:
-    """How many the smallest part of a study has, as `--limit` counts them. Where that is one of
-    each condition, any lower limit gives the same part."""
+    """Return the number of participants or sessions in the smallest part of a study."""
+    # If it holds one participant of each condition, all lower limits give the same part.
     smallest = apply_limit(whole, 1).config
     more = (n for n in range(2, size) if apply_limit(whole, n).config != smallest)
     return next(more, size) // 2
 
 
 def _summarise_stages(counted: CountingProvider, scale: float) -> list[StageEstimate]:
-    """One row per stage; discussions that are stages of their own share a row if they are alike."""
+    """Return one row per stage. Among many, stages that differ only in a number share a row."""
     merged: dict[str, TokenUse] = {}
     many = len(counted.stages) > MAX_STAGE_ROWS
     for name, use in counted.stages.items():

@@ -1,7 +1,8 @@
-"""What a run will cost, from its estimate and the replies so far.
+"""Forecast the cost of a run from its estimate and the replies so far.
 
 The estimate does not know how long the replies of a model are. The preflight and the first replies
-show it, so the forecast moves from the estimate to what was counted, and its range narrows.
+show their length. So the forecast moves from the estimate to the counted values, and its range
+narrows.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from folkmoot.engine.calls.progress import CallDone, Event
 from folkmoot.engine.run.dry_run import RunEstimate, TokenRange
 from folkmoot.measures.inference.estimates import format_dollars
 
-# With so many replies the lengths that were counted and those that were estimated weigh the same.
+# After this number of replies, their mean length weighs as much as the estimated length. A mean of
+# 20 replies has a standard error of about a fifth of their standard deviation.
 REPLIES_THAT_WEIGH_AS_MUCH = 20
 
-Price = Callable[[str, float, float], float | None]  # model, input and output tokens → USD
+# Maps a model, its input tokens and its output tokens to USD; None for an unknown price.
+Price = Callable[[str, float, float], float | None]
 
 
 class Cost(NamedTuple):
-    """The cost of a whole run (USD), and between what it is expected to be."""
+    """The forecast cost of a whole run (USD): the middle and the range around it."""
 
     middle: float
     low: float
@@ -36,6 +39,8 @@ class Cost(NamedTuple):
 
 @dataclass(slots=True)
 class _Counted:
+    """Sums over the replies of one model: calls, tokens sent, tokens received and cost (USD)."""
+
     calls: int = 0
     sent: int = 0
     said: int = 0
@@ -43,8 +48,7 @@ class _Counted:
 
 
 class Forecast:
-    """A Progress that adds up replies; `cost` forecasts the bill. `price` gives None for a model
-    of unknown price; then nothing is forecast."""
+    """A progress receiver that adds up replies and forecasts the cost of the whole run."""
 
     def __init__(self, estimate: RunEstimate, price: Price) -> None:
         self._estimate = estimate
@@ -52,6 +56,7 @@ class Forecast:
         self._counted: dict[str, _Counted] = {}
 
     def __call__(self, event: Event) -> None:
+        # A reply without usage would lower the mean lengths, so it does not count.
         if not isinstance(event, CallDone) or None in (event.input_tokens, event.output_tokens):
             return
         counted = self._counted.setdefault(event.model, _Counted())
@@ -62,11 +67,11 @@ class Forecast:
 
     @property
     def counted_replies(self) -> int:
-        """How many replies have been counted."""
+        """The number of replies that have been counted."""
         return sum(counted.calls for counted in self._counted.values())
 
     def cost(self) -> Cost | None:
-        """What the whole run will cost; None where a price is unknown."""
+        """Return the cost of the whole run (USD), or None if the price of a model is unknown."""
         totals = [0.0, 0.0, 0.0]
         for model, calls in self._estimate.model_calls.items():
             bounds = self._cost_of(model, calls)
@@ -76,11 +81,17 @@ class Forecast:
         return Cost(*totals)
 
     def _cost_of(self, model: str, calls: int) -> list[float] | None:
-        """The middle, low and high cost of a model: what it cost so far and what is left."""
+        """Return the middle, low and high cost (USD) of all calls of a model.
+
+        Each is the cost so far plus a forecast for the remaining calls. Return None if the price of
+        the model is unknown.
+        """
         counted = self._counted.get(model, _Counted())
         left = max(0, calls - counted.calls)
         sent, said = (tokens / max(1, calls) for tokens in self._estimate.models[model])
-        # Prompts grow while a conversation goes on, so early ones weigh only by their share.
+        # `trust` is the weight of the counted mean against the estimate, for input and for output.
+        # Prompts grow during a conversation, so the first prompts are shorter than the mean. The
+        # input weight is therefore only the share of calls made. Replies do not grow in this way.
         trust = (
             counted.calls / max(1, calls, counted.calls),
             counted.calls / (counted.calls + REPLIES_THAT_WEIGH_AS_MUCH),
@@ -104,7 +115,7 @@ class Forecast:
         return costs
 
     def _relative_spread(self, bounds: TokenRange | None) -> tuple[float, float, float]:
-        """The middle, the low and the high bound of a range, as shares of its middle."""
+        """Return the middle, low and high bound of a range divided by its middle."""
         if bounds is None or not bounds.low + bounds.high:
             return 1.0, 1.0, 1.0
         middle = (bounds.low + bounds.high) / 2
@@ -112,5 +123,8 @@ class Forecast:
 
 
 def _blend_estimates(expected: float, total: int, calls: int, trust: float) -> float:
-    """A mean between the one that was expected and the one that was counted."""
+    """Return the weighted mean of the expected value and the counted mean `total / calls`.
+
+    `trust` is the weight of the counted mean, between 0 and 1.
+    """
     return expected if not calls else trust * total / calls + (1 - trust) * expected

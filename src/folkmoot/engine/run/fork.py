@@ -1,8 +1,8 @@
-"""A fork: a finished run repeated with one reply replaced, left out, or asked of another model.
+"""Fork a finished run: repeat it with one reply replaced, dropped, or asked of another model.
 
-What comes before that reply, and whatever does not depend on it, is taken from the journal of the
-run. What depends on it is asked. The run itself stays as it is. Used by the command line and
-Python.
+The fork takes every reply that does not depend on the changed one from the journal of the source
+run. It asks all others again. The source run stays unchanged. The command line and
+`folkmoot.fork` use this module.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ HOW = "name one of --say TEXT, --drop and --model MODEL"
 
 @dataclass(frozen=True)
 class ReplyReplacement:
-    """What stands in place of a reply: words (`say`), nothing (`drop`), or the reply of another
-    `model`. Exactly one of them."""
+    """The replacement of one reply: a text (`say`), nothing (`drop`), or a reply of `model`.
+
+    Raises InputError unless exactly one field is set.
+    """
 
     say: str | None = None
     drop: bool = False
@@ -58,12 +60,12 @@ def fork_run(
     stopper: RunStopper | None = None,
     study: Study | None = None,
 ) -> RunFolder:
-    """Repeat a finished run in a new folder (`options.out`, else beside the run) but for the reply
-    at an address, and return it.
+    """Repeat a finished run in a new folder with another reply at one address.
 
-    `address` is that of a question, or the id of an utterance. Raises InputError where the run
-    cannot be forked there or the words do not answer the question, DriftError where this program
-    would ask something else than the run did, and what `run_study` raises.
+    The folder is `options.out`, or a new one beside the run. `address` is the address of a question
+    or the id of an utterance. Raises InputError if the run cannot be forked there, or if the text
+    does not answer the question. Raises DriftError if this version of Folkmoot would send other
+    requests than the run did. Raises also what `run_study` raises.
     """
     found = study_for_fork(run, options, study)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_fork"), "new")[0]
@@ -77,7 +79,7 @@ def resume_fork(
     stopper: RunStopper | None = None,
     study: Study | None = None,
 ) -> RunFolder:
-    """Continue a fork that stopped. Raises InputError for a run that is none."""
+    """Resume a fork that stopped. Raises InputError if the run is not a fork."""
     change = fork_change(fork)
     if change is None:
         hint = "folkmoot run STUDY --resume continues other runs"
@@ -87,7 +89,10 @@ def resume_fork(
 
 
 def fork_change(run: RunFolder) -> ReplyChange | None:
-    """The reply in which a fork differs from its source; None for any other run."""
+    """Return the reply in which a fork differs from its source run, or None for any other run.
+
+    Raises InputError if the plan is damaged.
+    """
     try:
         return ReplyChange.from_plan(run.plan)
     except (TypeError, AttributeError, KeyError) as error:
@@ -95,8 +100,11 @@ def fork_change(run: RunFolder) -> ReplyChange | None:
 
 
 def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = None) -> StudyFile:
-    """The study of a run as it was run. Raises InputError where it cannot be run again, or people
-    took part, who cannot be asked what they would have said."""
+    """Return the study of a run as it was run, with the budget and concurrency of the options.
+
+    Raises InputError if the run is unfinished or damaged, or if its study cannot be rebuilt. Raises
+    InputError also for a run with humans, because they cannot be asked again.
+    """
     if not run.is_finished:
         hint = "end it with --resume first"
         raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
@@ -115,6 +123,8 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
         raise InputError(str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{run.path}: {PLAN} or the manifest is damaged: {error!r}") from error
+    # The budget of the source run was meant for all its calls. A fork makes only some of them, so
+    # it has its own budget or none.
     settings: dict[str, object] = {"budget_usd": options.budget, "budget_calls": None}
     if options.concurrency is not None:
         settings["concurrency"] = options.concurrency
@@ -124,12 +134,18 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
 def change_of(
     run: RunFolder, folder: Path, address: str, replacement: ReplyReplacement
 ) -> ReplyChange:
-    """The change that a fork in `folder` seals. Raises InputError."""
+    """Return the change that a fork in `folder` seals in its plan.
+
+    Raises InputError if no question was asked at the address, if the address is a re-ask, or if the
+    replacement does not fit the reply.
+    """
+    # An utterance id is the address of the reply, `#` and the number of the utterance in it.
     question, _, _ = address.partition("#")
     with JournalReader(run.path / JOURNAL) as journal:
         entry = journal.entry_at(question)
         if entry is None or entry.kind != "ask":
             raise InputError(_unknown_address(run, journal, question))
+        # The address of a re-ask is the address of its question with a suffix such as `.r1`.
         tries = [a for a in journal.list_addresses() if a == question.rpartition(".")[0]]
         if tries:
             hint = f"fork at the question itself: {tries[0]}"
@@ -138,6 +154,7 @@ def change_of(
     reply = None
     if replacement.say is not None:
         reply = _written_reply(run, entry, address, replacement.say)
+    # The address names one utterance, but dropping a reply would drop all utterances in it.
     elif address != question and len(said := _utterances_of(run, question)) > 1:
         hint = f"--drop and --model change the whole reply: name {question}"
         message = f"{question}: one reply holds {', '.join(said)}"
@@ -156,13 +173,18 @@ def change_of(
 def start_fork(
     run: RunFolder, found: StudyFile, options: RunOptions, stopper: RunStopper | None = None
 ) -> RunFolder:
-    """Run a fork whose change is in the options. A folder in which nothing was asked because the
-    words do not answer the question is removed again."""
+    """Run a fork with the change in `options.change`.
+
+    If the text does not answer the question, the run raises InputError before any call. The new
+    folder is then removed.
+    """
     assert options.out is not None
     providers = create_router(found, options)
     options.consent.require_network_access(found.path, found.config, providers)
     check_models(found, options)
-    plan = Plan(run.path / PLAN, started_at="")  # opened to compare, and never written
+    # The plan of the source run is opened for a comparison and never written. Sealing the design of
+    # today into it raises DriftError if the two differ.
+    plan = Plan(run.path / PLAN, started_at="")
     plan.seal_part(DESIGN, build_design(found, providers, plan.sealed_part(DESIGN)))
     is_new = not options.out.exists()
     try:
@@ -191,10 +213,11 @@ def _unknown_address(run: RunFolder, journal: JournalReader, address: str) -> Pr
 
 
 def _written_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) -> str:
-    """The raw reply that says these words: the words themselves or, where the reply is JSON, the
-    reply with them in place of what was said.
+    """Return the raw reply that contains the new text in place of the old utterance.
 
-    Raises InputError where it is not known which part of the reply was said.
+    For a reply in JSON this is the old reply with one string replaced, unless the new text is JSON
+    itself. For any other reply it is the new text. Raises InputError if the reply holds several
+    utterances or none.
     """
     if not _is_structured(entry.reply):
         return words
@@ -205,6 +228,8 @@ def _written_reply(run: RunFolder, entry: JournalEntry, address: str, words: str
         hint = f"name one of them: {', '.join(said)}"
         raise InputError(Problem(f"{entry.address}: several speak in this reply", hint=hint))
     _, value = json_candidates(entry.reply, "{[")[0]
+    # The protocol may have shortened or corrected the utterance. It is then no string of the reply,
+    # and the researcher has to give the whole JSON.
     for text in said.values():
         changed, count = _replaced(value, text, words)
         if count:
@@ -215,12 +240,13 @@ def _written_reply(run: RunFolder, entry: JournalEntry, address: str, words: str
 
 
 def _is_structured(reply: str) -> bool:
+    # A reply that only mentions JSON further on is prose; a backtick opens a code fence.
     found = json_candidates(reply, "{[") if reply.lstrip()[:1] in ("{", "[", "`") else []
     return bool(found) and isinstance(found[0][1], (dict, list))
 
 
 def _utterances_of(run: RunFolder, address: str) -> dict[str, str]:
-    """Id → text of what was said in the reply at an address, or of the utterance with this id."""
+    """Return id → text of the utterances in the reply at an address, or of the one with this id."""
     if not run.has_table(UTTERANCES):
         return {}
     column = "utterance_id" if "#" in address else "address"
@@ -231,7 +257,7 @@ def _utterances_of(run: RunFolder, address: str) -> dict[str, str]:
 
 
 def _replaced(value: object, text: str, words: str) -> tuple[object, int]:
-    """The value with these words in place of each string that is the text, and how many were."""
+    """Replace each string that equals `text`, at any depth, and return the number replaced."""
     if isinstance(value, str):
         return (words, 1) if value.strip() == text.strip() else (value, 0)
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""The runner: a study file and the caller's options in, a finished run out.
+"""Load a study with the caller's options, check it, and run it to a finished run folder.
 
-The command line and `folkmoot.run` are its users; `execution.py` does the work.
+The command line and `folkmoot.run` use this module. `execution.py` runs the protocol.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ from folkmoot.models.catalog import SYNTHETIC_MODEL
 from folkmoot.storage.run_folder import OUTPUTS, PLAN, RunFolder
 
 _log = logging.getLogger(__name__)
-MAX_DRY_RUN_CALLS = 2_000  # of a study that has no limit
+# Bounds the dry run before a run on a cluster, because a study type without `with_limit` cannot be
+# reduced.
+MAX_DRY_RUN_CALLS = 2_000
 NO_SEAT_HOST_MESSAGE = (
     "`folkmoot run` serves them; from Python give host=folkmoot.view.seat.build_seat_host()"
 )
@@ -52,8 +54,12 @@ NO_SEAT_HOST_MESSAGE = (
 def load_study_with_options(
     source: Path | str, options: RunOptions, folder: Path | None = None
 ) -> StudyFile:
-    """The study file with the command line's settings and its models in it. `folder`: where the run
-    lies, if not where `run_folder_path` says. Raises InputError, writes nothing."""
+    """Load a study file, apply the options of the command line and choose the models.
+
+    `folder` is the run folder, if it is not the one of `run_folder_path`. The function writes
+    nothing. Raises InputError for every problem of the file or the options.
+    """
+    # If `--model` replaces the model of the file, the file's own model need not exist.
     named = options.model is None and options.custom_provider is None
     found = load_study_file(source, options.to_overrides(), models=named, consent=options.consent)
     found = choose_models(found, options, folder or run_folder_path(found, options))
@@ -68,7 +74,7 @@ def load_study_with_options(
 def study_from_settings(
     study: Study, settings: Mapping[str, object], options: RunOptions
 ) -> StudyFile:
-    """A study given as a type and a dictionary of settings."""
+    """Build a study file from a study type and a dictionary of settings, for calls from Python."""
     check_study(study)
     config = validate_settings(study, settings, folder=Path.cwd())
     changes = {"concurrency": options.concurrency, "budget_usd": options.budget}
@@ -76,6 +82,7 @@ def study_from_settings(
     config = config.model_copy(
         update={key: change for key, change in changes.items() if change is not None}
     )
+    # No such file exists. Its path says what relative paths in the settings are relative to.
     here = Path.cwd() / f"{study.name}.yaml"
     found = StudyFile(here, study, config, dict(settings))
     found = choose_models(found, options, run_folder_path(found, options))
@@ -83,7 +90,10 @@ def study_from_settings(
 
 
 def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
-    """The study cut down to `--limit` participants or sessions."""
+    """Return the study reduced to `limit` participants or sessions (`--limit`).
+
+    Raises InputError for a limit below 1 and for a study type without a limit.
+    """
     if limit is None:
         return study_file
     if limit < 1:
@@ -94,25 +104,28 @@ def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
 
 
 def apply_seats(found: StudyFile, names: Sequence[str]) -> StudyFile:
-    """The study with people in these seats (`--seat`), in place of those that its file names."""
+    """Return the study with humans in these seats (`--seat`), in place of those of its file.
+
+    Raises InputError for a seat that does not exist.
+    """
     if not names:
         return found
     were = found.config.seats or SeatSettings()
     given = {"ids": tuple(names), "count": None, "role": None, "condition": None}
     config = found.config.model_copy(update={"seats": were.model_copy(update=given)})
-    select_study_seats(
-        found.study, config, found.study_folder
-    )  # raises where there is no such seat
+    # Called for its check only: it raises InputError for an unknown seat.
+    select_study_seats(found.study, config, found.study_folder)
     return replace(found, config=config)
 
 
 def run_study(
     study_file: StudyFile, options: RunOptions, stopper: RunStopper | None = None
 ) -> RunFolder:
-    """Run (or resume) a study to its end, or until `stopper` is called.
+    """Run or resume a study until it ends or `stopper` is called, and return its run folder.
 
-    Raises RunExists, RunLocked, DriftError, RunPaused (resumable), KeyboardInterrupt (likewise),
-    FatalModelError, StorageError; whatever is raised, every reply that was paid for is kept.
+    Whatever is raised, every reply that was paid for is kept. A run that raises RunPausedError or
+    RunInterruptedError can be resumed. Raises also InputError, RunExistsError, RunLockedError,
+    DriftError, FatalModelError and StorageError.
     """
     if options.resume:
         options = resumed_fork(options, run_folder_path(study_file, options))
@@ -138,6 +151,7 @@ def run_study(
                 hint=NO_SEAT_HOST_MESSAGE,
             )
         )
+    # All checks come before the folder is made, so that a mistake leaves no empty run behind.
     check_models(study_file, options)
     if options.executor is not None:
         _dry_run_remote_execution(study_file)
@@ -146,6 +160,7 @@ def run_study(
     other_version = describe_other_version(folder) if options.resume else ""
     try:
         with lock_folder(folder):
+            # A withdrawal that was killed half-way must be completed before any file is read.
             finish_withdrawal(folder)
             if options.resume and read_withdrawals(folder):
                 raise InputError(
@@ -159,12 +174,15 @@ def run_study(
                 ),
                 stopper,
             )
+            # A human may withdraw while the run is active. Their texts are deleted at its end,
+            # because the protocol still needs them in its prompts until then.
             process_pending_withdrawals(RunFolder(folder))
     except InputError:
         if new:
             remove_empty_run(folder)
         raise
     except (DriftError, ForeignJournalError) as error:
+        # If another version made the run, say so: that is the likely cause of the difference.
         if not other_version:
             raise
         raise type(error)(
@@ -175,14 +193,19 @@ def run_study(
 
 
 def resumed_fork(options: RunOptions, folder: Path) -> RunOptions:
-    """The options with the change of a fork that is resumed, as its plan has sealed it."""
+    """Return the options with the changed reply that the plan of a resumed fork has sealed.
+
+    A run that is no fork gets no change.
+    """
     change = ReplyChange.from_plan(RunFolder(folder).plan) if (folder / PLAN).exists() else None
     return replace(options, change=change)
 
 
 def _dry_run_remote_execution(found: StudyFile) -> None:
-    """Play the study small, with all that would go to another machine sent and received. Raises
-    where something cannot go, before anything is asked."""
+    """Run a small part of the study in this process, but pickle all that a worker would receive.
+
+    Raises before any model is called if something cannot be pickled.
+    """
     small = apply_limit(found, 2) if found.study.with_limit is not None else found
     direct = {"budget_usd": None, "budget_calls": MAX_DRY_RUN_CALLS}
     with tempfile.TemporaryDirectory(prefix="folkmoot-rehearsal-") as folder:
@@ -193,12 +216,13 @@ def _dry_run_remote_execution(found: StudyFile) -> None:
             out=Path(folder) / "run",
             fork_executor=simulate_remote_execution(),
         )
+        # The budget of calls only bounds the dry run, so reaching it is no failure.
         with suppress(BudgetReachedError):
             run_study(replace(small, config=config), here)
 
 
 def create_router(found: StudyFile, options: RunOptions) -> ModelRouter:
-    """The models of a run of this file."""
+    """Return the model router of a run of this study file."""
     seats = found.study.extra_models(found.config)
     part = found.study.respondent_part
     given = (options.model or found.override, options.key, options.custom_provider)
@@ -207,8 +231,11 @@ def create_router(found: StudyFile, options: RunOptions) -> ModelRouter:
 
 
 def check_models(found: StudyFile, options: RunOptions) -> None:
-    """Raise InputError for every model of a run that is unknown, has no key, or cannot do what the
-    study needs."""
+    """Check all models of a run before anything is asked.
+
+    Raises InputError with every model that is unknown, has no key, or lacks a capability that the
+    study needs, such as images or embeddings.
+    """
     images = found.study.image_locations(found.config)
     providers = create_router(found, options)
     providers.check_models(
@@ -217,5 +244,5 @@ def check_models(found: StudyFile, options: RunOptions) -> None:
 
 
 def run_folder_path(found: StudyFile, options: RunOptions) -> Path:
-    """Where a run of this file lies."""
+    """Return the run folder: `--out`, or the folder below `outputs/` with the id of the run."""
     return options.out if options.out is not None else OUTPUTS / found.run_id
