@@ -1,1 +1,7 @@
+"""Reports, comparisons and exports of finished runs, and preregistrations and power of planned
+ones.
 
+Start with `document` for the report of a run. `comparison` sets runs beside other runs, human data
+or a plan. `preregistration`, `export` and `polis` write single files. The command line, the pages,
+the Python interface and the control checks of the kit import this package.
+"""

@@ -1,4 +1,4 @@
-"""`folkmoot export`: a run as CSV, Parquet or JSON with a codebook, or as a Polis export."""
+"""Export a run as CSV, Parquet or JSON with a codebook, or in the format of Polis."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from folkmoot.storage.run_folder import CODEBOOK, TABLES, RowStream, RunFolder
 from folkmoot.storage.tables import PARQUET_ONLY, format_csv, write_csv
 
 README = "README.txt"
-# Data stay as they were said: an apostrophe before them would be read as said by every program but
-# a spreadsheet.
+# Cells are exported unchanged and get no protective apostrophe. Every program except a spreadsheet
+# would read the apostrophe as part of the text.
 AS_TEXT = (
     "Some texts were written by a model or a person. A spreadsheet may run a cell that begins with "
     "=, +, - or @: import the columns as text there.\n"
@@ -28,9 +28,12 @@ FORMATS = ("csv", "parquet", "json", "polis")
 
 
 def export_run(run: RunFolder, to: str, out: Path, *, with_ids: bool = False) -> None:
-    """Write a run's data into the folder `out`; `with_ids`: `people.csv` as well, which says by
-    which ids people came to their seats. Raises RunExists when `out` holds something,
-    StorageError where a table is gone."""
+    """Write the tables and the codebook of a run into the folder `out`.
+
+    `to` is one of `FORMATS`. `with_ids` also writes `people.csv`, which maps seats to recruitment
+    ids. Raises InputError for an unknown format and for `with_ids` without ids, RunExistsError if
+    `out` is not empty, and StorageError if a table is missing.
+    """
     if to not in FORMATS:
         raise InputError(f"--to {to}: formats are {', '.join(FORMATS)}")
     run.require_tables()
@@ -55,6 +58,7 @@ def export_run(run: RunFolder, to: str, out: Path, *, with_ids: bool = False) ->
         for name in run.table_names():
             if to == "json":
                 write_json(out / f"{name}.json", iter(RowStream(run.scan_table(name))))
+            # A run stores its largest tables as Parquet only, so their CSV is written here.
             elif to == "csv" and name in PARQUET_ONLY:
                 write_csv(out / f"{name}.csv", run.scan_table(name))
             else:
@@ -73,11 +77,12 @@ def _finish_export(
             {"seat": seat, **{name: own.get(name) for name in names}} for seat, own in ids.items()
         ]
         schema = dict.fromkeys(["seat", *names], pl.String)
+        # Recruitment ids identify people, so only the owner of the file may read it.
         write_bytes(out / "people.csv", format_csv(pl.DataFrame(rows, schema=schema)), 0o600)
 
 
 def export_readme(run: RunFolder, to: str) -> str:
-    """What the files are and where they come from; who answered is stated first."""
+    """Return the text of `README.txt`: first who answered, then the origin of the files."""
     facts = run.manifest
     mark = f"{run.mark}. {run.caution}\n\n" if run.mark else ""
     partial = f"{run.partial}.\n\n" if run.partial else ""

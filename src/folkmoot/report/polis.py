@@ -1,11 +1,20 @@
-"""A run as Polis writes a conversation: who agreed, disagreed or passed on which comment, and when.
+"""Write a run in the export format of Polis: who agreed, disagreed or passed on which comment, and
+when.
 
-Five files: comments.csv, votes.csv, participants-votes.csv (1 agree, -1 disagree, 0 pass, empty
-unseen), summary.csv (no header), and participants.csv of ours, because Polis numbers people and
-knows one vote of each on a comment. Nobody is given a vote that they did not cast. A comment that
-no participant made has the next free number as its author: readers refuse negative ones.
+A conversation is five files:
 
-Groups are found as Polis finds them: see `measures.clusters.opinion_groups`.
+- `comments.csv`: one row a comment.
+- `votes.csv`: one row a vote.
+- `participants-votes.csv`: one row a participant, one column a comment. A cell is 1 for agree,
+  -1 for disagree, 0 for pass, and empty for a comment that the participant did not see.
+- `summary.csv`: figures of the conversation, without a header.
+- `participants.csv`: an addition of Folkmoot. It maps the numbers that Polis gives to
+  participants to their ids, and holds first choices, for which Polis has no place.
+
+Only votes that were cast are written. The author number of a comment that no participant wrote is
+the next free number, because readers of the format refuse negative numbers.
+
+Opinion groups are computed as Polis computes them: see `measures.clusters.opinion_groups`.
 """
 
 from __future__ import annotations
@@ -29,12 +38,16 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 AGREE, PASS, DISAGREE = 1, 0, -1
 ITEM_VOTES = {"yes": AGREE, "no": DISAGREE, "abstain": PASS}
-MODERATED = 1  # Polis's mark of an accepted comment
+# Polis marks a comment that a moderator accepted with 1.
+MODERATED = 1
 
 
 class Comment(NamedTuple):
-    """A statement to vote on. `author` is a participant's id, or empty where none of them made it;
-    `at` ms since 1970."""
+    """A statement to vote on.
+
+    `author` is the id of the participant who wrote it, or empty if no participant did. `at` is in
+    milliseconds since 1970.
+    """
 
     text: str
     author: str = ""
@@ -42,7 +55,10 @@ class Comment(NamedTuple):
 
 
 class Cast(NamedTuple):
-    """A vote: who, on which comment (its number), what, and when (ms since 1970)."""
+    """One vote of participant `who` on the comment with the index `comment`.
+
+    `vote` is `AGREE`, `PASS` or `DISAGREE`. `at` is in milliseconds since 1970.
+    """
 
     who: str
     comment: int
@@ -52,7 +68,11 @@ class Cast(NamedTuple):
 
 @dataclass
 class ExportedConversation:
-    """What Polis calls a conversation. `people`: participant id → first choice (empty if none)."""
+    """The votes on one list of comments, which Polis calls a conversation.
+
+    `people` maps the id of each participant to the first choice, empty if there is none. The order
+    of its keys gives the participants their numbers.
+    """
 
     topic: str
     description: str = ""
@@ -62,8 +82,11 @@ class ExportedConversation:
 
 
 def write_polis(run: RunFolder, out: Path) -> None:
-    """Write the conversation of a run, or a folder for each of several. Raises InputError for a
-    run without votes on comments."""
+    """Write the conversation of a run into `out`, or several conversations into folders below
+    `out`.
+
+    Raises InputError for a run without votes on comments.
+    """
     found = dict([*_of_options(run), *_of_items(run)])
     if not found:
         raise InputError(f"{run.path}: this study has no votes that fit the Polis format")
@@ -72,7 +95,7 @@ def write_polis(run: RunFolder, out: Path) -> None:
 
 
 def write_conversation(conversation: ExportedConversation, folder: Path) -> None:
-    """Write the files of one conversation."""
+    """Write the five files of one conversation into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers = {who: number for number, who in enumerate(conversation.people)}
     matrix = _vote_matrix(conversation, numbers)
@@ -89,10 +112,11 @@ def write_conversation(conversation: ExportedConversation, folder: Path) -> None
 
 
 def _of_options(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
-    """Cross-pollination: each option is a comment, and whoever chose it at last agrees with it.
+    """Yield the conversation of a cross-pollination run, with each option as a comment.
 
-    What was not chosen was not voted on: it stays unseen. So nobody disagrees and there are no
-    groups to be found; who chose what at first is in participants.csv.
+    A participant agrees with the option of their last choice. The other options stay unseen,
+    because the participant did not vote on them. So there are no disagreements and no opinion
+    groups. First choices are in `participants.csv`.
     """
     columns = (
         run.scan_table("participants").collect_schema() if run.has_table("participants") else ()
@@ -107,6 +131,8 @@ def _of_options(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
     people = table.filter(pl.col("last").is_not_null()).collect()
     topic = _topic_settings(run)
     chosen = pl.concat([people["initial_choice"], people["last"]]).drop_nulls().unique().sort()
+    # Options of the study file come first and in its order. Options that only occur in answers
+    # follow, so that no vote is lost.
     options = list(dict.fromkeys([*map(str, topic.get("options") or ()), *chosen]))
     found = ExportedConversation(run.id, str(topic.get("description", "")).strip())
     found.comments = [Comment(option, at=_start_milliseconds(run)) for option in options]
@@ -120,9 +146,10 @@ def _of_options(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
 
 
 def _of_items(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
-    """Town hall: each discussion is a conversation, each item of its ballot a comment.
+    """Yield one conversation for each discussion of a town hall, with each ballot item as a
+    comment.
 
-    A vote that could not be read stays unseen: it is not a pass.
+    A missing vote stays unseen, because it is not a pass.
     """
     if not (run.has_table("votes") and run.has_table("items")):
         return
@@ -137,6 +164,7 @@ def _of_items(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
         numbers: dict[str, int] = {}
         for row in listed.iter_rows(named=True):
             numbers[row["item_id"]] = len(numbers)
+            # Polis allows one author for a comment, so the first of several authors gets it.
             author, *_ = str(row.get("origin") or "").split("|")
             found.comments.append(Comment(row["text"], author, _start_milliseconds(run)))
         for row in votes.filter(pl.col("discussion_id") == discussion).iter_rows(named=True):
@@ -150,13 +178,17 @@ def _of_items(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
 
 
 def _topic_settings(run: RunFolder) -> Mapping[str, Any]:
-    """The topic of the study file, which may be no more than a sentence."""
+    """Return the topic of the study file as a mapping. A topic of one sentence becomes its
+    description."""
     topic = run.config.get("topic")
     return topic if isinstance(topic, Mapping) else {"description": topic or ""}
 
 
 def _start_milliseconds(run: RunFolder) -> int:
-    """When the run began (ms since 1970): the time of what has none of its own."""
+    """Return when the run started (milliseconds since 1970), or 0 if that is unknown.
+
+    Comments and votes without a recorded time get this one.
+    """
     try:
         began = datetime.fromisoformat(str(run.manifest.get("started_at")))
     except ValueError:
@@ -165,7 +197,10 @@ def _start_milliseconds(run: RunFolder) -> int:
 
 
 def _answered_at(run: RunFolder, which: pl.Expr, *columns: str) -> pl.DataFrame:
-    """These columns of some answers with the time at which each was asked for (ms), in order."""
+    """Return columns of the selected answers with the time of each call as `at`, sorted by time.
+
+    Times are in milliseconds. The table is empty if the run has no answers or no journal.
+    """
     path = run.path / JOURNAL
     if not run.has_table("answers") or not path.exists():
         return pl.DataFrame(schema=[*columns, "at"])
@@ -176,14 +211,16 @@ def _answered_at(run: RunFolder, which: pl.Expr, *columns: str) -> pl.DataFrame:
 
 
 def _chosen_at(run: RunFolder) -> dict[tuple[str, str], int]:
-    """(participant, option) → when the participant last chose it."""
+    """Map (participant, option) to the time when the participant last chose the option."""
     chosen = _answered_at(run, pl.col("kind") == "choice", "speaker_id", "value")
     return {(who, value): at for who, value, at in chosen.iter_rows()}
 
 
 def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
-    """(discussion, resident) → when the resident was last asked there; a reply that voted for
-    all is everybody's."""
+    """Map (discussion, resident) to the time when the resident was last asked for a vote.
+
+    If one reply of the speaker `session` held the votes of all residents, its time holds for each.
+    """
     voted = _answered_at(run, pl.col("address").str.contains("/vote/"), "stage", "speaker_id")
     times = {(stage, who): at for stage, who, at in voted.iter_rows()}
     residents = run.read_table("votes").select("discussion_id", "agent_id").unique()
@@ -196,8 +233,10 @@ def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
 def _vote_matrix(
     conversation: ExportedConversation, numbers: Mapping[str, int]
 ) -> NDArray[np.float64]:
-    """Votes (participants, comments), the last of each; NaN where there is none."""
+    """Return votes as a matrix (participants, comments) with the last vote of each, or NaN for no
+    vote."""
     matrix = np.full((len(numbers), len(conversation.comments)), np.nan)
+    # Votes are written in order of time, so that a later vote overwrites an earlier one.
     for cast in sorted(conversation.votes, key=lambda cast: cast.at):
         matrix[numbers[cast.who], cast.comment] = cast.vote
     return matrix
@@ -207,7 +246,7 @@ Table = Sequence[Sequence[object]]
 
 
 def _format_date(milliseconds: int) -> str:
-    """`Sat Nov 17 05:09:36 UTC 2018`."""
+    """Format a time as Polis does: `Sat Nov 17 05:09:36 UTC 2018`."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
 
 

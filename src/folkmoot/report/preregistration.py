@@ -1,8 +1,8 @@
-"""The preregistration of a study: what its file fixes before the first call, in the fields of the
-OSF preregistration template, and what of it the report of a run shows again.
+"""The preregistration of a study: what its study file fixes before the first call.
 
-Everything is read from the study file, the claims of its type, and the parts that a run seals
-first. What no program can know is left to the authors.
+It has the fields of the OSF preregistration template. The text comes from the study file, from the
+claims of the study type, and from the parts of the plan that a run seals first. Fields that a
+program cannot know are left to the authors. The report of a run prints the registered claims again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ FAMILIES = ("primary", "secondary", "exploratory")
 
 @dataclass(frozen=True, slots=True)
 class TemplateField:
-    """A field of the template: paragraphs, then a numbered list, a table, and a verbatim text."""
+    """A field of the template.
+
+    It is shown as paragraphs, then a numbered list, a table and a verbatim text.
+    """
 
     title: str
     paragraphs: tuple[str, ...] = (BLANK,)
@@ -59,7 +62,7 @@ class TemplateSection:
 
 @dataclass(frozen=True, slots=True)
 class Preregistration:
-    """A preregistration, and the digest of the plan that a run of the same study seals."""
+    """A preregistration with the digest of the plan that a run of the same study seals."""
 
     title: str
     digest: str
@@ -68,13 +71,14 @@ class Preregistration:
 
 
 def build_preregistration(found: StudyFile, options: RunOptions) -> Preregistration:
-    """The preregistration of a study file with these options, sealed as a run would seal it.
+    """Build the preregistration of a study file, sealed exactly as a run would seal it.
 
-    Raises InputError for what a run would refuse as well.
+    Raises InputError for every mistake for which a run would refuse to start.
     """
     providers = create_router(found, options)
     with tempfile.TemporaryDirectory(prefix="folkmoot-plan-") as scratch:
-        plan = Plan(Path(scratch) / PLAN, started_at="")  # sealed for its digest, never written
+        # The plan is sealed only to compute its digest. It is never written.
+        plan = Plan(Path(scratch) / PLAN, started_at="")
         seal_registration(plan, found, providers)
     sealed = {name: part["data"] for name, part in plan.data["sealed"].items()}  # type: ignore[attr-defined]
     claims = claims_of(found.study, found.config)
@@ -99,7 +103,8 @@ def build_preregistration(found: StudyFile, options: RunOptions) -> Preregistrat
 
 
 def title_of(config: Mapping[str, Any]) -> str:
-    """What the study file calls itself; of a workbook, its experiment."""
+    """Return the title that the study file gives. For a workbook, return the name of its
+    experiment."""
     settings = config.get("workbook", {}).get("settings", {})
     experiment = str(settings.get("experiment_id") or "").replace("_", " ")
     named = config.get("pilot_name") or config.get("title") or experiment.capitalize()
@@ -107,13 +112,13 @@ def title_of(config: Mapping[str, Any]) -> str:
 
 
 def of_family(claims: Iterable[Claim], *families: str) -> list[Claim]:
-    """The claims of these families, family by family."""
+    """Return the claims of these families, sorted by family."""
     own = [*claims]
     return [claim for family in families for claim in own if claim.family == family]
 
 
 def describe_size(size: DesignSize | None) -> str:
-    """How many units there are in each arm, in words."""
+    """Describe the number of units in each condition in words."""
     if size is None:
         return "The settings do not say how many take part in each condition."
     units = format_count(size.units, size.unit_name)
@@ -306,7 +311,8 @@ def _variable_fields(found: StudyFile, claims: Sequence[Claim]) -> tuple[Templat
 
 
 def _describe_index(claim: Claim) -> str:
-    """How a measure is made of its column; empty where it is the column."""
+    """Describe how a measure is computed from its column, or return "" if the measure is the
+    column."""
     if claim.at_least is not None:
         return f"whether {claim.measure} is at least {claim.at_least:g}"
     if claim.subject:
@@ -367,7 +373,7 @@ CRITERIA = (
 
 
 def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
-    """How the number of claims of each family is allowed for."""
+    """Describe how the analysis allows for the number of claims in each family."""
     primary, secondary, rest = (len(of_family(claims, family)) for family in FAMILIES)
     told = []
     if primary:
@@ -445,7 +451,7 @@ def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
 
 
 def registered_claims(run: RunFolder) -> list[Claim] | None:
-    """The claims that a run sealed before its first call; None where it sealed none."""
+    """Return the claims that a run sealed before its first call, or None if it sealed none."""
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:
         return None
@@ -453,16 +459,18 @@ def registered_claims(run: RunFolder) -> list[Claim] | None:
 
 
 def _claim_from(stated: Mapping[str, Any]) -> Claim:
-    known = {field.name for field in fields(Claim)}  # another version may have stated more
+    # A plan of another version may hold fields that this version does not know. They are ignored.
+    known = {field.name for field in fields(Claim)}
     own = {name: value for name, value in stated.items() if name in known}
     for name in {"contrast", "subject", "names"} & own.keys():
         own[name] = tuple(own[name])
+    # Claims are hashable, so the lists of the JSON file become tuples again.
     own["where"] = tuple((name, tuple(values)) for name, values in own.get("where", ()))
     return Claim(**own)
 
 
 def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:
-    """What a run registered before its first call: sentences, and its claims as a table."""
+    """Return what a run registered before its first call: sentences, and its claims as a table."""
     claims = registered_claims(run)
     if claims is None:
         return ("No claims were sealed before the first call of this run.",), ResultTable((), ())
@@ -479,7 +487,7 @@ def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:
 
 
 def as_markdown(text: Preregistration) -> str:
-    """The preregistration as Markdown, for the form of a registry or a repository."""
+    """Format the preregistration as Markdown, for the form of a registry or for a repository."""
     lines = [f"# Preregistration: {text.title}", "", f"Digest of the sealed plan: `{text.digest}`"]
     lines += ["", f"**{text.note}**"] if text.note else []
     for section in text.sections:

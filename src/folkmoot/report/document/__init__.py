@@ -1,6 +1,6 @@
-"""The report of a run as a document: its first page, findings, figures and limits.
+"""The report of a run as a document: its first page, findings, charts and limits.
 
-Start with `document` (what a report contains), drawn by `html` and `pdf`. `front` is the first
-page, `trust` the limits and methods, `deviations` what differs from the plan, `instructions` how
-well models followed them; `charts`, `alluvial` and `style` are the figures.
+Start with `document`, the content of a report. `html` and `pdf` write it. `front` is the first page
+and `trust` holds the limits and methods. `deviations` lists what differs from the plan, and
+`instructions` checks how well models followed theirs. `charts`, `alluvial` and `style` draw.
 """

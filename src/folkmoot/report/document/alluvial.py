@@ -1,6 +1,6 @@
-"""Vote flows as ribbons from first to final choice: one small SVG a panel, drawn by hand.
+"""Draw vote flows as ribbons from first to final choice, one small SVG for each panel.
 
-Vega-Lite has no such chart; this is geometry and nothing else.
+Vega-Lite has no chart of this kind, so the module computes the geometry itself.
 """
 
 from __future__ import annotations
@@ -13,23 +13,29 @@ from textwrap import wrap
 from folkmoot.report.document.style import COLOURS, FONT, INK
 from folkmoot.storage.findings import AlluvialChart
 
+# All lengths are pixels of the SVG.
 HEIGHT = 230.0
 TOP, BAR, GAP = 34.0, 14.0, 8.0
-BETWEEN = 170.0  # width of the ribbons
-LETTER, LONGEST = 6.2, 22  # a label's width a letter, and the letters of one of its lines
+# Width of the ribbons between the two bars.
+BETWEEN = 170.0
+# Estimated width of a letter at font size 12, and the most letters in one line of a label.
+LETTER, LONGEST = 6.2, 22
 LINE = 13.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Where a band begins and how thick one unit is."""
+    """The vertical space of one option on a bar: its upper edge and its height in pixels."""
 
     y: float
     height: float
 
 
 def draw_alluvial(flow: AlluvialChart) -> list[str]:
-    """One SVG for each panel of the flow, options in order of first mention everywhere."""
+    """Return one SVG for each panel of the flow.
+
+    The order of options and their colours are the same in all panels.
+    """
     options = list(dict.fromkeys(name for link in flow.links for name in (link[1], link[2])))
     panels = list(dict.fromkeys(link[0] for link in flow.links))
     return [
@@ -100,6 +106,7 @@ def _draw_ribbons(
             used_left[option] += thick
             used_right[b] += thick
             colour = COLOURS[options.index(option) % len(COLOURS)]
+            # Ribbons of participants who kept their choice are pale, so that changes stand out.
             opacity = 0.25 if option == b else 0.75
             parts.append(
                 f'<path d="M{x0:.1f} {y0:.1f} C{middle:.1f} {y0:.1f} {middle:.1f} {y1:.1f} '
@@ -142,10 +149,12 @@ def _draw_bars(
 
 
 def _separate_labels(middles: Sequence[float], heights: Sequence[float]) -> list[float]:
-    """Middles of labels, moved as little as keeps one from standing on the next."""
+    """Return the middles of labels, moved as little as needed so that no two overlap."""
     found = list(middles)
     for i in range(1, len(found)):
         found[i] = max(found[i], found[i - 1] + (heights[i - 1] + heights[i]) / 2)
+    # The first pass moves labels down. This pass moves them up again where the last ones would
+    # leave the drawing.
     below = HEIGHT
     for i in reversed(range(len(found))):
         found[i] = min(found[i], below - heights[i] / 2)
@@ -154,6 +163,6 @@ def _separate_labels(middles: Sequence[float], heights: Sequence[float]) -> list
 
 
 def _draw_label(option: str, count: int) -> list[str]:
-    """An option and its count in up to three lines; what is longer still is cut."""
+    """Return an option and its count in at most three lines. A longer option is cut."""
     short = option if len(option) <= 2 * LONGEST else option[: 2 * LONGEST - 1].rstrip() + "…"
     return wrap(f"{short} {count}", LONGEST)

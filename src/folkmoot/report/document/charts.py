@@ -1,4 +1,4 @@
-"""Draws the charts that findings declare, as SVG without a script. HTML and PDF share them."""
+"""Draw the charts of findings as SVG without scripts, for both HTML and PDF."""
 
 from __future__ import annotations
 
@@ -26,16 +26,22 @@ from folkmoot.storage.findings import (
     column_heading,
 )
 
-WIDTH = 500  # with its labels a chart is about so wide; on a phone that is still readable
-MOST_NAMED = 8  # more series than this are drawn thin and without a legend
-MOST_GROUPS = 24  # of a map: with colour and shape together readers can distinguish this many
-MOST_CHARACTERS = 45  # of a label, before the renderer cuts it
-WIDER = 0.8  # pixels for each character
-PERCENT = "~%"  # enough decimals to distinguish two ticks
+# A chart with its labels is about this wide in pixels, which is still readable on a phone.
+WIDTH = 500
+# If a chart has more series, they are drawn thin and without a legend.
+MOST_NAMED = 8
+# In a scatter chart, readers can distinguish this many combinations of colour and shape.
+MOST_GROUPS = 24
+# The renderer cuts longer labels.
+MOST_CHARACTERS = 45
+# Pixels of extra room for each character of a label.
+WIDER = 0.8
+# This format has enough decimals to keep two ticks distinct.
+PERCENT = "~%"
 
 
 def render_svgs(chart: Chart, description: str) -> list[str]:
-    """The chart as one SVG, or several panels. A Board is not a drawing: the list is empty."""
+    """Draw a chart as one SVG or as several panels. A board of cards gives an empty list."""
     chart = _word_keys(chart)
     if isinstance(chart, AlluvialChart):
         return [_add_accessible_name(svg, description) for svg in draw_alluvial(chart)]
@@ -50,13 +56,14 @@ def render_svgs(chart: Chart, description: str) -> list[str]:
 def _render_svg(chart: Any, labels: list[str]) -> str:
     spec = _remove_unprintable(chart.to_dict())
     spec["config"] = chart_theme()
-    # The reader's font may be wider than the one by which the renderer left room for labels.
+    # The reader's font may be wider than the font with which the renderer measured the labels.
     spec["padding"] = {"left": 5 + WIDER * max(map(len, labels), default=0), "right": 12}
     return str(vl_convert.vegalite_to_svg(spec))
 
 
 def _word_keys(chart: Any) -> Any:
-    """Return the chart with keys of data (`travel_purpose`) as words; ids such as `p_0001` stay."""
+    """Return the chart with data keys such as `travel_purpose` as words. Ids such as `p_0001`
+    stay."""
     named = [name for name in ("items", "each", "bands", "links") if hasattr(chart, name)]
     return replace(chart, **{name: _readable_words(getattr(chart, name)) for name in named})
 
@@ -71,13 +78,13 @@ _KEY = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 
 def _left_labels(chart: Any) -> list[str]:
-    """What stands to the left of a drawing."""
+    """Return the labels to the left of a drawing."""
     left = isinstance(chart, IntervalChart | BarChart | Heatmap)
     return [str(item[0])[:MOST_CHARACTERS] for item in chart.items] if left else []
 
 
 def _remove_unprintable(spec: Any) -> Any:
-    """Without the characters at which the renderer stops."""
+    """Remove the characters at which the renderer fails, at any depth."""
     if isinstance(spec, dict):
         return {_remove_unprintable(key): _remove_unprintable(value) for key, value in spec.items()}
     if isinstance(spec, list):
@@ -86,9 +93,10 @@ def _remove_unprintable(spec: Any) -> Any:
 
 
 def _add_accessible_name(svg: str, description: str) -> str:
-    """The SVG with its text in the page's own colour, a name for screen readers, and no size.
+    """Return the SVG with the text colour of the page, a name for screen readers, and no fixed
+    size.
 
-    Without width and height it fills its column; the view box keeps the proportions.
+    Without width and height, a drawing fills its column. The view box keeps its proportions.
     """
     svg, description = svg.replace(INK, "currentColor"), without_hidden(description)
     head = re.match(r"<svg[^>]*>", svg)
@@ -115,10 +123,12 @@ def _intervals(chart: IntervalChart) -> Any:
     axis = alt.Axis(format=PERCENT) if chart.percent else alt.Axis()
     y = alt.Y("label:N", sort=_order(chart.items, 0), title=None)
     title = chart.unit or None
-    if chart.percent and chart.reference_line is not None:  # a difference of shares has points
+    # A difference of shares is given in percentage points.
+    if chart.percent and chart.reference_line is not None:
         axis = alt.Axis(labelExpr="datum.value ? format(100 * datum.value, '+~g') : '0'")
         title = f"{chart.unit}, points".removeprefix(", ")
-    # Shares start at 0 %, so that their lengths can be compared; other measures have no such zero.
+    # The axis of shares starts at 0 %, so that readers can compare lengths. Other measures have no
+    # such zero.
     scale = alt.Scale(zero=chart.percent and chart.reference_line is None)
     if chart.ratios:
         axis, scale = _ratio_axis(chart), alt.Scale(type="log", nice=False)
@@ -157,7 +167,7 @@ def _intervals(chart: IntervalChart) -> Any:
 
 
 def _ratio_axis(chart: IntervalChart) -> alt.Axis:
-    """Ticks at 1, 2 and 5 times the powers of ten."""
+    """Return an axis with ticks at 1, 2 and 5 times the powers of ten."""
     ends = [end for _, _, *both in chart.items for end in both if end > 0]
     powers = range(math.floor(math.log10(min(ends))), math.ceil(math.log10(max(ends))) + 1)
     return alt.Axis(values=[n * 10.0**power for power in powers for n in (1, 2, 5)], format="~g")
@@ -210,28 +220,31 @@ def _lines(chart: LineChart) -> Any:
 
 
 def _colour(field: str, values: list[str], shown: bool = True) -> alt.Color:
-    """Colour by a field. With the domain given, its legend is one with that of
-    `_shape_encoding`."""
+    """Return the colour encoding of a field.
+
+    It has the same explicit domain as `_shape_encoding`, so that Vega-Lite merges both legends.
+    """
     scale = alt.Scale(domain=values, range=[COLOURS[i % len(COLOURS)] for i in range(len(values))])
     legend = alt.Legend() if shown else None
     return alt.Color(f"{field}:N", scale=scale, title=None, legend=legend)
 
 
 def _shape_encoding(field: str, values: list[str], shown: bool = True) -> alt.Shape:
-    """A second mark beside colour, for colour-blind readers and grey-scale prints."""
+    """Return the shape encoding of a field, for colour-blind readers and greyscale prints."""
     scale = alt.Scale(domain=values, range=[SHAPES[i % len(SHAPES)] for i in range(len(values))])
     legend = alt.Legend() if shown else None
     return alt.Shape(f"{field}:N", scale=scale, title=None, legend=legend)
 
 
 def _whole_tick_axis(chart: LineChart) -> alt.Axis:
-    """Rounds and numbers of clusters are counted: whole ticks only."""
+    """Return an axis with whole ticks only if all values are whole, such as rounds or cluster
+    counts."""
     values = [float(x) for _, x, _ in chart.items]
     return _category_axis(values) if all(x.is_integer() for x in values) else alt.Axis()
 
 
 def _category_axis(values: list[float]) -> alt.Axis:
-    """An axis for categories: a tick for each, or as many as fit."""
+    """Return an axis for categories with one tick each, or with as many ticks as fit."""
     low, high = int(min(values)), int(max(values))
     if high - low <= 12:
         return alt.Axis(values=list(range(low, high + 1)), format="d")
@@ -241,7 +254,8 @@ def _category_axis(values: list[float]) -> alt.Axis:
 def _heatmap(chart: Heatmap) -> Any:
     rows, columns = _order(chart.items, 0), _order(chart.items, 1)
     if set(rows) == set(columns):
-        columns = rows  # who with whom: the diagonal is one line
+        # If rows and columns are the same items, a common order puts the diagonal on one line.
+        columns = rows
     values = [item[2] for item in chart.items]
     low, high = _colour_scale_ends(chart, values)
     data = _rows(("row", "column", "value"), chart.items)
@@ -259,7 +273,8 @@ def _heatmap(chart: Heatmap) -> Any:
             "value:Q",
             title=chart.unit or "value",
             scale=alt.Scale(scheme="cividis", domain=[low, high]),
-            # Squares and no gradient, whose id would be that of every other drawing of the page.
+            # The legend uses squares instead of a gradient: all drawings of a page would share the
+            # id of the gradient.
             legend=alt.Legend(
                 type="symbol",
                 symbolType="square",
@@ -286,12 +301,14 @@ def _heatmap(chart: Heatmap) -> Any:
 
 
 def _colour_scale_ends(chart: Heatmap, values: list[float]) -> tuple[float, float]:
-    """The ends of the scale of colours, which all rows share: 0 to 1 for shares, counts from 0."""
+    """Return the ends of the colour scale: 0 to 1 for shares, otherwise 0 or less to the
+    maximum."""
     if not values:
         return 0.0, 1.0
     if "share" in chart.unit and min(values) >= 0 and max(values) <= 1:
         return 0.0, 1.0
     low = min(0.0, *values)
+    # The tiny width keeps the scale valid if all values are equal.
     return low, max(*values, low + 1e-9)
 
 

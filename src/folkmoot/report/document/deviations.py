@@ -1,7 +1,7 @@
-"""Compares the sealed plan with what happened: the report's list of deviations.
+"""Compare the sealed plan with the run: the list of deviations of the report.
 
-What the plan foresees of a study's tables the study type says itself (`Study.expected_rows`);
-settings, seed, files and models are compared for all of them.
+The study type states which rows its tables should hold (`Study.expected_rows`). Settings, seed,
+files and models are compared for all study types.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from folkmoot.storage.run_folder import JOURNAL, RowStream, RunFolder
 
 
 def list_deviations(run: RunFolder, study: Study) -> list[str]:
-    """Where the run differs from what was sealed before its first call, in plain words."""
+    """List in plain words where the run differs from the plan that was sealed before its first
+    call."""
     found = [
         f"The sealed part “{change['name']}” was changed on purpose (--accept-changes)."
         for change in run.plan.get("changes", [])
@@ -54,8 +55,11 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
 
 
 def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, object]]:
-    """The claims that were sealed otherwise than this version of the study type states them: place,
-    as sealed, as stated now. Nothing for a run that sealed none."""
+    """Yield each claim that differs between the plan and this version of the study type.
+
+    An item is (position from 1, claim as sealed, claim as stated now). Yields nothing for a run
+    that sealed no claims.
+    """
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:
         return
@@ -66,10 +70,11 @@ def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, o
 
 
 def both_versions(run: RunFolder, study: Study) -> ResultTable:
-    """What deviated from the sealed plan: as it was registered and as it was carried out, in full.
+    """Return the registered and the actual version of everything that deviated from the sealed
+    plan.
 
-    Parts that were changed on purpose (`--accept-changes`), settings of the run's own file, and
-    claims that this version states otherwise.
+    These are parts that were changed with `--accept-changes`, settings in the `study.yaml` of the
+    run, and claims that this version of the study type states differently.
     """
     sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
     rows: list[dict[str, TableCell]] = []
@@ -101,7 +106,7 @@ def both_versions(run: RunFolder, study: Study) -> ResultTable:
 def _differing_leaves(
     was: object, now: object, where: str = ""
 ) -> Iterator[tuple[str, object, object]]:
-    """The places at which two values differ, with both values there."""
+    """Yield the path of each difference of two nested values, with both values there."""
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*was, *now]):
             inner = f"{where}.{key}" if where else str(key)
@@ -117,8 +122,9 @@ def _format_value(value: object) -> str:
 
 
 def changes_since_run(run: RunFolder, study: Study) -> list[str]:
-    """What has changed since the run, so that a repetition would differ."""
+    """List what has changed since the run, so that a repetition would differ."""
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data", {}).get("prompts", {})
+    # This compares prompts that ship with the package, so a run with its own prompts is skipped.
     if study.prompts is None or run.config.get("prompts") or not sealed:
         return []
     now = {
@@ -139,7 +145,8 @@ def _superseded_requests(run: RunFolder) -> list[str]:
     try:
         with JournalReader(path) as journal:
             replaced = journal.superseded_count()
-    except StorageError:  # `list_changes` says it
+    # `list_changes` reports an unreadable journal.
+    except StorageError:
         return []
     if not replaced:
         return []
@@ -150,7 +157,7 @@ def _superseded_requests(run: RunFolder) -> list[str]:
 
 
 def _settings_deviations(run: RunFolder, design: Mapping[str, Any]) -> list[str]:
-    """Settings and seed of the run's own files beside the sealed ones."""
+    """Compare settings and seed in the files of the run with the sealed ones."""
     planned = design.get("settings", {})
     found = [
         f"study.yaml has {key}: {_shorten(run.config.get(key))}; the sealed plan has "
@@ -165,7 +172,7 @@ def _settings_deviations(run: RunFolder, design: Mapping[str, Any]) -> list[str]
 
 
 def _against_table(run: RunFolder, planned: ExpectedRows) -> list[str]:
-    """Who or what was planned beside what the table holds."""
+    """Compare the planned rows of a table with the rows that it holds."""
     if not run.has_table(planned.table):
         return [
             f"The table {planned.table} is missing; {len(planned.rows)} rows were planned for it."
@@ -173,7 +180,7 @@ def _against_table(run: RunFolder, planned: ExpectedRows) -> list[str]:
     table = run.scan_table(planned.table)
     columns = table.collect_schema().names()
     known = [column for column in planned.key if column in columns]
-    # What was planned of them, and not what they said: a table may hold long texts of very many.
+    # Only planned columns are read. A table may hold long texts of many thousand participants.
     wanted = {*planned.key, planned.done[0], *(column for row in planned.rows for column in row)}
     held = {
         _row_key(row, known): row
@@ -211,7 +218,7 @@ def _changed_values(
     held: Mapping[str, Mapping[str, object]],
     unit: str,
 ) -> list[str]:
-    """Units that were planned for one value and have another."""
+    """List the units that have another value than planned, by column."""
     found: dict[str, list[str]] = {}
     for key, row in foreseen.items():
         for column, value in row.items():
@@ -244,7 +251,8 @@ def _shorten(value: object) -> str:
 
 
 def _without_none(value: object) -> object:
-    """study.yaml leaves out what is not set; the plan says so."""
+    """Drop settings without a value. `study.yaml` leaves them out, and the plan writes them as
+    null."""
     if isinstance(value, Mapping):
         return {key: _without_none(value) for key, value in value.items() if value is not None}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""A report as data: what HTML and PDF both show, in the same order."""
+"""The content of a report as data. HTML and PDF show it in the same order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DrawnFinding:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Findings of one kind, in the study's own order."""
+    """Findings of one kind, in the order of the study."""
 
     title: str
     figures: tuple[DrawnFinding, ...]
@@ -46,30 +46,39 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Everything that a report shows."""
+    """Everything that a report shows.
+
+    `caution` explains the provenance label `mark`. `answer` is the SVG of the first page, empty if
+    no main finding has a drawing. `front` and `trust` are None for a grid, because each of its runs
+    has a first page and a trust section.
+    """
 
     title: str
     subtitle: str
     partial: str
     mark: str
-    caution: str  # what goes with the mark
+    caution: str
     planted: str
-    front: Front | None  # None for a grid
-    answer: str  # the drawing of the first page; empty where no main finding has one
+    front: Front | None
+    answer: str
     headlines: tuple[DrawnFinding, ...]
     sections: tuple[Section, ...]
-    trust: Trust | None  # None for a grid: each of its runs has its own
+    trust: Trust | None
 
 
 def build_document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
-    """Make the report of a run, with its findings where they are `known` already.
+    """Build the report of a run.
 
-    Raises StorageError when the run has no tables yet, or no longer all of them.
+    `known` are findings that the caller has already computed. Raises StorageError if the run has no
+    tables yet or has lost one.
     """
     run.require_tables()
     study = find_study_of_run(run)
+    # An unfinished run is reported by its complete parts only, so that all conditions are
+    # comparable.
     run = complete_parts(study, run)
     findings = [*(known or compute_findings(study, run))]
+    # A study type may report these checks itself. The general ones are added only if it does not.
     if run.has_table("answers") and RESPONDENT_CHECKS_KEY not in {
         finding.key for finding in findings
     }:
@@ -106,9 +115,9 @@ def build_document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
 
 
 def grid_document(grid: RunGrid, cells: Found) -> Document:
-    """The report of a grid: the pooled findings of its `cells`, which say what each found.
+    """Build the report of a grid from the pooled findings of its cells.
 
-    Raises InputError before a cell has finished.
+    `cells` maps the name of each cell to its findings. Raises InputError if no cell has finished.
     """
     findings = pooled_findings(grid, cells)
     runs = [run for _, run in grid.finished_cells().values()]
@@ -130,7 +139,7 @@ def grid_document(grid: RunGrid, cells: Found) -> Document:
 
 
 def _describe_planted_effects(run: RunFolder) -> str:
-    """The effects that the embedded respondent was given, in a sentence or two."""
+    """Describe the built-in effects of the embedded respondent in one or two sentences."""
     planted = run.manifest.get("planted", {})
     if not planted:
         return ""

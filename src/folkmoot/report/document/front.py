@@ -34,7 +34,7 @@ MEANS = {
     "amber": "Read the caveats first",
     "green": "All checks passed",
 }
-# Where study files say what they are about, the plainest first.
+# Keys under which the study types state their question. The most explicit key comes first.
 PRODUCTS = (
     ("product", "description"),
     ("product", "name"),
@@ -50,23 +50,32 @@ QUESTIONS = (
     ("case",),
 )
 ASKED_OF_PRODUCTS = "What do people think of it, and would they buy it?"
+# At most this many sentences answer the question on the first page.
 SENTENCES = 3
-MOST_ARMS = 6  # named one by one in a question
-OF_ALL = ("", "all")  # how studies name what is asked of everybody, whatever their arm
-MOST_LISTED = 2  # decisions named one by one; more in a row are "first to last"
-MOST_MISSING = 0.05  # of answers; above, the missing ones may decide
+# The fallback question names conditions one by one up to this number.
+MOST_ARMS = 6
+# Study types use these names for questions to all participants, whatever their condition.
+OF_ALL = ("", "all")
+# Up to two equal decisions are listed. A longer series is shown as "first to last".
+MOST_LISTED = 2
+# A share of answers. If more are missing, the missing answers may decide the result.
+MOST_MISSING = 0.05
 
 
 class Step(NamedTuple):
-    """A decision of an arm, or several in a row with the same texts before them, and the kinds of
-    text that stood in most of their prompts."""
+    """One decision of a condition, or several in a row that had the same kinds of text in their
+    prompts.
+
+    `sees` are the kinds of text that more than half of the prompts contained.
+    """
 
     decision: str
     sees: tuple[str, ...]
 
 
 class DesignLane(NamedTuple):
-    """One arm, or several that saw the same: its size in words, and its decisions in order."""
+    """One condition, or several with the same exposure, with its size in words and its decisions in
+    order."""
 
     arm: str
     size: str
@@ -74,7 +83,7 @@ class DesignLane(NamedTuple):
 
 
 class TrustLight(NamedTuple):
-    """One reason to trust a run less, or the absence of any."""
+    """One reason to trust a run less, or the statement that there is none."""
 
     colour: Colour
     reason: str
@@ -82,8 +91,10 @@ class TrustLight(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What stands before everything else. `answer` holds up to three sentences; `legend` says how
-    their brackets and the drawing are read."""
+    """The first page of a report.
+
+    `answer` holds up to three sentences. `legend` explains their brackets and the drawing.
+    """
 
     question: str
     lanes: tuple[DesignLane, ...]
@@ -93,7 +104,7 @@ class Front:
 
     @property
     def colour(self) -> Colour:
-        """The worst of the lights."""
+        """The worst colour among the lights."""
         return min((light.colour for light in self.lights), key=WORST.index)
 
     @property
@@ -104,7 +115,7 @@ class Front:
 def build_front_page(
     run: RunFolder, study: Study, title: str, findings: Sequence[Finding], deviations: Sequence[str]
 ) -> Front:
-    """The first page of a run's report."""
+    """Build the first page of the report of a run."""
     main = main_answers(findings)[:SENTENCES]
     said = tuple(_summarise_findings(main))
     return Front(
@@ -117,15 +128,19 @@ def build_front_page(
 
 
 def main_answers(findings: Sequence[Finding]) -> list[Finding]:
-    """The main findings that answer the question: hypotheses stated beforehand, then primary
-    claims, then those that draw an estimate, then the rest. What is wrong with the run or the model
-    is for the lights."""
+    """Return the headline findings that answer the question, the most important first.
+
+    Hypotheses of the study file come first, then primary claims, then findings that draw an
+    estimate, then the rest. Findings on the quality of the run or the model are left out, because
+    the lights show them.
+    """
     about_trust = (RESPONDENT_CHECKS_KEY, COMPARED)
     main = [
         finding for finding in findings if finding.headline and finding.says and not finding.alarms
     ]
     main = [finding for finding in main if finding.key not in about_trust]
-    if any(finding.section == STATED for finding in main):  # they hold all primary claims already
+    # The findings on hypotheses already contain all primary claims.
+    if any(finding.section == STATED for finding in main):
         main = [
             finding for finding in main if finding.section == STATED or not _is_primary(finding)
         ]
@@ -140,15 +155,18 @@ def main_answers(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _is_primary(finding: Finding) -> bool:
-    """Whether a finding has primary claims."""
+    """Return whether a finding contains primary claims."""
     columns = finding.grid.columns
     at = columns.index("family") if "family" in columns else None
     return at is not None and any(row[at] == "primary" for row in finding.grid.rows)
 
 
 def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
-    """What findings say; that they are an illustration of so many units is said once, and so that
-    these have no intervals."""
+    """Yield the statement of each finding without repetitions.
+
+    An illustration repeats how few units it has and that it has no interval. The first sentence
+    says both, so later sentences with the same opening leave them out.
+    """
     before = ""
     for finding in main:
         opening = re.match(rf"{ILLUSTRATION_LABEL}: [^.]*\. ", finding.says)
@@ -159,12 +177,14 @@ def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
 
 
 def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
-    """What brackets, lines and open circles of these findings are."""
+    """Explain the brackets, lines and open circles of these findings."""
     drawn = next((finding for finding in main if finding.chart is not None), None)
     chart = drawn.chart if drawn is not None else None
     parts = []
+    # A number before "to" inside brackets shows that the statement gives an interval.
     if any(re.search(r"\([^)]*\d to ", words) for words in said):
-        # Primary claims and several hypotheses have levels of their own, which their tables name.
+        # Primary claims and several hypotheses have adjusted levels. Their tables give these
+        # levels.
         own = any(
             finding.section == STATED or "level_share" in finding.grid.columns for finding in main
         )
@@ -178,7 +198,7 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
         parts.append("Adjusted p: p times the number of primary claims.")
     if drawn is not None and isinstance(chart, IntervalChart) and chart.unit_values:
         parts.append(f"Filled: the mean; open: each {drawn.unit}.")
-    # Each hypothesis has a unit of its own, which its table names.
+    # Hypotheses may have different independent units. Their table gives these units.
     units = (
         finding.independent
         for finding in main
@@ -188,7 +208,7 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
 
 
 def question_of(config: Mapping[str, object]) -> str:
-    """What a study file asks, from the keys in which such files say it; else empty."""
+    """Return the question that a study file asks, or an empty text if no known key states it."""
     for path in QUESTIONS:
         found: object = config
         for key in path:
@@ -202,17 +222,19 @@ def question_of(config: Mapping[str, object]) -> str:
 
 
 def _fallback_question(title: str, arms: Sequence[str]) -> str:
-    """The question of a study whose file does not say it: its title, or what its arms tell."""
+    """Return a question for a study file that states none: made from its conditions, or its
+    title."""
     if "?" in title or not 1 < len(arms) <= MOST_ARMS:
         return title
     return f"What differs between {join_words([condition_name(arm) for arm in arms])}?"
 
 
 def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
-    """The design as it was: each arm with its decisions and what stood in their prompts.
+    """Yield the design as it was carried out: conditions, their decisions, and the texts in the
+    prompts.
 
-    Arms with the same decisions are one lane, and so are decisions in a row with the same texts.
-    Without a record of what was seen, the arms as they were planned.
+    Conditions with the same decisions and sizes share a lane. Decisions in a row with the same
+    kinds of text share a step. Without a table of exposure, the lanes are the planned conditions.
     """
     by, sizes = _arm_sizes(run, study)
     if not run.has_table(ExposureRow.table):
@@ -227,10 +249,12 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
         for column, d, key, name in stood.agg(prompts=prompts).collect().iter_rows()
     }
     kinds = table.select(pl.col("kind").unique(maintain_order=True)).collect()["kind"].to_list()
+    # If all participants pass through all conditions, one size holds for every lane.
     everybody = sizes.pop(EVERYBODY, "")
     steps: dict[str, list[Step]] = {arm: [] for arm in sizes}
     for arm, decision, count in asked.collect().iter_rows():
         sees = tuple(kind for kind in kinds if 2 * shown.get((arm, decision, kind), 0) > count)
+        # A kind of text counts as seen if more than half of the prompts contained it.
         steps.setdefault(arm, []).append(Step(decision, sees))
     alike: dict[tuple[tuple[Step, ...], str], list[str]] = {}
     plain = [*OF_ALL, *PLAINER]
@@ -243,13 +267,13 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
 
 
 def _arms_in_words(arms: Sequence[str], by: str) -> str:
-    """ "Simple voting", "Levels 1, 2-1"."""
+    """Name conditions for readers: "Simple voting", or "Levels 1, 2-1"."""
     named = ", ".join("Everybody" if arm in OF_ALL else condition_name(arm) for arm in arms)
     return f"{by.capitalize()}{'s' * (len(arms) > 1)} {named}" if named[0].isdigit() else named
 
 
 def _merge_equal_steps(steps: Sequence[Step]) -> Iterator[Step]:
-    """Steps with those in a row that see the same as one."""
+    """Merge steps in a row that show the same kinds of text."""
     for sees, own in itertools.groupby(steps, key=lambda step: step.sees):
         names = [step.decision for step in own]
         few = len(names) <= MOST_LISTED
@@ -257,11 +281,15 @@ def _merge_equal_steps(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def _arm_sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
-    """What arms are called (condition, level …), and arm → its size ("300 participants"); the size
-    of EVERYBODY where the plan knows no arms."""
+    """Return the name of the condition column and the size of each condition in words.
+
+    An example is ("condition", {"control": "300 participants"}). If the plan has no conditions, the
+    name is empty and the only key is EVERYBODY.
+    """
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     for planned in study.expected_rows(sealed) if sealed else ():
         table = pl.LazyFrame(planned.rows, infer_schema_length=None)
+        # The planned rows may not name conditions. Then the table of the run may name them.
         if condition_column(table) is None and run.has_table(planned.table):
             table = run.scan_table(planned.table)
         if (by := condition_column(table)) is not None:
@@ -274,7 +302,7 @@ def _arm_sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
 def trust_lights(
     run: RunFolder, findings: Sequence[Finding], deviations: Sequence[str]
 ) -> Iterator[TrustLight]:
-    """Every reason for caution, the gravest first; one green light where there is none."""
+    """Yield every reason for caution, the gravest first, or one green light if there is none."""
     found = [TrustLight("red", alarm) for finding in findings for alarm in finding.alarms]
     found += [
         *_grave_lights(run, deviations),
@@ -295,7 +323,7 @@ def trust_lights(
 
 
 def _check_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[TrustLight]:
-    """What the checks of the model say: a failed one is red, one of unknown result amber."""
+    """Yield lights for the model checks: red for a failed check, amber for an unknown result."""
     verdicts: dict[str, list[str]] = {FAILED: [], NOT_KNOWN: []}
     made = False
     for finding in findings:

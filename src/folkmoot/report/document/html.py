@@ -1,4 +1,5 @@
-"""`report.html`: one self-contained page that opens offline, prints well and needs no script."""
+"""Write `report.html`: one self-contained page that works offline, prints well and has no
+script."""
 
 from __future__ import annotations
 
@@ -29,11 +30,14 @@ PDF = "report.pdf"
 
 
 def write_report(run: RunFolder, pdf: bool = False, known: Sequence[Finding] = ()) -> Path:
-    """Write `report.html` (and `report.pdf`) into the run folder; the path of the last written.
+    """Write `report.html` (and `report.pdf`) into the run folder and return the path of the last
+    file.
 
-    Raises InputError, and writes nothing, if a PDF is asked for and Typst is not installed.
+    `known` are findings that the caller has already computed. Raises InputError if a PDF is
+    requested and Typst is not installed. Then no file is written.
     """
     if pdf:
+        # Check for Typst first, so that a missing package is reported before any file is written.
         load_typst()
     content = build_document(run, known)
     path = write_page(content, run.path)
@@ -43,7 +47,7 @@ def write_report(run: RunFolder, pdf: bool = False, known: Sequence[Finding] = (
 
 
 def write_grid_report(grid: RunGrid) -> Path:
-    """Write `report.html` into the folder of a grid, and one into that of each finished cell."""
+    """Write the report of a grid into its folder, and one into the folder of each finished cell."""
     cells = findings_of_cells(grid)
     for name, (_, run) in grid.finished_cells().items():
         write_report(run, known=cells[name] or ())
@@ -51,7 +55,7 @@ def write_grid_report(grid: RunGrid) -> Path:
 
 
 def write_page(content: Document, folder: Path) -> Path:
-    """Write `report.html` of this content into a folder; its path."""
+    """Write `report.html` with this content into a folder and return its path."""
     page = (
         _template_environment()
         .get_template("report.html.j2")
@@ -72,7 +76,7 @@ def _template_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # The drawings are made by us from escaped text; they are markup.
+    # Folkmoot draws the SVGs itself and escapes their texts, so they may enter the page unescaped.
     env.filters["svg"] = Markup
     env.filters["heading"] = column_heading
     env.filters["cell"] = format_cell
@@ -83,13 +87,15 @@ def _template_environment() -> Environment:
 
 
 def format_prose(text: str) -> Markup:
-    """A sentence, with what stands in backticks as code, and no line broken before a unit."""
+    """Escape a sentence, turn text in backticks into code, and keep a number and its unit on one
+    line."""
     kept = re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(kept))))
 
 
 def arrange_cards(board: CardBoard) -> dict[str, object]:
-    """A board as rows of cards: columns in order of first mention, missing cards None."""
+    """Arrange a board as rows of cards: columns in order of first mention, None for a missing
+    card."""
     columns = list(dict.fromkeys(item[1] for item in board.items))
     rows = list(dict.fromkeys(item[0] for item in board.items))
     found = {(item[0], item[1]): item[2:] for item in board.items}

@@ -1,4 +1,4 @@
-"""Whether each model followed the instructions: its first replies, as the journal holds them."""
+"""Check how well each model followed the instructions, by its first replies in the journal."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ NOT_FOLLOWED = "This model did not follow the instructions"
 
 @dataclass
 class FirstReplies:
-    """How many first replies of one model there are, and how many failed in which way."""
+    """Counts of the first replies of one model, in total and by kind of failure.
+
+    A reply that fails in several ways counts once in `failed`.
+    """
 
     replies: int = 0
     asked_again: int = 0
     looped: int = 0
     cut: int = 0
-    failed: int = 0  # in any of these ways
+    failed: int = 0
 
     @property
     def share(self) -> float:
-        """The share that failed."""
+        """The share of first replies that failed."""
         return self.failed / self.replies if self.replies else 0.0
 
     def describe(self) -> str:
@@ -48,7 +51,7 @@ class FirstReplies:
 
 
 def count_first_replies(replies: Iterable[FirstReply]) -> dict[str, FirstReplies]:
-    """Count the first replies of each model; people have no instructions to follow."""
+    """Count the first replies of each model. Human participants are left out."""
     counts: dict[str, FirstReplies] = defaultdict(FirstReplies)
     for reply in replies:
         if reply.model == HUMAN_MODEL:
@@ -64,8 +67,11 @@ def count_first_replies(replies: Iterable[FirstReply]) -> dict[str, FirstReplies
 
 
 def check_instructions(run: RunFolder) -> Finding | None:
-    """Return the finding on whether the models of a run followed the instructions; None without a
-    journal that can be read (the deviations name that)."""
+    """Return the finding on whether the models of a run followed the instructions.
+
+    Returns None if the journal has no first replies or cannot be read. The list of deviations
+    reports an unreadable journal.
+    """
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             counts = count_first_replies(journal.first_replies())

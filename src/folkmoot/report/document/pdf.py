@@ -1,4 +1,7 @@
-"""`report.pdf`: the same report, typeset by Typst (an extra: a wheel that needs no network)."""
+"""Typeset `report.pdf`, the same report as the HTML page, with Typst.
+
+Typst is an optional extra. Its wheel holds the compiler and works offline.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,15 @@ TABLES = TEMPLATE.with_name("tables.typ")
 REGISTRATION = TEMPLATE.with_name("preregistration.typ")
 MARK = """#set page(width: auto, height: auto, margin: 0pt, fill: none)
 #rotate(-35deg, reflow: true, text(62pt, weight: "bold", fill: rgb(0, 0, 0, 14))[MARK])"""
+# The caption of a longer table gives the number of rows left out. The HTML report shows all rows.
 MOST_ROWS = 40
-PROSE = 60  # in a table with longer cells than this, columns of text share the width
-WEIGHTS = 8, 120  # characters, between which a column's share of the width grows
-PAGE = 640.0  # pixels of a drawing that fill the width of the page
+# In a table with a cell longer than this (in characters), columns of text share the width.
+PROSE = 60
+# Columns up to 8 characters take the width that they need. Above 120 characters, the share of a
+# column does not grow any further.
+WEIGHTS = 8, 120
+# A drawing of this width in pixels fills the width of the page.
+PAGE = 640.0
 
 
 def load_typst() -> ModuleType:
@@ -37,9 +45,10 @@ def load_typst() -> ModuleType:
 
 
 def write_pdf(document: Document, path: Path) -> Path:
-    """Typeset a report. The PDF holds the first 40 rows of each table; the HTML has them all.
+    """Typeset a report and return its path.
 
-    Raises InputError if Typst is not installed.
+    The PDF holds the first 40 rows of each table, and the HTML report holds all. Raises InputError
+    if Typst is not installed.
     """
     typst = load_typst()
     with TemporaryDirectory() as name:
@@ -48,7 +57,8 @@ def write_pdf(document: Document, path: Path) -> Path:
             (folder / template.name).write_text(template.read_text("utf-8"), "utf-8")
         data = _Writer(folder).document_data(document)
         (folder / "report.json").write_text(json.dumps(data), "utf-8")
-        # A drawing, because letters of a text would stand between sentences that are copied.
+        # The provenance label behind the text is drawn as an image. As text, its letters would be
+        # copied along with the sentences of the page.
         (folder / "mark.typ").write_text(MARK.replace("MARK", document.mark), "utf-8")
         typst.compile(str(folder / "mark.typ"), str(folder / "mark.svg"), format="svg")
         write_bytes(path, typst.compile(str(folder / "report.typ")))
@@ -56,7 +66,8 @@ def write_pdf(document: Document, path: Path) -> Path:
 
 
 def write_registration_pdf(text: Preregistration, path: Path) -> Path:
-    """Typeset a preregistration, whole. Raises InputError if Typst is not installed."""
+    """Typeset a preregistration with all table rows. Raises InputError if Typst is not
+    installed."""
     typst = load_typst()
     data = {
         "title": text.title,
@@ -89,7 +100,10 @@ def write_registration_pdf(text: Preregistration, path: Path) -> Path:
 
 
 class _Writer:
-    """Puts the drawings beside the template and everything else into one JSON."""
+    """Collect the content of a report for the template.
+
+    Drawings are written as files beside the template. All other content goes into one JSON object.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -97,7 +111,8 @@ class _Writer:
 
     def document_data(self, doc: Document) -> dict[str, object]:
         trust = doc.trust
-        assert trust is not None  # a grid has no PDF
+        # The command line refuses a PDF of a grid, so every document here has a trust section.
+        assert trust is not None
         return {
             "title": doc.title,
             "subtitle": doc.subtitle,
@@ -184,20 +199,21 @@ class _Writer:
 
 
 def _strip_markup(text: str) -> str:
-    """A sentence without the marks of code, and with no line broken before a unit."""
+    """Remove the backticks of code and keep a number and its unit on one line."""
     return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text).replace("`", "")
 
 
 def _svg_width(svg: str) -> float:
-    """The width that a drawing would like to have, in pixels."""
+    """Return the preferred width of a drawing in pixels."""
     found = re.search(r"max-width:(\d+)px", svg)
     return float(found[1]) if found else PAGE
 
 
 def _column_widths(grid: ResultTable, rows: list[list[str]]) -> list[float]:
-    """Of each column its share of the width; 0 takes what it needs, as numbers and short texts do.
+    """Return the share of the page width of each column.
 
-    In a table with long texts all texts share the width, the longer ones more of it.
+    A share of 0 means that the column takes the width that it needs, as numbers and short texts do.
+    In a table with long texts, the other columns share the rest, and longer texts get more.
     """
     columns = list(zip(*rows, strict=True))
     longest = [max(map(len, cells)) for cells in columns] or [0] * len(grid.columns)
@@ -205,13 +221,15 @@ def _column_widths(grid: ResultTable, rows: list[list[str]]) -> list[float]:
         return [0.0] * len(longest)
     low, high = WEIGHTS
     return [
+        # The exponent limits the ratio of widths: a text twice as long gets a column half as wide
+        # again.
         0.0 if number or length <= low else min(length, high) ** 0.6
         for number, length in zip(numeric_columns(grid), longest, strict=True)
     ]
 
 
 def _grid_data(grid: ResultTable, most: int | None = MOST_ROWS) -> dict[str, object]:
-    """A table as the templates read it, with at most so many rows (None: all)."""
+    """Return a table in the form that the templates read, with at most `most` rows (None: all)."""
     left = 0 if most is None else len(grid.rows) - most
     rows = [
         [format_cell(value, column) for value, column in zip(row, grid.columns, strict=True)]

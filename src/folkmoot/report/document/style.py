@@ -1,4 +1,5 @@
-"""The style of all charts: colours that stay distinct for colour-blind readers and in grey."""
+"""The style of all charts: colours that remain distinct for colour-blind readers and in
+greyscale."""
 
 from __future__ import annotations
 
@@ -6,14 +7,16 @@ from __future__ import annotations
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7", "#8C6D31", "#7A7A7A")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 BAND = "#B0B0B0"
-# Stands for "the colour of the text"; replaced by `currentColor`, which follows light and dark.
+# A placeholder colour that no chart uses. It is replaced by `currentColor`, which follows the light
+# or dark theme of the page.
 INK = "#010203"
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 
 
 def chart_theme() -> dict[str, object]:
-    """The Vega-Lite config that every chart gets."""
+    """Return the Vega-Lite config of every chart."""
     return {
+        # A transparent background lets the theme of the page show through.
         "background": None,
         "font": FONT,
         "view": {"stroke": None},

@@ -1,8 +1,9 @@
-"""How far to trust a run: who was asked what, at which settings, and deviations from the plan.
+"""The trust section of a report: who was asked what, with which settings, and what deviated from
+the plan.
 
-All of it is read from the run folder; nothing is entered by hand. The checklist holds
-GUIDE-LLM's core and optional items after Feuerriegel et al., "GUIDE-LLM: a reporting checklist for
-LLMs in behavioural science" (https://llm-checklist.com/checklist), in our own words.
+All facts come from the run folder and none is entered by hand. The checklist holds the core and
+optional items of GUIDE-LLM, in the wording of Folkmoot. Source: Feuerriegel et al., "GUIDE-LLM: a
+reporting checklist for LLMs in behavioural science" (https://llm-checklist.com/checklist).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from folkmoot.report.preregistration import registration_of_run
 from folkmoot.storage.findings import ResultTable
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
+# The keys are the parse steps in the manifest. Steps of earlier versions stay here, so that reports
+# of older runs can be made.
 PARSE_STEPS = {
     "exact": "as asked for",
     "normalised": "once case, quotes and punctuation were ignored",
@@ -41,17 +44,21 @@ OPTIONAL = "optional"
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The trust section: facts, deviations, checklist, and a paragraph for a methods section."""
+    """The trust section: facts, deviations, checklist, and a paragraph for a methods section.
+
+    `registered` states what the plan sealed before the first call. `versions` shows the registered
+    and the actual version of each deviation in full. `since` lists changes after the run.
+    """
 
     models: ResultTable
     run: ResultTable
     answers: ResultTable
     software: ResultTable
     hashes: ResultTable
-    registered: tuple[str, ...]  # what the plan sealed before the first call, and its claims
+    registered: tuple[str, ...]
     claims: ResultTable
     deviations: tuple[str, ...]
-    versions: ResultTable  # of what deviated, both versions in full
+    versions: ResultTable
     since: tuple[str, ...]
     checklist: ResultTable
     methods: str
@@ -78,11 +85,12 @@ def build_trust_section(run: RunFolder, study: Study) -> Trust:
 
 
 def _call_times(run: RunFolder) -> dict[str, tuple[str, str]]:
-    """Model asked → when it was called first and last, by the journal (UTC)."""
+    """Map each requested model to the times of its first and last call in the journal (UTC)."""
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             called = journal.call_times_by_model()
-    except StorageError:  # reported under deviations
+    # An unreadable journal is no reason to fail: the list of deviations reports it.
+    except StorageError:
         return {}
     return {
         name: (_format_moment(first), _format_moment(last))
@@ -113,7 +121,8 @@ def _models_table(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, st
 
 
 def _cached_share(model: Mapping[str, Any]) -> dict[str, str]:
-    """The share of the input tokens that came from the vendor's cache, where any did."""
+    """Return the share of input tokens that the vendor read from its cache, or nothing if there are
+    none."""
     cached, asked = model.get("cached_tokens"), model.get("input_tokens")
     return {"of these cached": f"{cached / asked:.0%}"} if cached and asked else {}
 
@@ -152,7 +161,7 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
 
 
 def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
-    """The replies that broke off, with the most that they may have cost."""
+    """Return the number of replies that broke off, and their highest possible cost."""
     if not broken:
         return {}
     told = "replies that broke off (of unknown cost)"
@@ -160,7 +169,7 @@ def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
 
 
 def _possibly_paid(told: Mapping[str, Any] | None) -> dict[str, object]:
-    """What killed processes may have paid, beside the cost."""
+    """Return calls that a killed process may have paid for. They are not part of the cost."""
     if not told:
         return {}
     calls = "calls in flight when a process was killed (possibly paid, not in the cost)"
@@ -210,7 +219,7 @@ def _display_cell(value: Any) -> Any:
 
 
 def methods_paragraph(run: RunFolder, title: str) -> str:
-    """One paragraph in the past tense; what a program cannot know is marked as a blank."""
+    """Write a paragraph in the past tense for the methods section of a paper."""
     manifest = run.manifest
     served = [m for m in manifest.get("models", []) if m.get("calls") and m.get("roles", True)]
     names = "; ".join(
@@ -255,7 +264,10 @@ def methods_paragraph(run: RunFolder, title: str) -> str:
 
 
 def _checklist_table(run: RunFolder) -> ResultTable:
-    """Item, what it asks for, and the answer, or a note that the authors must supply it."""
+    """Return the GUIDE-LLM checklist: item, what it asks for, and the answer.
+
+    Items that a program cannot answer hold a note that the authors must fill them in.
+    """
     manifest, config = run.manifest, run.config
     design = run.plan.get("sealed", {}).get("design", {}).get("data", {})
     first, last = (str(manifest.get(key, "?"))[:10] for key in ("started_at", "finished_at"))
@@ -349,7 +361,7 @@ def _checklist_table(run: RunFolder) -> ResultTable:
 
 
 def _describe_access(model: str) -> str:
-    """How a model was reached, in a sentence."""
+    """Describe in a sentence how a model was accessed."""
     if is_synthetic(model):
         return "The embedded respondent: computed in this process, no language model."
     if model == HUMAN_MODEL:
