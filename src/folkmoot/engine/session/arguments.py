@@ -1,4 +1,4 @@
-"""What a study's author gives to the functions of a scope, checked: each mistake has a hint."""
+"""Check the arguments that study authors pass to scope functions. Every error has a hint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ R = TypeVar("R")
 def check_ask_arguments(
     speaker: object, prompt: object, history: object, answer_type: object
 ) -> None:
-    """Raise ProtocolError for what `Scope.ask` cannot use."""
+    """Raise ProtocolError if `Scope.ask` cannot use one of these arguments."""
     require_type(speaker, Speaker, "ask(): speaker", 'give Speaker("p_0001", system="You are …")')
     require_type(prompt, str, "ask(): the prompt", 'give text, e.g. scope.prompt("name", …)')
     hint = "leave it out, or give EMPTY_TRANSCRIPT + Utterance(…)"
@@ -30,21 +30,28 @@ def check_ask_arguments(
 
 
 def require_type(value: object, kind: type, argument: str, hint: str) -> None:
-    """Raise ProtocolError, with the hint, if the value is not of this kind."""
+    """Raise ProtocolError with `hint` if the value is not an instance of `kind`."""
     if isinstance(value, kind):
         return
     given = f"of type {type(value).__name__}"
     if inspect.iscoroutine(value):
+        # The study author forgot an `await`. Close the coroutine, or Python would warn a second
+        # time that it was never awaited.
         value.close()
         given, hint = "a coroutine", "put `await` before the call that gave it"
     raise ProtocolError(f"{argument} is {given}, not {kind.__name__}; {hint}")
 
 
 def require_awaitable(awaitable: Awaitable[R], fn: object, what: str) -> Awaitable[R]:
-    """What `fn` gave, if it can be awaited; `what` names it in the error."""
+    """Return `awaitable`, the result of calling `fn`, if it can be awaited.
+
+    Raises ProtocolError otherwise. `what` names the function in the error.
+    """
     if inspect.isawaitable(awaitable):
         return awaitable
     name = getattr(fn, "__name__", "fn")
+    # Point the error at the definition of the function: the traceback holds no line of a function
+    # that returned at once.
     code = getattr(fn, "__code__", None)
     place = (code.co_filename, code.co_firstlineno) if code else None
     hint = "make it call an async function" if name == "<lambda>" else f"write `async def {name}`"
@@ -52,7 +59,11 @@ def require_awaitable(awaitable: Awaitable[R], fn: object, what: str) -> Awaitab
 
 
 def item_key(item: object) -> str:
-    """The key of an item that was given to `map` without `key=`."""
+    """Return the address key of an item that `map` received without `key=`.
+
+    The key is the item itself if it is a string or an integer, otherwise its attribute `id`. Raises
+    ProtocolError if there is neither.
+    """
     if isinstance(item, (str, int)):
         return str(item)
     found = getattr(item, "id", None)

@@ -1,8 +1,9 @@
-"""Attributes that are stated for all participants (`controls.confounders` of a study file).
+"""Attributes that a study states for all participants (`controls.confounders` of a study file).
 
-A treatment can change whom the model plays because a persona leaves attributes open ("The Illusion
-of Intervention", arXiv 2605.20767). The mitigation of that paper is to state them. They are added
-to the description of the participant in the system prompt, so that no study needs code for it.
+If a persona leaves attributes open, a treatment can change which person the model imagines ("The
+Illusion of Intervention", arXiv 2605.20767). The paper's mitigation is to state these attributes.
+This module adds them to the participant's description in the system prompt, so no study type needs
+code for it.
 """
 
 from __future__ import annotations
@@ -35,12 +36,16 @@ _STATED = {
 
 
 def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: int) -> Speaker:
-    """Return the speaker with the stated attributes behind the description in the system prompt.
+    """Return the speaker with the stated attributes appended to the description in the system
+    prompt.
 
-    A speaker who is not described by one (a moderator, a coder) is returned as is. The values
-    depend on the seed and the participant's id, so they are the same in all prompts.
+    A speaker without a persona in the system prompt (a moderator, a coder) is returned unchanged.
+    The values depend on the seed and the participant's id alone, so all prompts state the same
+    ones.
     """
     stated = settings.stated if settings is not None else ()
+    # Only text that quotes this speaker's own persona counts: a moderator's prompt may quote the
+    # personas of participants.
     own = [span for span in spans_of(speaker.system) if span.source[::2] == ("persona", speaker.id)]
     if settings is None or not stated or not own:
         return speaker
@@ -58,17 +63,19 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
     inserted = [Replacement(end, end, concatenate_texts(parts, plain=None))]
     system = speaker.system
     changed = replace_parts(concatenate_texts([system], plain=None), inserted)
+    # The inserted sentences move the cache breakpoints behind them.
     begins = (shift_offset(offset, inserted) for offset in getattr(system, "cache_breakpoints", ()))
     return replace(speaker, system=Prompt(changed, changed.spans, begins))
 
 
 def _statement(attribute: ControlQuestion, id: str, seed: int, language: Language) -> str:
-    """One attribute with the value of a participant. Numbers are nearer to the low end, as numbers
-    of siblings, months and languages are."""
+    """Return the sentence that states one attribute with the value drawn for a participant."""
     rng = generator(seed, ("confounders", attribute.id, id))
     if attribute.number is None:
         value = attribute.options[int(rng.integers(len(attribute.options)))]
     else:
         low, high = attribute.number
+        # The square moves numbers towards the low end, because real numbers of siblings, months and
+        # languages are mostly small.
         value = f"{round(low + (high - low) * rng.random() ** 2 / 4)}"
     return f"{attribute.text} {value}."

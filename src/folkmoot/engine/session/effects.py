@@ -1,7 +1,6 @@
-"""The effects of a scope: a question, asked again while its answer is unreadable; embeddings;
-and expensive computations.
+"""The journaled work of a scope: questions with their re-asks, embeddings, expensive computations.
 
-Used by `session.py` alone. Every ask leaves a row of the `answers` table.
+Only `session.py` uses this module. Every question adds a row to the table `answers`.
 """
 
 from __future__ import annotations
@@ -44,24 +43,29 @@ from folkmoot.storage.table_buffer import RowOrder
 T = TypeVar("T")
 
 
-MAX_QUOTED_CUT_CHARACTERS = 1000  # characters of a reply that was cut, before it is asked again
-REFUSED = (DECLINED, "refused", "filtered")  # by the speaker, and by the provider
-PARTIAL = "partial"  # parse step of an answer of which some fields could not be read
-# Parse steps that take an answer out of what is around it.
+# Characters of a cut reply that a re-ask quotes. A model that repeats itself fills its whole limit,
+# and all of that text may be more than it can read.
+MAX_QUOTED_CUT_CHARACTERS = 1000
+# Reasons of a missing answer that count as a refusal: by the speaker, by the model, by a filter.
+REFUSED = (DECLINED, "refused", "filtered")
+# The parse step of a JSON answer of which only some fields could be read.
+PARTIAL = "partial"
+# Parse steps that find an answer inside a longer text.
 STATED = ("number", "named", PARTIAL)
 NO_REPLY = "give one that answers the question, or leave the reply out with --drop"
-MAX_EMPTY_REPLY_RETRIES = (
-    2  # times that an empty reply is asked for again, beside the answer's own re-asks
-)
+# Empty replies are often transient (a server under load), so they are asked for again at least this
+# often, even if the study allows no re-asks.
+MAX_EMPTY_REPLY_RETRIES = 2
 
 
 class AskResult(NamedTuple, Generic[T]):
-    """One answer with how it was had. `text` is the last raw reply, `parse_step` where it parsed.
+    """The result of one question: the answer and how it was obtained.
 
-    `messages` is what was sent last, `reply` what came back with its finish reason, tokens, latency
-    and cost as the journal holds them (the same after a replay). `repairs`: what a JSON answer's
-    validators put right or dropped. `said` is the first raw reply, before any re-ask. `address` is
-    where the question stands in the journal: the source of what the speaker said.
+    `text` is the last raw reply, `said` the first one, before any re-ask. `parse_step` is the
+    parser step that read the answer. `messages` is the request that was sent last. `reply` is its
+    completion with finish reason, tokens, latency and cost, the same after a replay. `repairs`
+    lists values that the validators of a JSON answer corrected or dropped. `address` is the
+    question's journal address, the source of the speaker's utterance.
     """
 
     value: T | Missing
@@ -77,7 +81,7 @@ class AskResult(NamedTuple, Generic[T]):
 
 
 class AskedAt(NamedTuple):
-    """Where a question stands in the journal and in the tables, and the id of who is asked."""
+    """The position of a question: journal address, place in the tables, id of the speaker."""
 
     address: str
     place: RowOrder
@@ -91,17 +95,18 @@ async def ask_until_parsed(
     answer_type: AnswerType[T],
     reasks: int,
 ) -> AskResult[T]:
-    """Ask until the answer can be read, with at most `reasks` re-asks.
+    """Ask a question until the answer can be parsed, with at most `reasks` re-asks.
 
-    Each further try is an effect of its own (`<address>.r1`, …): the conversation so far, the last
-    unreadable reply, and what was wrong with it; shown several such replies, small models take them
-    for a pattern and repeat it. After an empty reply it is the question again. A reply cut by the
-    token limit is asked for once more with twice the limit (`<address>.long`), which then holds for
-    further tries; what is cut again is kept, and its finish reason says so.
+    Each re-ask is journaled at an address of its kind (`<address>.r1`, …). It sends the
+    conversation so far, the last unreadable reply and the problem. After an empty reply it repeats
+    the question. A reply cut by the token limit is requested once more with twice the limit
+    (`<address>.long`). The doubled limit then holds for later re-asks. If the reply is cut again it
+    is kept, with its finish reason.
 
-    A choice that could not be read is asked for once more and no further: its `clarification` shows
-    the speaker their reply and asks which option they stated. A speaker who takes a way out has
-    answered, and is not asked again.
+    An unreadable choice is re-asked only once: its clarification shows the speaker their reply and
+    asks which option they meant. A speaker who takes a way out has answered and is not re-asked.
+
+    Raises ProtocolError for a wrong answer type, InputError if a reply given by hand is unreadable.
     """
     address, place, speaker_id = at_place
     if answer_type.configuration_error:
@@ -114,16 +119,22 @@ async def ask_until_parsed(
         at = f"{address}.r{step}" if step else address
         run.record_spans(place, at, request.spans)
         reply = await run.complete_request(at, request)
+        # Without `max_tokens` the server's own limit cut the reply. The number of generated tokens
+        # tells that limit.
         limit = max(request.max_tokens or 0, reply.usage.output_tokens or 0)
         if reply.finish == FINISH_LENGTH and limit and not longer:
             longer, request = True, replace(request, max_tokens=2 * limit)
-            if not clarification:  # else the clarification comes in place of this request
+            # A choice is clarified with the doubled limit instead: the clarification needs no long
+            # reply.
+            if not clarification:
                 run.record_spans(place, f"{at}.long", request.spans)
                 reply = await _ask_for_more(run, f"{at}.long", request, reply)
         said_first = said_first if step else reply.text
         read = _parse_reply(run, at, answer_type, reply)
         if isinstance(read, Missing):
             return _build_ask_result(read, "missing", step, request, reply, said_first)
+        # A re-ask would send the reply given by hand to a model, which is not what the researcher
+        # asked for.
         if isinstance(read, ParseFailure) and run.change is not None and run.change.gives(at):
             raise InputError(
                 Problem(f"the reply given at {at} cannot be read: {read.problem}", hint=NO_REPLY)
@@ -132,7 +143,8 @@ async def ask_until_parsed(
             got = _build_ask_result(read.value, read.parse_step, step, request, reply, said_first)
             return got._replace(repairs=read.repairs)
         said = bool(reply.text.strip())
-        # A limit used up before the first word was doubled already: more of the same only costs.
+        # The model used the doubled limit up without a visible word (it spent it on reasoning).
+        # Another attempt would cost the same and end the same.
         used_up = longer and not said and reply.finish == FINISH_LENGTH and not clarification
         if used_up or step >= (reasks if said else empty_tries):
             break
@@ -141,8 +153,10 @@ async def ask_until_parsed(
             answer_type = clarification
             problem = clarification.prompt if said else f"{read.problem}\n\n{clarification.prompt}"
         step += 1
+        # Show only the last unreadable reply: small models take several of them for a pattern and
+        # repeat it.
         sent = first_request.messages if said else request.messages
-        # Of a reply without end the start will do: all of it may be more than the model can read.
+        # An endless reply is quoted by its beginning: all of it may exceed the model's context.
         endless = reply.finish == FINISH_LENGTH and len(reply.text) > MAX_QUOTED_CUT_CHARACTERS
         back = f"{reply.text[:MAX_QUOTED_CUT_CHARACTERS]} …" if endless else reply.text
         messages = _build_reask_request(sent, back, problem)
@@ -156,7 +170,8 @@ async def ask_until_parsed(
         return got._replace(repairs=kept.repairs)
     if (fallback := answer_type.fallback_value) is not None:
         return _build_ask_result(fallback, "minimal", step, request, reply, said_first)
-    # The speaker is told what to reply with; readers of the tables need not be.
+    # Problems end with an instruction to the speaker ("Reply with …"). Readers of the tables do not
+    # need it.
     detail = read.problem.partition(" Reply with")[0]
     missing_answer = Missing("unparsed" if said else "empty", detail, last_reply=reply.text)
     return _build_ask_result(missing_answer, "missing", step, request, reply, said_first)
@@ -165,7 +180,10 @@ async def ask_until_parsed(
 async def _ask_for_more(
     run: RunContext, address: str, request: ModelRequest, cut: Completion
 ) -> Completion:
-    """Send a request again with its doubled token limit; the new reply, or the one that was cut."""
+    """Send a request again with its doubled token limit and return the new reply.
+
+    Return `cut`, the reply so far, if the new one is empty or a refusal.
+    """
     again = await run.complete_request(address, request, spare=True)
     run.cut_retry_usage.calls += 1
     run.cut_retry_usage.add_reply(
@@ -177,11 +195,12 @@ async def _ask_for_more(
 def _parse_reply(
     run: RunContext, address: str, wanted: AnswerType[T], reply: Completion
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
-    """Read one reply: the answer, why it cannot be read, or why there is none."""
+    """Parse one reply: return the answer, the problem, or the reason why there is no answer."""
     if reply.finish.startswith("refused:"):
         return Missing(reply.finish.removeprefix("refused:"), f"asked at {address}", reply.text)
     is_cut = reply.finish == FINISH_LENGTH
-    # "Park" may be cut from "Park and ride", 1 from 15; but not where white space follows.
+    # A cut reply may be the beginning of another answer: "Park" of "Park and ride", 1 of 15. White
+    # space at the end shows that the word was complete.
     if is_cut and wanted.is_short and not reply.text[-1:].isspace():
         return ParseFailure("The reply was cut off. Reply with the answer alone, nothing else.")
     read = wanted.parse_reply(_readable_part(wanted, reply))
@@ -191,7 +210,7 @@ def _parse_reply(
 
 
 def _readable_part(wanted: AnswerType[T], reply: Completion) -> str:
-    """The text of a reply; of JSON that was cut without the value that it ends in."""
+    """Return the reply's text, without the unfinished last value of a JSON reply that was cut."""
     return (
         close_cut_json(reply.text)
         if reply.finish == FINISH_LENGTH and wanted.kind == "json"
@@ -202,8 +221,10 @@ def _readable_part(wanted: AnswerType[T], reply: Completion) -> str:
 def _build_reask_request(
     request: tuple[Message, ...], reply_text: str, problem: str
 ) -> tuple[Message, ...]:
-    """The conversation with an unreadable reply and what was wrong with it. Nobody said an empty
-    one, so only the problem is added, to the last question."""
+    """Return the messages of a re-ask: the conversation, the unreadable reply, and the problem.
+
+    An empty reply is not shown to the speaker. The problem is then appended to the last question.
+    """
     if reply_text.strip():
         return (*request, Message("assistant", reply_text), Message("user", problem))
     *earlier, last = request
@@ -231,7 +252,8 @@ def build_answer_row(
     answer_type: AnswerType[T],
     result: AskResult[T],
 ) -> dict[str, object]:
-    """The row that every ask leaves in the `answers` table, without who was asked."""
+    """Return the row of a question for the table `answers`, without the columns that say who
+    answered."""
     options, closed = answer_type.listed_options, answer_type.is_closed
     value = result.value
     scored = answer_type.kind in (CHOICE, NUMBER) and not isinstance(value, Missing)
@@ -261,9 +283,9 @@ def build_answer_row(
 
 
 def _how_read(wanted: AnswerType[T], got: AskResult[T]) -> str | None:
-    """Return how an answer was had: exact, stated, clarified, refused or unreadable.
+    """Return how an answer was obtained: exact, stated, clarified, refused or unreadable.
 
-    Free text is never read, so there is no such word for it unless it is missing.
+    Return None for free text, which is taken as it is, unless the answer is missing.
     """
     if isinstance(got.value, Missing):
         if got.value.reason in REFUSED:
@@ -280,33 +302,43 @@ def _how_read(wanted: AnswerType[T], got: AskResult[T]) -> str | None:
 
 
 def _compare_with_first_reply(wanted: AnswerType[T], got: AskResult[T]) -> str | None:
-    """Return whether the first reply names what was recorded (same), another option (other),
-    several, or none; None if the answer type cannot tell."""
+    """Compare the recorded answer with the options that the first reply mentions.
+
+    Return "same", "other", "several" or "none", or None if the answer type cannot tell.
+    """
     values = wanted.find_mentioned_values(got.said)
     if values is None:
         return None
     mentioned = set(map(str, values))
     if not got.reasks and not isinstance(got.value, Missing):
-        mentioned.add(str(got.value))  # it may have been named by its number alone
+        # The reply may have given the option by its number alone, which is no mention.
+        mentioned.add(str(got.value))
     if len(mentioned) > 1:
         return "several"
     return "none" if not mentioned else "same" if str(got.value) in mentioned else "other"
 
 
+# A run has millions of rows and few different lists of options: sharing one string saves memory.
 @lru_cache(maxsize=10_000)
 def _options_cell(options: tuple[str, ...]) -> str:
-    """Options as one cell; the same string object for the same options."""
+    """Return the options as one table cell. Equal options give the same string object."""
     return json.dumps(options, ensure_ascii=False)
 
 
+# Texts of one embedding request. A change alters the requests at the journaled addresses, so runs
+# made before could not be resumed without --accept-changes.
 EMBED_BATCH = 100
-MAX_EMBEDDING_BYTES_IN_MEMORY = 4_000_000  # bytes of embeddings; more are mapped from a file
+# Embeddings above this size are mapped from a temporary file.
+MAX_EMBEDDING_BYTES_IN_MEMORY = 4_000_000
 
 
 async def embed_texts(run: RunContext, address: str, texts: Iterable[str]) -> FloatArray:
-    """Embeddings (n, d) of texts, rows of length one, by batches at addresses of their own."""
+    """Return the embeddings of texts as an array (n, d) of float32 rows with length one.
+
+    The texts are sent in batches of `EMBED_BATCH`, each at its address (`<address>.b0`, …).
+    """
     listed = list(texts)
-    # Batches are addressed by their number, so they may as well be under way at once.
+    # The address of a batch is its number, so concurrent batches are journaled like serial ones.
     asked = deque(
         asyncio.ensure_future(
             run.embed_texts(f"{address}.b{n}", listed[start : start + EMBED_BATCH])
@@ -321,21 +353,24 @@ async def embed_texts(run: RunContext, address: str, texts: Iterable[str]) -> Fl
             if not filled:
                 vectors = _allocate_vectors(run.folder, len(listed), part.shape[1])
             norms = np.linalg.norm(part, axis=1, keepdims=True)
+            # A zero vector has no direction: it stays as it is.
             vectors[filled : filled + len(part)] = part / np.where(norms == 0, 1, norms)
             filled += len(part)
     except BaseException:
+        # Wait for the batches in flight: they are paid for and must reach the journal.
         await asyncio.gather(*asked, return_exceptions=True)
         raise
     return vectors
 
 
 def _allocate_vectors(folder: Path, rows: int, columns: int) -> FloatArray:
-    """Space for vectors; where they need much memory, in a file that goes with the process."""
+    """Return an array for vectors, mapped from a temporary file if it needs much memory."""
     if rows * columns * 4 <= MAX_EMBEDDING_BYTES_IN_MEMORY:
         return np.zeros((rows, columns), dtype=np.float32)
     with storage_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
         mapped = np.memmap(file, dtype=np.float32, mode="w+", shape=(rows, columns))
-    return np.asarray(mapped)  # each row of a memmap would be one, of 500 bytes
+    # Return a plain array: each row taken from a memmap would be a memmap object of 500 bytes.
+    return np.asarray(mapped)
 
 
 async def run_computation(
@@ -346,7 +381,10 @@ async def run_computation(
     version: int,
     name: str | None,
 ) -> object:
-    """`fn(*args)` as its JSON round trip: from the journal, or done now and journaled."""
+    """Return `fn(*args)` after a JSON round trip, from the journal or computed and journaled now.
+
+    Raises ProtocolError if the result is not JSON.
+    """
     name = name or f"{fn.__module__}.{fn.__qualname__}"
     fingerprint = digest(name, version, *(_hash_argument(arg) for arg in args))
     asked = {"function": name, "version": version}
@@ -355,9 +393,11 @@ async def run_computation(
     if entry is None:
         run.check_halted()
         run.plan.write_plan()
-        # One after another: side by side they would fight for the interpreter, with each other and
-        # with the loop.
+        # Run one computation at a time: concurrent ones would compete for the interpreter with each
+        # other and with the event loop.
         async with run.compute_lock:
+            # The code after this computation may ask more questions, and they belong in the same
+            # batch.
             with run.gateway.hold_batches():
                 result = await asyncio.to_thread(_compute_now, run, fn, args)
         try:
@@ -375,10 +415,13 @@ def _hash_argument(value: object) -> bytes:
     return digest(json.dumps(value, sort_keys=True, ensure_ascii=False))
 
 
-_OWN = "folkmoot."  # functions of other modules may not be found by another process
+# Only functions of this package run in a child process: it may not find a study author's module.
+_OWN = "folkmoot."
 
 
 def _compute_now(run: RunContext, fn: Callable[..., object], args: tuple[object, ...]) -> object:
+    # In a large run a child process returns the memory of the computation to the system when it
+    # ends.
     if run.is_large and fn.__module__.startswith(_OWN):
         return run_in_child(fn, args, folder=run.folder)
     with limit_to_one_thread():

@@ -1,4 +1,4 @@
-"""The run folder: created or refused, and held by one process at a time."""
+"""Create or refuse a run folder, and lock it for one process at a time."""
 
 from __future__ import annotations
 
@@ -41,21 +41,25 @@ LOCK_FILE = ".lock"
 HOLDER_FILE = ".holder.json"
 IfExists = Literal["resume", "new", "error"]
 IF_EXISTS: tuple[IfExists, ...] = get_args(IfExists)
-ENGINE_FILES_BEFORE_FIRST_CALL = (  # when a run asked nothing
+# The files that the engine has written by the time of the first call. If a run made no call, the
+# next one may delete exactly these.
+ENGINE_FILES_BEFORE_FIRST_CALL = (
     *(STUDY_FILE_NAME, PLAN, MANIFEST, LOG, LOG_LINES),
     *(JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm"),
     *(ROWS, f"{ROWS}-wal", f"{ROWS}-shm"),
 )
-# Without news for so long, a run on another machine counts as stopped.
+# We cannot ask another machine whether a process lives. If the journal and the log did not change
+# for an hour, its run counts as stopped.
 SILENT_SECONDS = 3600
 
 
 def open_folder(folder: Path, *, resume: bool) -> bool:
-    """Make the folder of a new run, or find that of an earlier one; whether nothing was in it.
+    """Create the folder of a new run or open that of an earlier one. Return whether it was empty.
 
-    Raises RunExists when it is there and `resume` is not given, StorageError when it cannot be
-    made or is not there to be resumed. An existing folder is never overwritten, unless it is that
-    of a run that asked nothing.
+    An existing folder is never overwritten, unless its run made no calls.
+
+    Raises RunExistsError if the folder holds a run and `resume` is false. Raises StorageError if
+    the folder cannot be created, or if there is no run to resume.
     """
     if resume and not folder.exists():
         raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
@@ -68,7 +72,8 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
                 '"resume" or "new"'
             )
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not resume:  # profiles of people lie here: only their owner may look
+        # The folder may hold profiles of real people: only its owner may read it.
+        if not resume:
             folder.chmod(0o700)
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, "Permission denied", str(folder))
@@ -76,9 +81,9 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
 
 
 def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
-    """Return the folder to run in, and whether that continues the run that it holds.
+    """Return the folder to run in, and whether the run continues the one in that folder.
 
-    A run that asked nothing does not count. Raises InputError for another value of `if_exists`.
+    A run without calls does not count as one. Raises InputError for an unknown `if_exists`.
     """
     if if_exists not in IF_EXISTS:
         known = ", ".join(map(repr, IF_EXISTS))
@@ -87,12 +92,14 @@ def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
         return folder, False
     if if_exists == "resume":
         return folder, True
+    # "new": take the first free name, counting from 2.
     beside = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
     return next(path for path in beside if not path.exists() or _has_no_calls(path)), False
 
 
 def _holds_run(folder: Path) -> bool:
-    """Whether a run lies here that asked or computed something, or has finished."""
+    """Return whether the folder holds a run that made a call or computation, or that has
+    finished."""
     if not any((folder / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE_NAME, JOURNAL)):
         return False
     if not _has_no_calls(folder) or RunFolder(folder).is_finished:
@@ -102,9 +109,9 @@ def _holds_run(folder: Path) -> bool:
 
 
 def prepare_folder(folder: Path, config: StudyConfig, *, resume: bool) -> None:
-    """Write the settings of a new run, after removing what an earlier one that asked nothing left.
+    """Write the settings of a new run, after deleting the files of an earlier run without calls.
 
-    Call it while the folder is held.
+    Call it while the folder is locked.
     """
     if not resume:
         for name in ENGINE_FILES_BEFORE_FIRST_CALL:
@@ -114,13 +121,20 @@ def prepare_folder(folder: Path, config: StudyConfig, *, resume: bool) -> None:
 
 
 def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
-    """The journal of the run. Raises StorageError when one was there and is gone, or the plan is:
-    to go on would be to pay for everything again, or by another plan."""
+    """Open the journal of a run.
+
+    Raises StorageError if the journal or the plan of a run with calls is missing. To continue
+    without the journal would pay for everything again, to continue without the plan would lose the
+    design.
+    """
     path = folder / JOURNAL
     merge_shards(folder, path)
-    planned = (folder / PLAN).exists()  # it is written after the journal was made
+    # The plan is written after the journal is created, so a plan without a journal means that the
+    # journal was lost.
+    planned = (folder / PLAN).exists()
     lost = planned and not (path.exists() and path.stat().st_size)
     journal = None if lost else Journal(path, accept_changes=accept_changes)
+    # An empty journal is fine only if the manifest of an earlier process counted no calls.
     if journal is not None and (len(journal) or not RunFolder(folder).manifest.get("calls")):
         if planned or not len(journal):
             return journal
@@ -138,11 +152,12 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
 
 
 def describe_other_version(folder: Path) -> str:
-    """Name the version of Folkmoot that made a run and the present one; empty if they are equal."""
+    """Name the version that made a run and the present one, or return "" if they are equal."""
     if not (folder / PLAN).exists():
         return ""
     run = RunFolder(folder)
-    # The plan is as old as the run; each process that goes on with it writes the manifest anew.
+    # The plan names the version that started the run. The manifest is rewritten by each process
+    # that resumes it.
     made, now = run.plan.get("software") or run.manifest.get("software", {}), software_versions()
     if made.get("source") == now["source"]:
         return ""
@@ -151,12 +166,13 @@ def describe_other_version(folder: Path) -> str:
 
 
 def _has_no_calls(folder: Path) -> bool:
-    """Whether this is the folder of a run that got no answer and waits for none."""
+    """Return whether the run in this folder got no answer and waits for none."""
     journal = folder / JOURNAL
     if list_shards(folder / SHARD_FOLDER) or not journal.exists() or not journal.stat().st_size:
         return False
     try:
         with JournalReader(journal) as opened:
+            # Broken replies, open batches and loans may be billed, so they count like answers.
             paid = (
                 opened.total_calls_and_cost()[0]
                 or opened.read_broken_replies()
@@ -169,16 +185,16 @@ def _has_no_calls(folder: Path) -> bool:
 
 
 def write_settings(folder: Path, config: StudyConfig) -> None:
-    """Write the study as it is run, with every default filled in, for findings and reports."""
+    """Write the study file of the run with every default filled in, for findings and reports."""
     settings = config.model_dump(mode="json", exclude_none=True)
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     write_text(folder / STUDY_FILE_NAME, text)
 
 
 def remove_empty_run(folder: Path) -> None:
-    """Remove the folder of a run that bad input ended before anything was asked.
+    """Delete the folder of a run that stopped on bad input before its first call.
 
-    So the corrected study can run as if nothing had happened; a folder that holds an answer stays.
+    The corrected study can then run in the same folder. A folder that holds an answer is kept.
     """
     if (folder / JOURNAL).exists() and not _has_no_calls(folder):
         return
@@ -187,9 +203,9 @@ def remove_empty_run(folder: Path) -> None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder: one writer at a time. Raises RunLocked, which says who holds it.
+    """Lock the run folder for this process. Raises RunLockedError, which names the present holder.
 
-    The lock is the operating system's: it ends with the process, however that ends.
+    The operating system owns the lock and releases it when the process ends, however it ends.
     """
     lock = FileLock(folder / LOCK_FILE)
     try:
@@ -201,6 +217,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageError(f"{folder}: cannot be locked: {error.strerror or error}") from error
     try:
+        # The lock itself names no holder, so write one beside it, for the error message and for
+        # `is_held`.
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": utc_timestamp()}
         write_text(folder / HOLDER_FILE, json.dumps(who) + "\n")
         yield
@@ -210,8 +228,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def is_held(folder: Path) -> bool:
-    """Return whether a living process writes the run. Of a process on another machine we cannot
-    know, so it counts as living while the journal or the log changes."""
+    """Return whether a living process writes the run.
+
+    A process on another machine counts as living while the journal or the log changes.
+    """
     try:
         holder = json.loads((folder / HOLDER_FILE).read_text("utf-8"))
         pid, host = int(holder["pid"]), holder["host"]
@@ -225,7 +245,8 @@ def is_held(folder: Path) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # it lives, and belongs to another user
+        # No permission to signal it: the process lives and belongs to another user.
+        return True
     return True
 
 
@@ -237,12 +258,15 @@ def _changed_at(path: Path) -> float:
 
 
 def open_run(folder: Path) -> RunFolder:
-    """Open a run to read what it has so far: its tables or, while it goes on and after it ended
-    without tables, the rows recorded so far. Raises StorageError if it is no run folder."""
+    """Open a run for reading: its tables, or the rows recorded so far if it has no tables yet.
+
+    The rows are also read if the run ended without writing tables. Raises StorageError if the
+    folder holds no run.
+    """
     run = RunFolder(folder)
     if is_held(folder):
         return RunSoFar(folder, is_going_on=True)
-    # Rows that wait are newer than the tables of a process before: theirs wrote none.
+    # A file of waiting rows is newer than any tables: the process that left it wrote none.
     written = (folder / MANIFEST).exists() and run.table_names() and not (folder / ROWS).exists()
     return run if written else RunSoFar(folder)
 

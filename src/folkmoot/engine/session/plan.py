@@ -1,4 +1,4 @@
-"""The sealed plan of a run (`plan.json`): its design, fixed before the calls that it governs."""
+"""The sealed plan of a run (`plan.json`): its design, fixed before the calls that depend on it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from folkmoot.storage.json_files import format_json, write_text
 from folkmoot.storage.manifest import software_versions
 
 DESIGN, CLAIMS, SEATS = "design", "claims", "seats"
-FORK = "fork"  # the reply in which a run differs from the run that it repeats
-REGISTERED = (DESIGN, CLAIMS, SEATS)  # parts that every run seals before its first call
+# The part that names the one changed reply of a fork.
+FORK = "fork"
+# The parts that every run seals before its first call.
+REGISTERED = (DESIGN, CLAIMS, SEATS)
 
 
 def digest_registration(plan: Mapping[str, Any]) -> str:
-    """The digest of what a plan sealed before the first call, computed from the content of these
-    parts; empty where it sealed nothing."""
+    """Return the digest of the parts that a plan sealed before the first call.
+
+    It is computed from the content of the parts, not from the hashes stored in the plan. It is
+    empty if the plan sealed none of them.
+    """
     sealed = plan.get("sealed", {})
     hashes = {name: _hash_data(sealed[name]["data"]) for name in REGISTERED if name in sealed}
     return _hash_data(hashes) if hashes else ""
@@ -31,8 +36,10 @@ def _hash_data(data: object) -> str:
 
 
 class Plan:
-    """The plan of one run folder. `write_plan` puts it on the disk; the engine calls it before
-    every effect, so that all seals are there before the calls that they govern.
+    """The plan of one run folder.
+
+    The engine calls `write_plan` before every journaled call, so each seal is on disk before the
+    calls that depend on it.
     """
 
     def __init__(
@@ -41,7 +48,8 @@ class Plan:
         self._path = path
         self._accept = accept_changes
         self._unwritten = False
-        self._before: str | None = None  # what stood in the file, where this process wrote it anew
+        # The content of the file before this process rewrote it, for `restore_file`.
+        self._before: str | None = None
         if path.exists():
             try:
                 self._data = json.loads(path.read_text("utf-8"))
@@ -60,7 +68,8 @@ class Plan:
             }
 
     def accept_changes(self) -> None:
-        """Accept from now on that parts are sealed otherwise than before, and keep the old ones."""
+        """Accept parts that differ from the sealed ones from now on, and keep the old parts as
+        changes."""
         self._accept = True
 
     @property
@@ -69,11 +78,13 @@ class Plan:
         return dict(self._data)
 
     def sealed_part(self, name: str) -> Mapping[str, object]:
-        """A part of the design as it was sealed before; empty where it was not."""
+        """Return the content of a sealed part, or {} if it is not sealed."""
         return dict(self._data["sealed"].get(name, {}).get("data", {}))
 
     def seal_part(self, name: str, data: object) -> None:
-        """Fix one part of the design. Raises DriftError if it was sealed otherwise before."""
+        """Seal one part of the design. Raises DriftError if it was sealed with other content
+        before."""
+        # Compare what the file will hold: a tuple is a list after a resume.
         data = json.loads(format_json(data))
         entry = {"hash": _hash_data(data), "data": data}
         old = self._data["sealed"].get(name)
@@ -92,20 +103,22 @@ class Plan:
         self._unwritten = True
 
     def add_note(self, name: str, data: object) -> None:
-        """Note something beside the design; it governs nothing, and may be noted anew."""
+        """Store a note beside the design. Notes are not sealed and may be replaced."""
         self._data[name] = data
         self._unwritten = True
 
     def write_plan(self) -> None:
-        """Write what was sealed since the last write to disk. Raises StorageError."""
+        """Write the parts sealed since the last write to disk. Raises StorageError."""
         if self._unwritten:
+            # Only the first write of this process may save the old content. Later writes would save
+            # our own.
             if self._before is None and self._path.exists():
                 self._before = self._path.read_text("utf-8")
             write_text(self._path, format_json(self._data))
             self._unwritten = False
 
     def restore_file(self) -> None:
-        """Put back the file as this process found it: no effect came of what it wrote."""
+        """Restore the file that this process found, because no call resulted from its changes."""
         if self._before is not None:
             write_text(self._path, self._before)
 
@@ -125,7 +138,7 @@ def _drift_hint(what: str) -> str:
 
 
 def describe_first_difference(old: dict[str, object], new: dict[str, object]) -> str:
-    """Where two sealed parts first differ, and how."""
+    """Return the path of the first difference between two sealed parts, with both values."""
     a, b = old["data"], new["data"]
     path = ""
     while isinstance(a, dict) and isinstance(b, dict):

@@ -1,6 +1,6 @@
-"""What all scopes of one run share: seed, journal, gateway, folder, rows, plan.
+"""The state that all scopes of one run share: seed, journal, gateway, folder, rows, plan.
 
-Made by the runner, used by `session.py`; a study never sees it.
+The runner creates it and `session.py` uses it. Study types never see it.
 """
 
 from __future__ import annotations
@@ -53,17 +53,19 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-# What the engine writes into a run folder; also `journal.sqlite-wal`.
+# Names that a study may not write. The prefix of JOURNAL also covers `journal.sqlite-wal`.
 _ENGINE_FILES = (PLAN, MANIFEST, STUDY_FILE_NAME, CODEBOOK, JOURNAL, LOG, LOG_LINES, ROWS, ".lock")
 
 
-LARGE_FORK_ITEMS = 4_000  # items of a fork; of more, the run is a large one
-# How long rows wait in memory. `folkmoot view` asks for news every two seconds.
+# A run with a fork of more items is large: it then pays to save memory with a child process.
+LARGE_FORK_ITEMS = 4_000
+# How long rows wait in memory. `folkmoot view` polls every two seconds, so a write per second is
+# soon enough.
 FLUSH_SECONDS = 1.0
 
 
 class ForkItem(NamedTuple, Generic[I]):
-    """One part of a fork: its number among them, its name in addresses, and the item."""
+    """One item of a fork: its number in input order, its key in addresses, and the item itself."""
 
     number: int
     key: str
@@ -71,7 +73,7 @@ class ForkItem(NamedTuple, Generic[I]):
 
 
 class ForkLike(Protocol[I, R_co]):
-    """A fork, as whoever runs its parts sees it."""
+    """The view that an executor has of a fork."""
 
     @property
     def path(self) -> tuple[str, ...]: ...
@@ -83,7 +85,11 @@ class ForkLike(Protocol[I, R_co]):
 
 
 class ForkExecutor(Protocol):
-    """Where parts of a fork run: fills in results by index, and says why parts failed."""
+    """Run items of a fork.
+
+    It stores each result in `results` under the item's number and returns the errors of failed
+    items by number.
+    """
 
     async def __call__(
         self,
@@ -98,12 +104,12 @@ class ForkExecutor(Protocol):
 
 @dataclass
 class RunContext:
-    """The shared state of a run. `embedded` is set by the first embedding. `executor`: where parts
-    run that need not run in this process; None where all do.
+    """The shared state of a run.
 
-    The study file comes in parts, because a study type holds a function over a session, and so over
-    this. `columns` are those of the tables that the study declares; `study_dir` is the folder that
-    paths in the file are relative to.
+    It gets the parts of the study file one by one, not the `StudyFile`: a study type holds a
+    function over a session, and a session holds this object, so the import would be circular.
+    `columns` are the columns of the tables that the study declares. Paths in the study file are
+    relative to `study_dir`.
     """
 
     config: StudyConfig
@@ -117,31 +123,40 @@ class RunContext:
     plan: Plan
     progress: Progress
     clock: Callable[[], str] = utc_timestamp
-    seats: Sequence[Seat] = ()  # that people take
-    seat_manager: SeatManager | None = None  # where they answer; None where nobody can be asked
+    # Seats that humans take.
+    seats: Sequence[Seat] = ()
+    # Delivers questions to humans. None where no human can be asked, as in a replay.
+    seat_manager: SeatManager | None = None
+    # Runs the items that need not run in this process. None: all items run here.
     executor: ForkExecutor | None = None
-    change: ReplyChange | None = None  # the one reply in which it differs from another run
+    # The one changed reply of a fork of an earlier run.
+    change: ReplyChange | None = None
+    # Set by the first embedding.
     embedded: bool = False
     place: RowOrder = field(default_factory=RowOrder)
     tables: dict[str, TableBuffer] = field(default_factory=dict)
-    recorded_at: dict[str, tuple[str, int] | None] = field(default_factory=dict)  # first rows
-    unawaited_errors: list[ProtocolError] = field(default_factory=list)  # awaits
-    study_files: set[str] = field(default_factory=set)  # files of the study's own
-    held_files: dict[Path, Path] | None = None  # file → where it waits; None: nothing is held back
+    # The line of the study's code that recorded the first row of each table, for error messages.
+    recorded_at: dict[str, tuple[str, int] | None] = field(default_factory=dict)
+    # Errors about coroutines that the study created but did not await.
+    unawaited_errors: list[ProtocolError] = field(default_factory=list)
+    # Names of the files that the study wrote.
+    study_files: set[str] = field(default_factory=set)
+    # Final path → temporary path of files that wait until a resume is accepted. None: none wait.
+    held_files: dict[Path, Path] | None = None
     halt_cause: BaseException | None = None
-    is_large: bool = False  # whether memory is worth a process more
-    cut_retry_usage: ModelUsage = field(
-        default_factory=ModelUsage
-    )  # calls that asked again for cut replies
+    # Whether saving memory is worth an additional process.
+    is_large: bool = False
+    # Usage of calls that requested a cut reply again.
+    cut_retry_usage: ModelUsage = field(default_factory=ModelUsage)
     compute_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    self_descriptions: dict[Seat, asyncio.Future[Quoted]] = field(
-        default_factory=dict
-    )  # people's own
-    answered_seats: set[Seat] = field(default_factory=set)  # seats in which a person gave an answer
-    _claimed: set[int] = field(default_factory=set)  # hashes of paths: there may be millions
-    models_by_seat: dict[tuple[str | None, str], str] = field(
-        default_factory=dict
-    )  # models, by seat
+    # Self-descriptions of humans, asked at most once per seat.
+    self_descriptions: dict[Seat, asyncio.Future[Quoted]] = field(default_factory=dict)
+    # Seats in which a human gave an answer.
+    answered_seats: set[Seat] = field(default_factory=set)
+    # Hashes of the scope paths in use, not the paths: a run may have millions.
+    _claimed: set[int] = field(default_factory=set)
+    # (model named by the speaker, role) → the model that answers.
+    models_by_seat: dict[tuple[str | None, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.seed = self.config.random_seed
@@ -153,25 +168,25 @@ class RunContext:
             self._seated.setdefault(place.id, []).append(place)
 
     def find_seat(self, who: Speaker, path: Sequence[str]) -> Seat | None:
-        """The seat of the person whose call this is; None where a model answers."""
+        """Return the seat of the human who answers this call, or None if a model answers."""
         found = self.find_seat_in_scope(who, path)
         if found is not None:
             self.models_by_seat[HUMAN_MODEL, who.role] = HUMAN_MODEL
         return found
 
     def find_seat_in_scope(self, who: Speaker, path: Sequence[str]) -> Seat | None:
-        """The place of a person in whose scope this path is."""
+        """Return the seat that a human takes for this speaker in a scope of this path, or None."""
         return next(
             (seat for seat in self._seated.get(who.id, ()) if seat.owns_call(who, path)), None
         )
 
     @property
     def humans_answer_as_themselves(self) -> bool:
-        """Whether people speak for themselves, and play no card."""
+        """True if humans answer as themselves instead of playing a persona."""
         return self.config.seats is not None and self.config.seats.as_ == "self"
 
     def answerer_kind(self, model: str) -> str:
-        """Who answers under a model's name: a person, the embedded respondent, or a model."""
+        """Return the kind of answerer behind a model's name: "human", "synthetic" or "model"."""
         if model == HUMAN_MODEL:
             return HUMAN_MODEL
         return (
@@ -181,13 +196,19 @@ class RunContext:
         )
 
     def requested_model(self, named: str | None, role: str) -> str:
-        """The model of a seat: command line, then the speaker's own, then the role's, then all."""
+        """Return the model that answers a role.
+
+        The order is: `--model`, the model `named` by the speaker, the role's model, the study's
+        model, the default.
+        """
         key = (named, role)
         if key not in self.models_by_seat:
             asked = self.providers.seat_model(named)
             own = asked or self.config.models.get(role) or self.config.model
             override, default = self.providers.override, self.providers.default
             self.models_by_seat[key] = override or own or default
+            # A study without any model runs with the embedded respondent by design. A warning is
+            # due only if other roles have a real model.
             if not (override or own) and not all(map(is_synthetic, self.config.models.values())):
                 self.log_warning((), f"no model is named for the role {role}: {default} answers")
             if named and asked is None and not override:
@@ -196,24 +217,28 @@ class RunContext:
         return self.models_by_seat[key]
 
     def model_at(self, address: str, named: str | None, role: str) -> str:
-        """The model that is asked at an address: that of the seat, unless a fork names another."""
+        """Return the model for a call: that of `requested_model`, unless a fork replaces it at this
+        address."""
         if self.change is None or self.change.model is None or self.change.address != address:
             return self.requested_model(named, role)
+        # The provenance label and the manifest must know that this model answered, too.
         self.models_by_seat[self.change.model, role] = self.change.model
         return self.change.model
 
     def resolve_model(self, role: str, named: str | None = None) -> str:
-        """The model that answers a role, in a seat that names its own (`named`) or not, even if it
-        is never asked."""
+        """Return the model that answers a role, without recording that it was asked.
+
+        `named` is the model that the speaker names.
+        """
         own = self.providers.seat_model(named) or self.config.model_for(role)
         return self.providers.override or own or self.providers.default
 
     def uses_embedded_respondent(self, role: str) -> bool:
-        """Whether the embedded respondent answers a role."""
+        """Return whether the embedded respondent answers a role."""
         return not self.providers.has_custom_provider and is_synthetic(self.resolve_model(role))
 
     def synthetic_roles(self) -> tuple[str, ...]:
-        """The roles that the embedded respondent has answered so far, in order of name."""
+        """Return the sorted roles that the embedded respondent has answered so far."""
         if self.providers.has_custom_provider:
             return ()
         return tuple(
@@ -224,14 +249,14 @@ class RunContext:
 
     @property
     def provenance_label(self) -> str:
-        """The mark on files that people or the embedded respondent had a part in; else empty."""
+        """The label of files to which humans or the embedded respondent contributed, or ""."""
         who = {
             (role, self.answerer_kind(model)) for (_, role), model in self.models_by_seat.items()
         }
         return describe_mark(who, has_people=bool(self.answered_seats))
 
     def roles_by_model(self) -> dict[str, tuple[str, ...]]:
-        """Which roles each model has played so far, in order of name."""
+        """Return the sorted roles that each model has played so far."""
         played: dict[str, set[str]] = {}
         for (_, role), model in self.models_by_seat.items():
             played.setdefault(model, set()).add(role)
@@ -240,13 +265,20 @@ class RunContext:
     async def complete_request(
         self, address: str, request: ModelRequest, *, spare: bool = False
     ) -> Completion:
-        """One reply, from the journal or from the model."""
+        """Return the completion of a request, from the journal or from the model.
+
+        `spare`: the caller has another reply to fall back on.
+        """
+        # Seals must be on disk before the calls that depend on them.
         self.plan.write_plan()
         await self.prefetch_entry(address)
         return await self.gateway.complete_request(address, request, has_alternative=spare)
 
     async def embed_texts(self, address: str, texts: list[str]) -> FloatArray:
-        """One batch of embeddings, from the journal or from the model."""
+        """Return one batch of embeddings (n, d), from the journal or from the model.
+
+        Raises InputError if the study has no embedding model.
+        """
         model = self.providers.resolve_embedding
         if isinstance(model, Problem):
             raise InputError(model)
@@ -256,11 +288,15 @@ class RunContext:
         return await self.gateway.embed_texts(address, model, texts)
 
     async def prefetch_entry(self, address: str) -> None:
-        """Have what the journal holds at an address where it is looked up; a worker of a cluster
-        may have to ask for it."""
+        """Make the journal entry of an address available to the next lookup.
+
+        Here the journal is local and nothing is to be done. A cluster worker asks the head for the
+        entry.
+        """
 
     def claim_scope(self, prefix: str) -> None:
-        """Note that a scope path has effects; a second scope of that path may not."""
+        """Reserve a scope path for one scope. Raises ProtocolError if another scope uses it
+        already."""
         if hash(prefix) in self._claimed:
             raise ProtocolError(
                 f"{prefix or 'session'}: this path is in use by another scope; give each part of "
@@ -278,13 +314,17 @@ class RunContext:
             raise RunHaltedError("the run is stopping")
 
     def stop_new_calls(self, cause: BaseException) -> None:
-        """Start no new calls; calls in flight go on. The first cause stays."""
+        """Stop new calls and let calls in flight finish. The first cause is kept."""
         if self.halt_cause is None:
             self.halt_cause = cause
             self.gateway.stop_calls(RunHaltedError("the run is stopping"))
 
     def primary_error(self, failures: Mapping[int, BaseException]) -> BaseException:
-        """The error to raise: the first item's own, or what stopped the run."""
+        """Return the error to raise for failed items.
+
+        This is the error of the first failed item in input order. If items failed only because the
+        run stopped, it is the cause of that.
+        """
         own = [failures[i] for i in sorted(failures) if not isinstance(failures[i], RunHaltedError)]
         if own:
             return own[0]
@@ -292,7 +332,10 @@ class RunContext:
         return self.halt_cause or failures[min(failures)]
 
     def report_stage_started(self, path: tuple[str, ...], total: int) -> str:
-        """Report the progress of a fork; only those near the root are worth a line."""
+        """Report that a fork starts and return its stage name, or "" if the fork is not reported.
+
+        Only forks at the root or one level below it are reported, because deeper ones are too many.
+        """
         self.is_large = self.is_large or total > LARGE_FORK_ITEMS
         stage = "/".join(path[:1]) or "run"
         if len(path) <= 1:
@@ -320,50 +363,52 @@ class RunContext:
         write_content(self._place_for(name), content)
 
     def _place_for(self, name: str) -> Path:
-        """Where to write a file of the study: aside, while files are held back."""
+        """Return the path to write a file of the study to: a temporary one while files are held
+        back."""
         target = self._path_in_run_folder(name)
         self.study_files.add(name)
         if self.held_files is None:
             return target
-        # A file that is not there yet is written at once, since the study may read it back.
+        # A new file is written in its place even then, because the study may read it back. Only
+        # existing files could be damaged by a refused resume.
         aside = target.with_name(f".{target.name}.held") if target.exists() else target
         return self.held_files.setdefault(target, aside)
 
     def write_held_files(self) -> None:
-        """Put the files that were held back in their places, and hold back no more."""
+        """Move the held files to their places and write further files at once."""
         held, self.held_files = self.held_files or {}, None
         for target, aside in held.items():
             if aside != target:
                 aside.replace(target)
 
     def discard_held_files(self) -> None:
-        """Remove the files that are still held back."""
+        """Delete the files that are still held back."""
         for aside in (self.held_files or {}).values():
             aside.unlink(missing_ok=True)
 
     def record_row(self, place: RowOrder, table: str, row: Mapping[str, object]) -> None:
-        """Add a row to a table, at this place among the rows of the protocol."""
+        """Add a row to a table, with a key that gives its position in the protocol."""
         self.add_row(place.next_key(), table, row)
         if table not in self.recorded_at:
             self.recorded_at[table] = locate_calling_study_code()
 
     def record_spans(self, place: RowOrder, address: str, spans: Sequence[Span]) -> None:
-        """Record whose texts stand in the request at an address."""
+        """Record the sources of the texts in the request at an address."""
         if spans:
             self.record_row(place, PROVENANCE, {"address": address, "spans": pack_spans(spans)})
 
     def add_row(self, key: bytes, table: str, row: Mapping[str, object]) -> None:
-        """Add a row at the place of this key."""
+        """Add a row with this order key to a table."""
         if table not in self.tables:
             self.tables[table] = self.new_recording(table)
         self.tables[table].add_row(row, key)
-        # A timer, and no look at the clock for each row: rows are written while nothing happens
-        # too, as when a human takes minutes to answer.
+        # Use a timer instead of checking the clock with each row: rows must also be written while
+        # none are added, as when a human takes minutes to answer.
         if self._next_flush is None:
             self._flush_later()
 
     def new_recording(self, table: str) -> TableBuffer:
-        """Return an empty table. Its rows wait in the file of the run."""
+        """Return an empty table buffer that spills its rows into the row file of the run."""
         return TableBuffer(table, self.row_file, self.columns.get(table, {}))
 
     def _flush_later(self) -> None:
@@ -371,9 +416,10 @@ class RunContext:
         self._next_flush = loop.call_later(FLUSH_SECONDS, self._flush_rows)
 
     def _flush_rows(self) -> None:
-        """Write the rows in memory, so that other processes can read them."""
+        """Write the rows in memory to disk, so that other processes can read them."""
         self._next_flush = None
-        if self.held_files is not None:  # a resume that may still be refused changes no file
+        # A resume that may still be refused must change no file.
+        if self.held_files is not None:
             self._flush_later()
             return
         try:
@@ -382,8 +428,11 @@ class RunContext:
             self.stop_new_calls(error)
 
     def recorded_tables(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
-        """The tables by name, their rows in the order of the protocol; those that the study
-        declares are there without rows too."""
+        """Yield each table by name, with its rows in the order of the protocol.
+
+        Tables that the study declares are yielded even without rows. Raises ProtocolError, with the
+        line that recorded the table, if rows do not fit together.
+        """
         for name in sorted({*self.tables, *self.columns}):
             try:
                 table = (self.tables.get(name) or self.new_recording(name)).to_frame()
@@ -393,15 +442,20 @@ class RunContext:
                 raise
 
     def close_rows(self, *, keep: bool) -> None:
-        """Record no more. `keep`: no tables were written, so that the rows stay readable until
-        `--resume` computes them again."""
+        """Stop recording rows.
+
+        `keep`: no tables were written, so keep the row file readable until `--resume` computes the
+        rows again.
+        """
         if self._next_flush is not None:
             self._next_flush.cancel()
             self._next_flush = None
-        if self.held_files is not None:  # a refused resume
+        # Files are still held back, so the resume was refused: leave nothing behind.
+        if self.held_files is not None:
             self.row_file.discard_file()
         elif keep:
-            with suppress(StorageError):  # of what stopped the run, the researcher knows
+            # A full disk has stopped the run already and is reported as its cause.
+            with suppress(StorageError):
                 self.row_file.write_rows(self.tables.values())
             self.row_file.close()
         else:

@@ -1,8 +1,8 @@
-"""Session and Scope: all that a study may do. Every effect goes through the journal at an address.
+"""Session and Scope: the interface between a study and the engine.
 
-The address is structural: the path of the scope, the kind of effect, and how many of that kind the
-scope has had. So serial, concurrent, resumed and distributed runs ask the same things and get the
-same bytes. Studies import this and nothing else of the engine.
+Every journaled call of a scope has a structural address: the scope path, the kind of call, and its
+count among the calls of that kind. So serial, concurrent, resumed and distributed runs send the
+same requests and give the same bytes. Studies import nothing but this module of the engine.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 DEFAULT_REASKS = 2
-# Items begun before the loop may look at its sockets: 1,200 begun at once would all write their
-# prompts before the first request leaves the machine.
+# Items to start before the event loop may serve its sockets. If 1,200 items started at once, all
+# would build their prompts before the first request left the machine.
 ITEMS_STARTED_PER_YIELD = 32
 
 
 class Scope:
-    """A place in a run. Sequential: only `map` forks.
+    """A path in a protocol, with its own random generator. It is sequential, only `map` forks.
 
-    Raises ProtocolError for two calls at once in one scope, or an address used twice.
+    Raises ProtocolError for two calls at the same time in one scope, or for an address used twice.
     """
 
     __slots__ = (
@@ -95,13 +95,15 @@ class Scope:
         self._busy = ""
         self._rng: np.random.Generator | None = None
         self._prefix: str | None = None
-        self.finish: str | None = None  # how the last reply asked for here ended
-        self.address = ""  # … and the address of its question
+        # Finish reason and address of the last question of this scope.
+        self.finish: str | None = None
+        self.address = ""
         self.path = path
 
     @property
     def rng(self) -> np.random.Generator:
-        """The generator of this path; the same object at each use, so draws go on."""
+        """The random generator of this path. Each access returns the same object, so draws
+        continue."""
         if self._rng is None:
             self._rng = generator(self._run.seed, self.path)
         return self._rng
@@ -112,22 +114,27 @@ class Scope:
         return self._run.seed
 
     def speaks_as_self(self, id: str, *scope_names: str) -> bool:
-        """Whether a person speaks for themselves in this seat, in the scope below this one by these
-        names. Their prompts then say "yourself." where a card would stand, and nothing drawn."""
+        """Return whether the human in this seat answers as themselves instead of playing a persona.
+
+        If so, prompts for this seat contain `SELF_DESCRIPTION_PLACEHOLDER` and no drawn attribute.
+        `scope_names` name the child scope to check.
+        """
         return self._run.humans_answer_as_themselves and self.is_human(id, *scope_names)
 
     def is_human(self, id: str, *within: str) -> bool:
-        """Whether a human answers for this speaker in the scope below this one by these names."""
+        """Return whether a human answers for this speaker in the child scope named by `within`."""
         return bool(self._run.find_seat_in_scope(Speaker(id), (*self.path, *within)))
 
     def child(self, *names: str) -> Scope:
-        """The scope below this one by these names. What it records stands at this point."""
+        """Return the child scope with these names. Its rows follow the position of this call."""
         place = RowOrder(self._place.next_key())
         return Scope(self._run, (*self.path, *(escape_address_part(name) for name in names)), place)
 
     def at_row(self, number: int) -> Scope:
-        """A scope for the rows of the n-th of many (from 0): they stand in the order of the
-        numbers, whichever is recorded first. It asks nothing."""
+        """Return a scope that records the rows of item `number` (from 0) and asks nothing.
+
+        Its rows are sorted by `number`, in whatever order they are recorded.
+        """
         return Scope(self._run, self.path, RowOrder(self._place.key_of(number)))
 
     async def ask(
@@ -143,16 +150,16 @@ class Scope:
         about: str = "",
         shows: Sequence[str] = (),
     ) -> T | Missing:
-        """Ask one speaker one thing; the parsed answer, or why there is none.
+        """Ask a speaker a question and return the parsed answer, or `Missing` with the reason.
 
-        `history` is all that the speaker knows of the conversation besides the prompt. An answer
-        that cannot be read is asked for again `reasks` times with what was wrong; then it is
-        `Missing`, or the `fallback_value` of a `Json` answer. Text and choices come back as
-        `Quoted`: put into a later prompt, they say whose words they are.
+        `history` is the transcript that the speaker is shown before the prompt. An unreadable
+        answer is re-asked up to `reasks` times, with the problem. After that it is `Missing`, or
+        the `fallback_value` of a `Json` answer. Texts and choices are returned as `Quoted`, so that
+        a later prompt that contains them records their source.
 
-        `about`: the matter that is asked about, for the embedded respondent, who reads no
-        instructions. `shows`: texts that stand in a prompt which was written without a template;
-        it is an error if one of them does not.
+        `about` names the topic for the embedded respondent, which reads no instructions. `shows`
+        lists texts that a prompt written without a template contains. If one does not occur in it,
+        ProtocolError is raised.
         """
         exchange = await self.ask_detailed(
             speaker,
@@ -180,7 +187,8 @@ class Scope:
         about: str = "",
         shows: Sequence[str] = (),
     ) -> AskResult[T]:
-        """`ask`, with the raw reply, the parse step and the number of re-asks."""
+        """Do the same as `ask`, but return the answer with raw reply, parse step and number of
+        re-asks."""
         check_ask_arguments(speaker, prompt, history, answer_type)
         wanted = cast("AnswerType[T]", Text()) if answer_type is None else answer_type
         address = self._next_address("ask")
@@ -255,15 +263,17 @@ class Scope:
         images: tuple[str, ...] = (),
         **columns: object,
     ) -> Utterance:
-        """Record that a speaker said something, in the table `utterances`, and return it with its
-        source: for a `Transcript`, or for a prompt by `.quoted_text`.
+        """Record an utterance in the table `utterances` and return it with its source.
 
-        The reply that the text comes from is known from the text, if it is as `ask` gave it. Else
-        give the `address` (`scope.address` of the last question here, `ask_detailed.address`); the
-        empty one is for words that no model wrote. `part` tells the texts of one reply apart, such
-        as the turns of several residents. `public`: whether the others in the conversation hear it;
-        an empty public text is a silent turn. `finish`: how that reply ended, if it is not the last
-        one that was asked for here. `columns` are the study's own columns of the table.
+        The utterance can be added to a `Transcript`, or quoted in a prompt with `.quoted_text`. If
+        `text` is as `ask` returned it, it carries its source. Otherwise give the `address` of its
+        question (`scope.address` or `ask_detailed(…).address`), or "" for words that no model
+        wrote.
+
+        `part` distinguishes several utterances from one reply. `public`: the others in the
+        conversation hear it. An empty public text is a silent turn. `finish` is the finish reason,
+        needed only if the reply is not the last one of this scope. `columns` are additional columns
+        of the study.
         """
         known = source_of(text)
         if address is None:
@@ -332,19 +342,17 @@ class Scope:
         block: Callable[[Any], Hashable] | None = None,
         width: int = 0,
     ) -> dict[str, R]:
-        """Run `fn(scope, item)` for all items side by side; results by key, in input order.
+        """Run `fn(scope, item)` for all items concurrently. Return results by key, in input order.
 
-        The key is the item itself, its `id`, or what `key` gives; it must be unique. Of a
-        dictionary the keys are the names, the values the items; without `fn` the values are parts
-        of the protocol that need nothing of each other, each called with a scope of its own.
+        Keys must be unique. The key is `key(item)`, or the item itself, or its `id`. In a mapping,
+        the names are the keys. Without `fn`, its values are independent parts of the protocol, each
+        called with a scope. If an item fails, no new calls start and calls in flight are journaled.
+        Then the error of the first failed item in input order is raised.
 
-        When one fails, calls in flight are awaited and journaled, no new ones begin, and the error
-        of the first item (in input order) is raised.
-
-        `block` names what an item is compared within (the same residents at every level): under a
-        budget sets are run in order, so that the money buys whole comparisons. `width`: how many
-        calls an item has in flight for most of its time. Then no more sets are begun than keep the
-        permitted calls busy, so that a run has whole sets early.
+        `block` returns the block of an item: the items that it is compared with. Under a budget,
+        blocks run in order, so that the money buys complete comparisons. `width` is the number of
+        calls that an item usually has in flight. With it, only as many items run at once as keep
+        all permitted calls busy, so that the first blocks are complete early.
         """
         named = isinstance(items, Mapping)
         listed = list(items.values() if named else items)
@@ -363,6 +371,8 @@ class Scope:
         stage = self._run.report_stage_started(self.path, len(listed))
         of = [block(item_id) for item_id in listed] if block else []
         largest = max(map(of.count, dict.fromkeys(of)), default=1)
+        # Twice the concurrency: while one item computes, another has a call ready. The negations
+        # round up.
         enough = -(-2 * self._run.config.concurrency // width) if width else len(listed)
         at_once = max(largest, enough)
         return await self._map_items(
@@ -395,9 +405,10 @@ class Scope:
         fn: Callable[[Scope, Speaker, Transcript], Awaitable[Utterance | None]],
         history: Transcript = EMPTY_TRANSCRIPT,
     ) -> Transcript:
-        """Speakers one after another, each hearing those before; `history` and what was added.
+        """Let speakers speak in turn, each hearing the earlier ones. Return the extended
+        transcript.
 
-        `fn(scope, speaker, heard so far)` gives an utterance, or None for who keeps silent.
+        `fn(scope, speaker, history)` returns an utterance, or None if the speaker stays silent.
         """
         require_type(
             history, Transcript, "take_turns(): history", "leave it out, or give a Transcript"
@@ -413,7 +424,7 @@ class Scope:
         return history
 
     async def embed(self, texts: Iterable[str]) -> FloatArray:
-        """Embeddings (n, d) of texts, rows of length one, asked for in batches of 100."""
+        """Return embeddings of texts as an array (n, d) with rows of length one."""
         address = self._next_address("embed")
         try:
             return await embed_texts(self._run, address, texts)
@@ -423,12 +434,13 @@ class Scope:
     async def compute(
         self, fn: Callable[..., Any], *args: Any, version: int = 1, name: str | None = None
     ) -> Any:
-        """`fn(*args)`, pure but expensive: run once in a thread, journaled, replayed after.
+        """Return `fn(*args)` for an expensive pure function: computed once in a thread, then
+        replayed.
 
-        Arguments are JSON values or arrays; the result must be JSON and comes back as its own round
-        trip. Raise `version` when `fn` gives other results than before. The journal knows the
-        computation by `name` (default: module and name of `fn`): give one, and `fn` can be moved or
-        renamed while a run is paused.
+        Arguments must be JSON values or arrays. The result must be JSON and is returned after a
+        JSON round trip. Increase `version` if `fn` gives other results than before. The journal
+        identifies the computation by `name` (default: module and qualified name of `fn`). With a
+        `name`, `fn` can be moved or renamed while a run is paused.
         """
         address = self._next_address("compute")
         try:
@@ -443,8 +455,10 @@ class Scope:
     def record(self, table: str, row: Mapping[str, object], /) -> None: ...
 
     def record(self, table: Row | str, row: Mapping[str, object] | None = None, /) -> None:
-        """Add a row to its table, or to `tables/<table>`. Rows stand in the order of the protocol,
-        always."""
+        """Add a row to its table, or to `tables/<table>`. Tables keep the order of the protocol.
+
+        Raises ProtocolError for a table of the engine or a name that is not plain.
+        """
         name, cells = (table.table, table.cells()) if isinstance(table, Row) else (table, row)
         hint = 'write record("table", {"column": value})'
         require_type(name, str, "record(): the table", hint)
@@ -458,20 +472,23 @@ class Scope:
         self._run.record_row(self._place, name, cells or {})
 
     def prompt(self, name: str, **variables: object) -> str:
-        """The study's prompt of that name (or the user's own in its place), filled in."""
+        """Render the study's prompt of that name, or the researcher's replacement for it."""
         return self._run.prompts.render_prompt(name, **variables)
 
     def write_json(self, name: str, data: object) -> None:
-        """Write a JSON file into the run folder, whole or not at all."""
+        """Write a JSON file into the run folder atomically."""
         self._run.write_json(name, data)
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a text file into the run folder, whole or not at all."""
+        """Write a text file into the run folder atomically."""
         self._run.write_text(name, text)
 
     def store(self, value: T) -> StoredValue[T]:
-        """Keep a value on disk until its `get`: what each of very many people takes along to a
-        later stage (a persona, a conversation)."""
+        """Write a value to disk and return a handle. `handle.get()` reads the value back.
+
+        Use it for values of many thousand participants that a later stage needs (personas,
+        transcripts).
+        """
         return StoredValue(value, self._run.shelf)
 
     def log(self, message: str) -> None:
@@ -479,7 +496,7 @@ class Scope:
         self._run.log_message(self.path, message)
 
     def warn(self, message: str) -> None:
-        """Log something that the user should look at."""
+        """Log a warning for the researcher."""
         self._run.log_warning(self.path, message)
 
     @property
@@ -496,7 +513,7 @@ class Scope:
         self._busy = kind
 
     def _next_address(self, kind: str) -> str:
-        """Take the scope for one effect; its address."""
+        """Mark the scope as busy with one journaled call and return the address of the call."""
         self._run.check_awaited()
         self._mark_busy(kind)
         if self._prefix is None:
@@ -508,9 +525,9 @@ class Scope:
 
 
 class Session(Scope, Generic[ConfigT]):
-    """The root scope of a run: a study is an async function over one of these.
+    """The root scope of a run. A study is an async function that takes one.
 
-    `Session[MyConfig]` types `session.config`; a plain `Session` leaves it open.
+    `Session[MyConfig]` types `session.config`. Plain `Session` leaves the type open.
     """
 
     __slots__ = ()
@@ -520,34 +537,34 @@ class Session(Scope, Generic[ConfigT]):
 
     @property
     def config(self) -> ConfigT:
-        """The study's settings, as its own config model."""
+        """The study's settings, as an instance of its config model."""
         return cast("ConfigT", self._run.config)
 
     @property
     def study_folder(self) -> Path:
-        """The folder of the study file, against which its paths are read."""
+        """The folder of the study file. Paths in the file are relative to it."""
         return self._run.study_dir
 
     @property
     def started_at(self) -> str:
-        """When the run was first started (ISO 8601, UTC); the same after every resume."""
+        """When the run was first started (ISO 8601, UTC). A resume does not change it."""
         return self._run.plan.started_at
 
     @property
     def provenance_label(self) -> str:
-        """What a file must say that the embedded respondent had a part in so far; else empty."""
+        """The label of files to which the embedded respondent or humans contributed, or ""."""
         return self._run.provenance_label
 
     def resolve_model(self, role: str, named: str | None = None) -> str:
-        """The model that answers this role, in a seat that names its own (`named`) or not."""
+        """Return the model that answers this role. `named` is the model that a speaker names."""
         return self._run.resolve_model(role, named)
 
     def is_synthetic(self, role: str) -> bool:
-        """Whether the embedded respondent answers this role."""
+        """Return whether the embedded respondent answers this role."""
         return self._run.uses_embedded_respondent(role)
 
     def current_time(self) -> str:
-        """The time of day (ISO 8601, UTC), for files that only people read; never a result."""
+        """Return the time (ISO 8601, UTC), for files that humans read. Results must not use it."""
         return self._run.clock()
 
     @property
@@ -556,9 +573,9 @@ class Session(Scope, Generic[ConfigT]):
         return self._run.folder
 
     async def seal(self, name: str, data: object) -> None:
-        """Fix a part of the design: it stands in plan.json before the calls that it governs.
+        """Seal a part of the design in `plan.json`, before the calls that depend on it.
 
-        On a resume the same data must come out; otherwise DriftError says what differs.
+        On a resume the data must be the same, otherwise DriftError names the difference.
         """
         self._run.plan.seal_part(name, data)
 
@@ -584,16 +601,17 @@ def _hints_for_respondent(
 
 
 def _with_source(value: Any, wanted: AnswerType[Any], address: str, who: Speaker) -> Any:
-    """A text or a choice as a text that knows where it was said."""
+    """Return a text or a choice as `Quoted` with its source, and other values unchanged."""
     if not isinstance(value, str):
         return value
     return quote_value(value, "utterance" if wanted.kind == "text" else "answer", address, who.id)
 
 
 async def _get_self_description(run: RunContext, seat: Seat) -> Quoted:
-    """What the person in a seat says of themselves; asked once, whoever needs it first."""
+    """Return the self-description of the human in a seat. The first caller has it asked."""
     if seat not in run.self_descriptions:
         run.self_descriptions[seat] = asyncio.ensure_future(_ask_self_description(run, seat))
+    # The caller may be cancelled. Others wait for the same question.
     return await asyncio.shield(run.self_descriptions[seat])
 
 
@@ -607,8 +625,8 @@ async def _ask_self_description(run: RunContext, seat: Seat) -> Quoted:
             who, (), SELF_DESCRIPTION_QUESTION, "json", (), len(messages), wanted.problem_in
         )
         run.seat_manager.register_question(seat, address, scene)
-    # After all rows of the protocol, in the order of the seats: which of a person's questions comes
-    # first depends on how fast others answer.
+    # These rows follow all rows of the protocol, in the order of the seats. Which question to a
+    # human comes first depends on how fast others answer.
     place = RowOrder(AFTER_PROTOCOL + RowOrder().key_of(run.seats.index(seat)))
     got = await ask_until_parsed(
         run, AskedAt(address, place, who.id), request, wanted, DEFAULT_REASKS
@@ -627,8 +645,11 @@ def _first_not_none(*values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Fork(Generic[I, R]):
-    """What `map` runs, and where in the protocol: all that another machine must know of it but
-    the parts. `at_once`: parts that are under way at the same time in one process, at most."""
+    """The function that `map` runs and its position: all that another machine needs besides the
+    items.
+
+    `at_once` is the maximum number of items that run concurrently in one process.
+    """
 
     path: tuple[str, ...]
     place: bytes
@@ -636,7 +657,7 @@ class Fork(Generic[I, R]):
     at_once: int
 
     def start_item(self, run: RunContext, part: ForkItem[I]) -> Awaitable[R]:
-        """Begin one part, in a scope of its own."""
+        """Start the function for one item, in the scope of that item."""
         place = RowOrder(RowOrder(self.place).key_of(part.number))
         begun = self.fn(Scope(run, (*self.path, part.key), place), part.item)
         return require_awaitable(begun, self.fn, "map(): fn(scope, item)")
@@ -650,11 +671,11 @@ async def run_fork(
     stage: str,
     sets: Sequence[Hashable] = (),
 ) -> list[R]:
-    """What all parts come to, in input order. They run `executor` it says.
+    """Run all items of a fork with `executor` and return their results in input order.
 
-    When one fails no new calls begin, those in flight are awaited and journaled, and the error of
-    the first part (in input order) is raised. `stage` names the fork for the progress, or is empty.
-    `sets` says for each part to which set it belongs: a budget buys whole sets.
+    If an item fails, no new calls start. Calls in flight are awaited and journaled. Then the error
+    of the first failed item in input order is raised. `stage` names the fork in progress reports,
+    "" to report nothing. `sets` gives the block of each item: a budget pays for whole blocks.
     """
     results: dict[int, R] = {}
 
@@ -677,7 +698,7 @@ async def run_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """Run parts side by side in this process; their results by index, and why parts failed."""
+    """Run items concurrently in this process, store results by number, return errors by number."""
     failures: dict[int, BaseException] = {}
 
     async def worker(pending: Iterator[ForkItem[I]]) -> None:
@@ -715,8 +736,11 @@ async def _run_block_by_block(
     sets: Sequence[Hashable],
     side_by_side: Callable[[Sequence[int]], Awaitable[None]],
 ) -> None:
-    """Sets in order: the first alone, to learn what one takes, then as many at once as half of
-    what is left of the budget pays for. So a budget that ends in the middle ends in one set."""
+    """Run blocks in order, so that a budget that runs out leaves at most one block incomplete.
+
+    Run the first block alone to measure its cost. Then run as many blocks at once as half of the
+    remaining budget covers.
+    """
     members: dict[Hashable, list[int]] = {}
     for index, of in enumerate(sets):
         members.setdefault(of, []).append(index)
