@@ -1,4 +1,7 @@
-"""Adversarial cross-pollination: does arguing with the opposing view improve decisions?"""
+"""Study type `cross_pollination`: does arguing with the opposing view improve decisions?
+
+Start reading at `protocol.run_protocol`. `STUDY` registers the study type with the engine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The study file of a cross-pollination study: every key of the source, and a few of our own."""
+"""The study file of a cross-pollination study, its conditions and the claims that it declares.
+
+The keys are those of the source study, followed by the keys that Folkmoot adds.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ SIMPLE_PASSIVE = "simple_passive"
 CLARIFIED_PASSIVE = "clarified_passive"
 ACP = "acp"
 
-# Further arms that separate persuasion from being shown or told anything at all.
+# The four conditions of the source study. Their names are data: they are in tables and study files.
+# Two placebo conditions that Folkmoot adds. They separate persuasion from the mere act of being
+# asked again with a longer prompt.
 NAMES_ONLY = "names_only"
 EMPTY_ARGUMENT = "empty_argument"
 
@@ -54,7 +59,10 @@ LABELS: Mapping[str, str] = {
 
 
 def condition_label(condition: str) -> str:
-    """The condition's name for readers."""
+    """Return the name of a condition for readers, such as "Simple voting".
+
+    A condition that the study file adds has no label, so its key is turned into words.
+    """
     return LABELS.get(condition, condition.replace("_", " ").capitalize())
 
 
@@ -77,7 +85,7 @@ class _Part(BaseModel):
 
 
 class ConditionDesign(_Part):
-    """What a condition gives its participants before they vote again: three switches."""
+    """The exposures of a condition between its votes, as three switches."""
 
     summaries: bool = Field(False, description="participants read the summaries of all interviews")
     interview: bool = Field(False, description="a neutral moderator interviews each participant")
@@ -90,7 +98,9 @@ ConditionName = Annotated[
     Discriminator(lambda given: "source" if isinstance(given, str) else "conditions"),
 ]
 
-# The source's four, each with one thing more than the one before it.
+# The four conditions of the source. Each adds one switch to the condition before it, so a
+# difference between neighbours has one cause. Findings rely on this
+# (`Votes.compared_by_one_thing`).
 CONDITIONS: Mapping[str, ConditionDesign] = {
     SIMPLE_VOTING: ConditionDesign(),
     SIMPLE_PASSIVE: ConditionDesign(summaries=True),
@@ -101,14 +111,18 @@ PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
 def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDesign]:
-    """The conditions that a run's settings know, as they were written down, of any version."""
+    """Return the switches of every condition that the settings of a run name.
+
+    `settings` are the settings as the run folder holds them, written by any version of Folkmoot.
+    They are read without validation, because an older file may not pass the checks of today.
+    """
     further = settings.get("exposure")
     named = further.items() if isinstance(further, Mapping) else ()
     return {**CONDITIONS, **{name: ConditionDesign(**shown) for name, shown in named}}
 
 
 class Topic(_Part):
-    """What is decided: a description and at least two options."""
+    """The decision that participants make: a description and at least two options."""
 
     description: str = Field(
         min_length=1,
@@ -129,7 +143,11 @@ class Topic(_Part):
     @field_validator("options", mode="wrap")
     @classmethod
     def _told_apart(cls, options: object, handler: ValidatorFunctionWrapHandler) -> tuple[str, ...]:
-        """All mistakes of the list at once, so that a blank option hides no other's."""
+        """Check the options and report all problems at once.
+
+        Validation by pydantic alone would stop at a blank option and hide two options that differ
+        only in case or punctuation.
+        """
         given = options if isinstance(options, (list, tuple)) else ()
         faults: list[InitErrorDetails] = []
         try:
@@ -144,10 +162,14 @@ class Topic(_Part):
             for i, option in enumerate(given)
             if isinstance(option, str) and normalise_text(option)
         ]
+        # `texts` keeps the index of each option in the file, so that a problem names the right line
+        # even when blank options come before it.
         for pair in indistinguishable_pairs([option for _, option in texts]):
             (_, first), (_, second) = twins = [texts[n] for n in pair]
             says = f"{first!r} and {second!r} cannot be told apart: {IGNORED_DIFFERENCES}"
             kind = PydanticCustomError("value_error", "{error}", {"error": says})
+            # Both options of a pair get the problem, because either of them may be the one to
+            # change.
             faults += [{"type": kind, "loc": (i,), "input": option} for i, option in twins]
         if faults:
             raise ValidationError.from_exception_data("options", faults)
@@ -159,17 +181,17 @@ def _known_sources() -> tuple[str, ...]:
 
 
 def _list_sources(schema: JsonDict) -> None:
-    """Name the sources in the JSON Schema, those of installed packages included."""
+    """Name the persona sources in the JSON Schema, including those of installed packages."""
     schema |= {"enum": [*_known_sources()], **field_notes(essential=True)}
 
 
 class Personas(_Part):
     """Where the participants come from (`docs/personas.md`).
 
-    `persona_hub` takes its lines from `file` or the web, and two model calls make a person of each.
-    `quota` and `grounded` need neither network nor model; a `file` of people and weights replaces
-    the packaged people of `grounded`. Other sources are registered under the entry-point group
-    `folkmoot.personas`.
+    `persona_hub` reads base lines from `file` or downloads them. Two model calls turn each line
+    into a persona. `quota` and `grounded` need neither network nor model. With `grounded`, a `file`
+    of people and weights replaces the packaged panel. Installed packages add sources through the
+    entry-point group `folkmoot.personas`.
     """
 
     source: str = Field(
@@ -192,6 +214,8 @@ class Personas(_Part):
     @field_validator("source")
     @classmethod
     def _check_source(cls, source: str) -> str:
+        # The sources are looked up here and not in a `Literal`, because installed packages may add
+        # some.
         known = _known_sources()
         if source not in known:
             raise ValueError(f"must be one of {', '.join(known)}")
@@ -200,6 +224,8 @@ class Personas(_Part):
     @field_validator("file")
     @classmethod
     def _check_file(cls, file: str | None, info: ValidationInfo) -> str | None:
+        # The folder of the study file is in the validation context only if there is a file.
+        # Settings that were built in memory are accepted without this check.
         folder = (info.context or {}).get("folder")
         if file is None and info.data.get("source") == "table":
             raise ValueError("the source `table` needs a `file` of profiles")
@@ -209,12 +235,12 @@ class Personas(_Part):
 
     @property
     def are_generated(self) -> bool:
-        """Whether the people are made without a file, a network or a model."""
+        """Return True if the source makes personas without a file, a network or a model."""
         return self.source in installed_sources()
 
 
 class CrossPollinationConfig(CodingStudyConfig):
-    """Settings of one pilot."""
+    """The settings of one cross-pollination run, as the study file gives them."""
 
     SHOWN: ClassVar[Mapping[str, object]] = {
         "hypotheses": [
@@ -283,7 +309,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         True, description="draw `persona_hub` people from a pool that is kept between runs"
     )
 
-    # Ours.
+    # The keys below are additions of Folkmoot. The source study has no counterpart for them.
     personas: Personas = Field(Personas(), description="where the participants come from")
     revote: bool = Field(
         False,
@@ -343,6 +369,8 @@ class CrossPollinationConfig(CodingStudyConfig):
     def _mapping_fits(self) -> CrossPollinationConfig:
         if self.opposition_method != "predefined":
             return self
+        # All problems are collected before raising, so that the researcher can correct them in one
+        # pass.
         mapping = self.opposition_mapping or {}
         options = self.topic.options
         faults = [f"no opposing view for {option!r}" for option in options if option not in mapping]
@@ -378,6 +406,8 @@ class CrossPollinationConfig(CodingStudyConfig):
                 f"summary_draws: {self.summary_draws} draws cannot be divided over "
                 f"{self.participants_per_condition} readers in each condition"
             )
+        # Agglomerative clustering compares all pairs of members. In the worst case all interviewed
+        # participants choose the same option.
         interviewed = self.participants_per_condition * len(self.conditions_with("interview"))
         if self.clustering_algorithm == "agglomerative" and interviewed > LARGE:
             raise ValueError(
@@ -393,7 +423,7 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def _added_conditions(self) -> dict[str, ConditionDesign]:
-        """Conditions of the user's own."""
+        """Return the conditions that the study file adds under `exposure`."""
         return {} if self.exposure == "source" else self.exposure
 
     @property
@@ -405,13 +435,16 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def condition_designs(self) -> dict[str, ConditionDesign]:
-        """The conditions of this pilot and what each goes through, the source's four first."""
+        """Return the conditions of this run with their switches, the four of the source first."""
         chosen = self._all_conditions if self.conditions is None else self.conditions
         return {name: shown for name, shown in self._all_conditions.items() if name in chosen}
 
     def shown_in_final_vote(self, condition: str) -> ConditionDesign:
-        """What stands in the prompt of the final vote. By the source's prompts that is the dialogue
-        alone, or the summaries alone."""
+        """Return which texts the prompt of the final vote contains in a condition.
+
+        With `exposure: source` this is the dialogue alone, or the summaries alone, as in the
+        prompts of the source study. Otherwise it is everything that the participant went through.
+        """
         shown = self.condition_designs[condition]
         if self.exposure != "source":
             return shown
@@ -420,7 +453,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         )
 
     def conditions_with(self, *switches: str) -> tuple[str, ...]:
-        """The conditions in which all these switches are on."""
+        """Return the conditions in which all these switches are on."""
         arms = self.condition_designs.items()
         return tuple(
             name for name, shown in arms if all(getattr(shown, switch) for switch in switches)
@@ -428,7 +461,10 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def uninformed_revote_conditions(self) -> tuple[str, ...]:
-        """Conditions that vote again without having read or argued: after an interview at most."""
+        """Return the conditions that vote again without summaries and without a dialogue.
+
+        They may contain an interview. `simple_voting` is among them only with `revote`.
+        """
         return tuple(
             name
             for name, shown in self.condition_designs.items()
@@ -437,7 +473,7 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def participant_count(self) -> int:
-        """Participants in all."""
+        """Return the number of participants over all conditions."""
         return self.participants_per_condition * len(self.condition_designs)
 
 
@@ -445,12 +481,14 @@ CHANGED = "participants.position_changed"
 
 
 def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
-    """What a pilot compares: how many change their choice, each condition against each other.
+    """Return the claims of a run: shares that change their choice, for all pairs of conditions.
 
-    Primary is whether arguing does anything beyond reading and beyond voting twice: ACP against
-    both conditions that read, and against simple voting. All other pairs are exploratory. The
-    claims are two-sided, because the source states no direction.
+    The primary claims ask whether arguing adds anything to reading and to voting twice. They
+    compare ACP with both conditions that read, and with simple voting. All other pairs are
+    exploratory. The claims are two-sided, because the source states no direction.
     """
+    # Without `revote` the participants of simple voting have no second vote, so no change is
+    # possible.
     arms = [name for name in config.condition_designs if name != SIMPLE_VOTING or config.revote]
     found = [_change_claim(config, *pair) for pair in combinations(reversed(arms), 2)]
     return sorted(found, key=lambda claim: claim.family != "primary")
@@ -458,6 +496,8 @@ def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
 
 def _change_claim(config: CrossPollinationConfig, first: str, second: str) -> Claim:
     shown = [config.condition_designs[name] for name in (first, second)]
+    # All readers of one draw saw the same texts, so they are not independent. With fewer draws than
+    # `FEWEST_UNITS` no interval over draws is possible, and the claim holds for these texts alone.
     drawn = config.summary_draws >= FEWEST_UNITS and any(arm.summaries for arm in shown)
     unit = "draw of the summaries" if drawn else "participant"
     names = condition_label(first), condition_label(second)

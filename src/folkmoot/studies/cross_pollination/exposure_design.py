@@ -1,4 +1,4 @@
-"""What each condition is shown by design before each vote."""
+"""Declare which texts the design shows each condition before each vote."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import FEWEST_DRAWS
 from folkmoot.studies.cross_pollination.config import ConditionDesign, CrossPollinationConfig
 
-KINDS = {"clarification": "interview", "adversarial_dialogue": "dialogue"}  # by stage
+# Maps a stage to the kind of its conversation.
+KINDS = {"clarification": "interview", "adversarial_dialogue": "dialogue"}
 SUMMARIES, SUMMARY = "summaries", "summaries.description"
-IN_ORDER = ("interview", SUMMARIES, "dialogue")  # as a participant goes through them
+# The order in which a participant goes through them.
+IN_ORDER = ("interview", SUMMARIES, "dialogue")
 FIRST, FINAL, THIRD = "first vote", "final vote", "third vote"
-DECISIONS = {  # by stage
+# Maps a stage to the decision that is made in it.
+DECISIONS = {
     "initial_vote": FIRST,
     "cross_pollination": FINAL,
     "adversarial_dialogue": FINAL,
@@ -28,14 +31,14 @@ DECISIONS = {  # by stage
 
 
 def label_source(source: Source) -> str:
-    """The kind of a source: of the two conversations, or of the page of summaries."""
+    """Return the kind of a source: interview, dialogue or page of summaries."""
     if source.kind == "utterance":
         return KINDS.get(source.id.partition("/")[0], "other words")
     return SUMMARIES if source.kind == "summary" else ""
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Every vote, the conditions in the order of the design."""
+    """Yield every vote as a decision, ordered by kind of vote and then by condition."""
     config = CrossPollinationConfig.model_validate(run.config)
     votes = run.scan_table("answers").filter(
         pl.col("stage").is_in([*DECISIONS]), kind="choice", role="participant"
@@ -52,6 +55,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
         maintain_order=True,
     )
     pages, by_draw = _summary_page_ids(run), config.summary_draws >= FEWEST_DRAWS
+    # Utterances are read for one slice of the votes at a time, to bound memory.
     for part in asked.collect().iter_slices(DECISIONS_AT_ONCE):
         talks = _conversation_ids(run, part["speaker_id"])
         for row in part.iter_rows(named=True):
@@ -74,7 +78,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 
 
 def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str], list[str]]:
-    """(Participant, kind of conversation) → its utterances, for these participants."""
+    """Return the utterance ids of these participants by (participant, kind of conversation)."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     own = pl.col("participant_id").is_in(people.implode()), pl.col("turn").is_not_null()
     said = run.scan_table(UTTERANCES).filter(*own).select("participant_id", "stage", "utterance_id")
@@ -84,7 +88,7 @@ def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str]
 
 
 def _summary_page_ids(run: RunFolder) -> dict[int, list[str]]:
-    """Draw → the positions on its page of summaries."""
+    """Return the ids of the positions on each page of summaries, by draw."""
     found: dict[int, list[str]] = defaultdict(list)
     for draw, cluster in run.rows("summaries", "draw", "cluster_id"):
         found[draw].append(cell_id(SUMMARY, draw, cluster))

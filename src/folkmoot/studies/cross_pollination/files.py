@@ -1,4 +1,4 @@
-"""Phases 8 and 9: final statistics, and the result files under the source's names and shapes."""
+"""Write the result files under the names and in the shapes of the source study (phases 8 and 9)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from folkmoot.studies.cross_pollination.participants import (
     State,
 )
 
+# The order gives the phase numbers of the source, which `checkpoint.json` holds.
 PHASES = (
     "initial_vote",
     "threshold_check",
@@ -36,7 +37,7 @@ PHASES = (
 
 
 def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State) -> None:
-    """Phase 8: say how the votes stand; nobody votes here."""
+    """Log the number of completed participants and of changed votes per condition (phase 8)."""
     people = pl.DataFrame(
         [[getattr(participant, name) for name in COUNTED] for participant in state.people.values()],
         schema=dict.fromkeys(COUNTED, pl.String) | {"position_changed": pl.Boolean},
@@ -53,7 +54,7 @@ def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State)
 
 
 def write_embeddings(session: Session[CrossPollinationConfig], state: State) -> None:
-    """The embeddings of clusters and of what participants said, as soon as they are known."""
+    """Write the embeddings of clusters and of participants' summaries, as soon as they exist."""
     clusters = [cluster_json(cluster) for cluster in state.clusters]
     own = {
         participant.id: participant.embedding
@@ -65,7 +66,10 @@ def write_embeddings(session: Session[CrossPollinationConfig], state: State) -> 
 
 
 def save_results(session: Session[CrossPollinationConfig], state: State) -> None:
-    """Phase 9: participants and settings as files; the summary follows from the tables."""
+    """Write the participants and the settings as files (phase 9).
+
+    `summary.json` is not written here. It is derived from the tables (`derived_files`).
+    """
     mark = {"evidence": session.provenance_label} if session.provenance_label else {}
     people = map(participant_json, state.people.values())
     session.write_json(
@@ -80,7 +84,10 @@ def _common_fields(session: Session[CrossPollinationConfig]) -> dict[str, str]:
 
 
 def write_checkpoint(session: Session[CrossPollinationConfig], phase: str, state: State) -> None:
-    """checkpoint.json: how far the run is, for people; a resume goes by the journal alone."""
+    """Write `checkpoint.json`: the last completed phase and the clusters found so far.
+
+    The file informs the researcher. A resume reads the journal alone.
+    """
     number = PHASES.index(phase) + 1
     clusters = [cluster_json(cluster) for cluster in state.clusters]
     by_option: dict[str, list[dict[str, object]]] = {}
@@ -101,7 +108,7 @@ def write_checkpoint(session: Session[CrossPollinationConfig], phase: str, state
 
 
 def participant_json(participant: Participant) -> dict[str, object]:
-    """The record of participants.json."""
+    """Return the record of a participant in `participants.json`, with the source's fields."""
     persona = participant.persona
     return {
         "participant_id": participant.id,
@@ -110,7 +117,8 @@ def participant_json(participant: Participant) -> dict[str, object]:
         "demographics": dict(persona.demographics),
         "enriched_persona": persona.text,
         "initial_choice": participant.initial_choice,
-        "initial_explanation": None,  # the source's own: deprecated, never collected
+        # The source has this field, deprecated it and never fills it.
+        "initial_explanation": None,
         "final_choice": participant.final_choice,
         "position_changed": participant.position_changed,
         "clarification_transcript": _transcript_json(participant.clarification_transcript),
@@ -130,7 +138,7 @@ def _transcript_json(transcript: Transcript | None) -> list[dict[str, str]] | No
 
 
 def cluster_json(cluster: Cluster) -> dict[str, object]:
-    """The record of cluster_embeddings.json."""
+    """Return the record of a cluster in `cluster_embeddings.json`, with the source's fields."""
     return {
         "cluster_id": cluster.id,
         "option": cluster.option,
@@ -142,16 +150,19 @@ def cluster_json(cluster: Cluster) -> dict[str, object]:
 
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
-    """Yield summary.json, of the participants who have ended. `completed` counts those whose
-    status is complete."""
+    """Yield `summary.json`, computed from the table `participants`.
+
+    It covers the participants who have ended. `completed` counts those with the status `complete`.
+    """
     yield "summary.json", summarise_run(run)
 
 
 def summarise_run(run: RunFolder) -> dict[str, object]:
-    """The content of summary.json."""
+    """Return the content of `summary.json`."""
     config = CrossPollinationConfig.model_validate(run.config)
     people = run.read_table("participants").select(COUNTED)
     mark, name = run.mark_of_files, "checkpoint.json"
+    # A run that failed before its first phase ended has no checkpoint.
     checkpoint = run.read_json(name) if run.has_file(name) else {}
     return {
         "pilot_id": config.pilot_id,
@@ -163,11 +174,16 @@ def summarise_run(run: RunFolder) -> dict[str, object]:
     }
 
 
+# The columns of `participants` that the summary needs. The persona texts stay on disk.
 COUNTED = ("condition", "status", "initial_choice", "final_choice", "position_changed")
 
 
 class ConditionSummary(TypedDict):
-    """One condition in summary.json."""
+    """The counts of one condition in `summary.json`.
+
+    `position_changed_rate` is a share from 0 to 1. It is None, like `position_changed` and
+    `final_vote_distribution`, if no participant voted twice.
+    """
 
     total: int
     completed: int
@@ -182,7 +198,7 @@ class ConditionSummary(TypedDict):
 def summarise_conditions(
     config: CrossPollinationConfig, people: pl.DataFrame
 ) -> dict[str, ConditionSummary]:
-    """How each condition came out, from the rows of participants."""
+    """Return the counts of each condition, from the columns `COUNTED` of `participants`."""
     return {
         condition_design: _summarise_condition(config, people.filter(condition=condition_design))
         for condition_design in config.condition_designs

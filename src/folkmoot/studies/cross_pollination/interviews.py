@@ -1,6 +1,7 @@
-"""Phases 3 and 4: interviews about the reasons for a vote, and the clusters that the reasons form.
+"""Interviews about the reasons for a vote, and the clusters of these reasons (phases 3 and 4).
 
-A neutral moderator interviews the clarified participants; each interview is summarised at its end.
+A neutral moderator interviews each participant of a condition with `interview`. A model summarises
+each interview, and the summaries are clustered by option.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from folkmoot.studies.cross_pollination.participants import (
 )
 from folkmoot.studies.cross_pollination.tables import SummaryRow, cluster_row
 
+# The moderator's prompt asks for this word to end an interview or a dialogue.
 SATISFIED = "SATISFIED"
 ANALYST = Speaker("summarizer", "Summarizer", "summarizer")
 
 
 async def run_clarification(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Interview each participant whose condition has one until the moderator is satisfied."""
+    """Interview each participant of a condition with `interview`, then summarise the interview."""
 
     async def interview_and_summarise(scope: Scope, participant: Participant) -> Participant:
         participant = await interview_participant_and_summarise(scope, config, participant)
@@ -49,7 +51,7 @@ async def run_clarification(scope: Scope, config: CrossPollinationConfig, state:
 async def interview_participant_and_summarise(
     scope: Scope, config: CrossPollinationConfig, participant: Participant
 ) -> Participant:
-    """The participant with the transcript of their interview, or failed."""
+    """Return the participant with the transcript of the interview, or failed."""
     asks = scope.prompt(
         "clarification_moderator",
         topic=quote_topic(config),
@@ -84,7 +86,10 @@ async def interview_participant_and_summarise(
 
 
 async def summarise_interview(scope: Scope, participant: Participant) -> Participant:
-    """The participant with the interview in one to three sentences, or failed."""
+    """Return the participant with a summary of the interview in one to three sentences.
+
+    The participant is failed if the model gives no summary.
+    """
     prompt = scope.prompt(
         "individual_summary",
         initial_choice=participant.initial_choice,
@@ -94,7 +99,8 @@ async def summarise_interview(scope: Scope, participant: Participant) -> Partici
     if isinstance(summary, Missing):
         return participant.with_failure("individual summary", summary)
     said = scope.say(ANALYST, summary, public=False, **participant.utterance_columns)
-    # It is made from one person's words alone, so they are the one whose text it is.
+    # The summary is made from the words of one participant, so that participant is its speaker and
+    # not the summarizer.
     theirs = quote_value(
         str(summary), "summary", cell_id("utterances.text", said.id), participant.id
     )
@@ -105,10 +111,11 @@ async def summarise_interview(scope: Scope, participant: Participant) -> Partici
 
 
 async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Embeddings of the individual summaries → clusters by option → descriptions.
+    """Return the state with the clusters of reasons of each option and their descriptions.
 
-    A cluster without a description (the model refused, say) keeps its members, with a warning; its
-    view is shown to nobody.
+    The individual summaries are embedded, clustered within each option and described by a model. A
+    cluster without a description (the model refused, for example) keeps its members, and the run
+    warns. Readers are then not shown its view.
     """
     interviewed = state.participants_in(config.conditions_with("interview"))
     chose = {
@@ -147,7 +154,7 @@ async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: S
 async def _embed_and_cluster(
     scope: Scope, config: CrossPollinationConfig, option: str, spoken: list[Reasons]
 ) -> tuple[FloatArray, list[str]]:
-    """The embedding of each summary of the reasons for an option, and the cluster it is in."""
+    """Return the embeddings (n, d) of n summaries for one option, and the cluster id of each."""
     if not spoken:
         return np.zeros((0, 0), dtype=np.float32), []
     vectors = await scope.child("embeddings").embed([one.summary or "" for one in spoken])
@@ -157,6 +164,8 @@ async def _embed_and_cluster(
         config.clustering_algorithm,
         config.max_clusters_per_option,
         scope.seed,
+        # The name is part of the fingerprint in the journal. It is pinned, so that moving or
+        # renaming the function does not break the resume of earlier runs.
         name="folkmoot.measures.clusters.cluster_option",
     )
     return vectors, [f"{option}_cluster_{label}" for label in labels]
@@ -165,7 +174,10 @@ async def _embed_and_cluster(
 async def _describe_clusters(
     scope: Scope, option: str, spoken: list[Reasons], keys: list[str], draws: int
 ) -> list[Cluster]:
-    """The clusters of those people, each with its descriptions and the embedding of the first."""
+    """Describe each cluster of an option once per draw, record the clusters and return them.
+
+    The embedding of a cluster is that of its first description.
+    """
 
     async def describe_cluster(scope: Scope, chosen: tuple[str, list[Reasons]]) -> tuple[str, ...]:
         key, members = chosen
@@ -173,6 +185,8 @@ async def _describe_clusters(
         (shown,) = quote_options([option])
         prompt = scope.prompt("cluster_description", option=shown, summaries=own)
         drawn = list[str]()
+        # The prompt is the same for every draw. Each question has its own address in the journal,
+        # so each draw is a separate call.
         for draw in range(1, draws + 1):
             text = await scope.ask(ANALYST, prompt, about=option)
             drawn.append(
@@ -188,7 +202,9 @@ async def _describe_clusters(
         id = cell_id("summaries.description", draw, key)
         return quote_value(str(text), "summary", id, ANALYST.id)
 
-    members: dict[str, list[Reasons]] = {}  # labels count from 0 by first appearance
+    # Insertion order numbers the clusters by first appearance, which is how the labels count from
+    # 0.
+    members: dict[str, list[Reasons]] = {}
     for who, key in zip(spoken, keys, strict=True):
         members.setdefault(key, []).append(who)
     by_key = {key: (key, own) for key, own in members.items()}

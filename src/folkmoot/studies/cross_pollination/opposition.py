@@ -1,4 +1,4 @@
-"""Phase 5: which option stands against each participant's own, by one of five methods.
+"""The opposing option of each participant, chosen by one of five methods (phase 5).
 
 A new method is one function and one line in METHODS.
 """
@@ -32,29 +32,38 @@ JUDGE = Speaker("judge", "Judge", "judge")
 
 @dataclass(frozen=True)
 class OppositionData:
-    """What the methods choose from: everybody's votes, positions and clusters. All of it goes to
-    every machine that has a part, so of everybody there is what this run's method needs."""
+    """The votes, summaries and clusters from which the methods choose.
+
+    Every machine that runs items of the fork receives a copy, so it holds only the data that the
+    chosen method needs. Arrays of the other methods are empty. m counts participants with an
+    embedding, and d is the length of an embedding.
+    """
 
     config: CrossPollinationConfig
     votes: Mapping[str, int]
-    spoken: tuple[Reasons, ...]  # of the m participants with an embedding, for the judge
-    at: Mapping[str, int]  # the place of each among them, by id
-    choices: NDArray[np.object_]  # (m,), their first choices, for the method `choose_by_embedding`
-    embeddings: FloatArray  # (m, d), as well
-    argued: tuple[str, ...]  # the options that have described clusters
-    means: NDArray[
-        np.float64
-    ]  # (options argued, d), weighted mean of each one's clusters, length one
+    # For `llm_judge`: the records of the m participants.
+    spoken: tuple[Reasons, ...]
+    # The index of each participant in `spoken`, by id.
+    at: Mapping[str, int]
+    # For `choose_by_embedding`: the first choices, shape (m,).
+    choices: NDArray[np.object_]
+    # For `choose_by_embedding`: the embeddings of the summaries, shape (m, d).
+    embeddings: FloatArray
+    # The options that have described clusters.
+    argued: tuple[str, ...]
+    # The mean embedding of each option's clusters, weighted by members and scaled to length one,
+    # shape (number of `argued` options, d).
+    means: NDArray[np.float64]
 
 
 Method = Callable[[Scope, Participant, OppositionData], Awaitable[str | None]]
 
 
 async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Give each participant with a dialogue an opposing view, or skip those who can have none.
+    """Return the state with an opposing view for each participant with a dialogue.
 
-    Without an interview nothing is known of a participant's reasons, so it is the most voted other
-    option, whatever the method.
+    A participant without an interview has given no reasons, so the opposing view is the most voted
+    other option. A participant is skipped if no other option has votes.
     """
     views = _collect_opposition_data(config, state)
     method = METHODS[config.opposition_method]
@@ -65,6 +74,8 @@ async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: St
             if config.condition_designs[participant.condition].interview
             else None
         )
+        # A method may find no view, or a mapping or judge may name the participant's own option.
+        # The most voted other option then takes its place.
         if view is None or view == participant.initial_choice:
             view = await most_voted_other(scope, participant, views)
         if view is None:
@@ -89,6 +100,8 @@ def _collect_opposition_data(config: CrossPollinationConfig, state: State) -> Op
         own = [cluster for cluster in state.clusters_of(option) if cluster.embedding is not None]
         if own:
             stacked = np.array([cluster.embedding for cluster in own])
+            # Dividing by the length makes the dot product in `cluster_embedding` a cosine. A zero
+            # mean stays zero.
             mean = np.average(stacked, axis=0, weights=[len(cluster.member_ids) for cluster in own])
             means[option] = mean / (float(np.linalg.norm(mean)) or 1.0)
     method = METHODS[config.opposition_method]
@@ -109,7 +122,10 @@ def _collect_opposition_data(config: CrossPollinationConfig, state: State) -> Op
 async def most_voted_other(
     _scope: Scope, participant: Participant, views: OppositionData
 ) -> str | None:
-    """The option with most first votes that is not the participant's own; ties by file order."""
+    """Return the option with the most first votes that the participant did not choose.
+
+    Ties are resolved by the order of the study file. Return None if no other option has votes.
+    """
     others = [
         option
         for option in views.config.topic.options
@@ -121,14 +137,16 @@ async def most_voted_other(
 async def choose_predefined(
     _scope: Scope, participant: Participant, views: OppositionData
 ) -> str | None:
-    """As the study file's `opposition_mapping` says."""
+    """Return the option that `opposition_mapping` of the study file gives."""
     return (views.config.opposition_mapping or {}).get(participant.initial_choice or "")
 
 
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, views: OppositionData
 ) -> str | None:
-    """The choice of the participant whose summary is farthest (cosine) from one's own."""
+    """Return the choice of the participant with the most distant summary (cosine) among other
+    choices.
+    """
     others = views.choices != participant.initial_choice
     if participant.embedding is None or not others.any():
         return None
@@ -139,7 +157,10 @@ async def choose_by_embedding(
 async def cluster_embedding(
     _scope: Scope, participant: Participant, views: OppositionData
 ) -> str | None:
-    """The option whose mean cluster embedding, weighted by members, is farthest (cosine)."""
+    """Return the option with the most distant mean cluster embedding.
+
+    The distance is the cosine, and the mean is weighted by members.
+    """
     if participant.embedding is None or not views.argued:
         return None
     near = dict(zip(views.argued, (views.means @ participant.embedding).tolist(), strict=True))
@@ -148,11 +169,13 @@ async def cluster_embedding(
 
 
 async def llm_judge(scope: Scope, participant: Participant, views: OppositionData) -> str | None:
-    """A model reads the participant's summary and a sample of others and names the option."""
+    """Let a model name the opposing option, from the summaries of the participant and of others."""
     own = views.at.get(participant.id, len(views.spoken))
     others = len(views.spoken) - (participant.id in views.at)
     if not others or participant.individual_summary is None:
         return None
+    # Draw indices among the others and skip the participant's own index afterwards. This avoids a
+    # copy of the list for each of many participants.
     drawn = scope.rng.choice(others, size=min(views.config.judge_sample, others), replace=False)
     sample = [views.spoken[int(item_id) + (item_id >= own)] for item_id in drawn]
     options = views.config.topic.options

@@ -1,7 +1,7 @@
-"""Who takes part: participants and their clusters with the source's fields, and their recruitment.
+"""Participants, their recruitment, their clusters, and the state that the phases share.
 
-The people of a run are written to `personas.json` in its folder and sealed; a resume reads them
-there, so that a pool that has grown since cannot change a run.
+The personas of a run are written to `personas.json` in its folder and sealed. A resume reads them
+from there, so a persona pool that has grown since cannot change the run.
 """
 
 from __future__ import annotations
@@ -34,19 +34,24 @@ from folkmoot.storage.disk_store import StoredValue
 from folkmoot.storage.run_folder import PERSONAS
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 
+# Placeholder of the system prompt until the first vote renders it.
 NOTHING = StoredValue("")
 PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
 
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """One participant's record; phases return changed copies. Long texts are kept out of memory."""
+    """The record of one participant. Each phase returns a changed copy.
+
+    Long texts (persona, system prompt, transcripts, page of summaries) are `StoredValue`: they are
+    on disk until they are read. `embedding` has shape (d,). Fields that are None are not known yet.
+    """
 
     participant_id: str
     condition: str
     profile: StoredValue[Persona]
-    # From the first vote on: the options in this participant's order, and the system prompt on
-    # which those of all phases build.
+    # `options` and `told` are set by the first vote. `options` has the participant's own order.
+    # `told` is the system prompt, which the system prompts of all later phases extend.
     options: tuple[str, ...] = ()
     told: StoredValue[str] = NOTHING
     initial_choice: str | None = None
@@ -61,7 +66,7 @@ class Participant:
     cluster_id: str | None = None
     status: str = PENDING
     error_message: str | None = None
-    # What `decision_quality.py` asks.
+    # Answers that `findings/decision_quality.py` reads. The study file decides which are asked.
     confidence_before: float | None = None
     confidence_after: float | None = None
     ranking_before: list[str] | None = None
@@ -69,8 +74,10 @@ class Participant:
     restated_option: str | None = None
     restatement: str | None = None
     delayed_choice: str | None = None
-    is_recorded: bool = False  # their row is: nothing of it changes any more
-    # Field → why there is no answer to it: a way out that was taken, or that it was unreadable.
+    # True after the row of this participant was recorded. Its columns must not change any more.
+    is_recorded: bool = False
+    # Maps a field to the reason of its missing answer: a way out that the participant took, or a
+    # parse failure.
     missing_answers: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -87,68 +94,74 @@ class Participant:
 
     @property
     def cross_pollination_content(self) -> str | None:
-        """The page of summaries that this participant is shown (phase 6)."""
+        """Return the page of summaries that this participant is shown (phase 6)."""
         return None if self.page is None else self.page.get()
 
     @property
     def clarification_transcript(self) -> Transcript | None:
-        """The interview of phase 3."""
+        """Return the transcript of the interview (phase 3)."""
         return None if self.interview is None else self.interview.get()
 
     @property
     def adversarial_transcript(self) -> Transcript | None:
-        """The dialogue of phase 7."""
+        """Return the transcript of the adversarial dialogue (phase 7)."""
         return None if self.dialogue is None else self.dialogue.get()
 
     @property
     def position_changed(self) -> bool | None:
-        """Whether the final choice differs from the first; None without a final choice."""
+        """Return whether the final choice differs from the first, or None if a vote is missing."""
         if self.final_choice is None or self.initial_choice is None:
             return None
         return self.final_choice != self.initial_choice
 
     @property
     def is_active(self) -> bool:
-        """Still in the study."""
+        """Return True while the participant is in the study."""
         return self.status in (PENDING, COMPLETE)
 
     @property
     def place_in_order(self) -> int:
-        """Their place among all participants, from 0."""
+        """Return the index of this participant among all participants, from 0."""
         return int(self.id.removeprefix("p_")) - 1
 
     @property
     def stated_reasons(self) -> Reasons:
-        """The little of them that parts on other machines are sent of everybody."""
+        """Return the short record of this participant that other participants' items need.
+
+        A fork may run on other machines. Each of them receives these records of all participants.
+        """
         return Reasons(self.id, self.initial_choice, self.individual_summary)
 
     @property
     def utterance_columns(self) -> dict[str, Any]:
-        """The columns of the study that tell the participant's rows in `utterances` from others."""
+        """Return the columns that this study adds to the participant's rows in `utterances`."""
         return {"participant_id": self.id, "condition": self.condition}
 
     def speaker(self, system: str) -> Speaker:
-        """The participant as the models see it."""
+        """Return the participant as a speaker with this system prompt."""
         return Speaker(self.id, "Participant", "participant", system)
 
     def with_changes(self, **changes: Any) -> Participant:
         return replace(self, **changes)
 
     def with_answer(self, name: str, answer: object) -> Participant:
-        """The participant with an answer under this name; where it is missing, with the reason."""
+        """Return a copy with this answer, or with the reason if the answer is missing."""
         if not isinstance(answer, Missing):
             return replace(self, **{name: answer})  # type: ignore[arg-type]
         return replace(self, missing_answers={**self.missing_answers, name: answer.reason})
 
     def without_vote(self, name: str, where: str, missing: Missing) -> Participant:
-        """Out of the study without this vote: skipped if they declined it, else failed."""
+        """Return a copy that is out of the study because this vote is missing.
+
+        The status is skipped if the participant declined the vote, and failed otherwise.
+        """
         participant = self.with_answer(name, missing)
         if missing.reason in WAYS_OUT:
             return participant.with_skip(f"{where}: {missing.reason}")
         return participant.with_failure(where, missing)
 
     def with_failure(self, where: str, missing: Missing) -> Participant:
-        """Out of the study, with the reason."""
+        """Return a copy with the status failed and the reason."""
         detail = f": {missing.detail}" if missing.detail else ""
         return self.with_changes(status=FAILED, error_message=f"{where}: {missing.reason}{detail}")
 
@@ -157,7 +170,9 @@ class Participant:
 
 
 class Reasons(NamedTuple):
-    """What others may learn of a participant: whose, for which option, and the reasons in brief."""
+    """The reasons of one participant as other participants' items see them: id, first choice,
+    summary.
+    """
 
     id: str
     choice: str | None
@@ -166,12 +181,14 @@ class Reasons(NamedTuple):
 
 @dataclass(frozen=True)
 class Cluster:
-    """A group of like-minded participants of one option, described by a model: once for every
-    draw of the summaries, empty where it gave no description. The embedding is the first one's.
+    """A group of participants who chose the same option for similar reasons.
 
-    A description is made from the words of several people, so as a source it is the summarizer's
-    (`summaries.description/draw/cluster`). The summary of one interview is made from one person's
-    words, and is the participant's.
+    A model describes each cluster once per draw of the summaries. A description is empty if the
+    model gave none. `embedding` is that of the first description, with shape (d,).
+
+    A description is made from the words of several participants, so its source is the summarizer
+    (`summaries.description/draw/cluster`). The summary of one interview is made from the words of
+    one participant, so its source is that participant.
     """
 
     id: str
@@ -182,12 +199,15 @@ class Cluster:
 
     @property
     def description(self) -> str:
+        """Return the description of the first draw."""
         return self.descriptions[0]
 
 
 @dataclass(frozen=True)
 class State:
-    """What the phases hand on to each other."""
+    """All that one phase passes to the next: participants by id, clusters and the reason of an
+    early end.
+    """
 
     people: Mapping[str, Participant]
     clusters: tuple[Cluster, ...] = ()
@@ -199,11 +219,11 @@ class State:
 
     @property
     def active_participants(self) -> list[Participant]:
-        """Those still in the study, in order."""
+        """Return the participants who are still in the study, in order."""
         return [participant for participant in self.people.values() if participant.is_active]
 
     def participants_in(self, conditions: Container[str]) -> list[Participant]:
-        """Active participants of these conditions, in order."""
+        """Return the active participants of these conditions, in order."""
         return [
             participant
             for participant in self.active_participants
@@ -211,17 +231,17 @@ class State:
         ]
 
     def with_updates(self, changed: Iterable[Participant]) -> State:
-        """The state with these participants' records replaced."""
+        """Return a copy of the state with these participants' records replaced."""
         return replace(
             self, people={**self.people, **{participant.id: participant for participant in changed}}
         )
 
     def clusters_of(self, option: str) -> list[Cluster]:
-        """The described clusters of an option."""
+        """Return the clusters of an option."""
         return [cluster for cluster in self.clusters if cluster.option == option]
 
     def votes(self) -> Counter[str]:
-        """First votes per option."""
+        """Return the number of first votes per option."""
         return Counter(
             participant.initial_choice
             for participant in self.people.values()
@@ -230,29 +250,37 @@ class State:
 
 
 def quote_topic(config: CrossPollinationConfig) -> Any:
-    """Return the topic for use in prompts."""
+    """Return the topic for use in prompts, with its source recorded."""
     return quote_all(config.topic, "material", "study.topic")
 
 
 def quote_options(options: Iterable[str]) -> list[str]:
-    """Return options in their order for use in prompts."""
+    """Return the options in the given order for use in prompts, with their source recorded."""
     return [quote_value(option, "option", "study.topic.options") for option in options]
 
 
 def available_seats(config: CrossPollinationConfig, _folder: Path) -> list[Seat]:
-    """The participants whom people could play, with their conditions."""
+    """Return the seats that humans can take, with their conditions.
+
+    The conditions are drawn from the seed as `recruit_participants` draws them, so a seat has the
+    same condition before and during a run.
+    """
     arms = _assign_arms(config, generator(config.random_seed, ("assignment",)))
     return [Seat(who, condition=arm) for who, arm in arms.items()]
 
 
 def _assign_arms(config: CrossPollinationConfig, rng: np.random.Generator) -> dict[str, str]:
-    """`p_0001` … with their conditions."""
+    """Return the ids `p_0001` … of all participants with their conditions."""
     ids = [f"p_{key:04d}" for key in range(1, config.participant_count + 1)]
     return assign_conditions(ids, tuple(config.condition_designs), rng)
 
 
 async def recruit_participants(session: Session[CrossPollinationConfig]) -> State:
-    """Participants `p_0001` … with condition and persona."""
+    """Assign conditions, load personas and return the first state.
+
+    The assignment, the draws of the summaries and the hashes of the personas are sealed before any
+    call is made.
+    """
     config = session.config
     arms = _assign_arms(config, session.child("assignment").rng)
     await session.seal("assignment", arms)
@@ -270,7 +298,10 @@ async def recruit_participants(session: Session[CrossPollinationConfig]) -> Stat
 async def _summary_draws(
     session: Session[CrossPollinationConfig], arms: Mapping[str, str]
 ) -> dict[str, int]:
-    """Which draw of the summaries each reader is shown; even within each condition."""
+    """Return the draw of the summaries (from 1) that each reader is shown.
+
+    The draws are of equal frequency within each condition.
+    """
     config, found = session.config, dict[str, int]()
     draws = [str(n) for n in range(1, config.summary_draws + 1)]
     for arm in config.conditions_with("summaries"):
@@ -283,7 +314,10 @@ async def _summary_draws(
 
 
 async def _load_personas(session: Session[CrossPollinationConfig]) -> list[Persona]:
-    """The personas of this run: those written down when it started, or newly drawn."""
+    """Return the personas of this run.
+
+    A resumed run reads the personas that it wrote when it started. A new run draws them.
+    """
     saved = session.run_folder / PERSONAS
     if saved.exists():
         rows = json.loads(saved.read_text("utf-8"))["personas"]
@@ -305,6 +339,8 @@ async def _draw_personas(session: Session[CrossPollinationConfig]) -> list[Perso
         rng = session.child("recruitment").rng
         rows = table.read_personas(file)
         if any("first_vote" in person.extra for person in rows):
+            # A recorded first vote would be ignored in silence, and the researcher would take the
+            # simulated vote for it.
             hint = "rename or delete the column; folkmoot new --from-people replays known answers"
             message = "first votes are asked here, and never taken from a table"
             raise InputError(Problem(message, str(file), key="first_vote", hint=hint))
@@ -314,6 +350,9 @@ async def _draw_personas(session: Session[CrossPollinationConfig]) -> list[Perso
     except InputError as error:
         if named.source == "persona_hub" or named.file or not session.is_synthetic(RECRUITER.role):
             raise
+        # Only `auto` in a synthetic run falls back to quotas. Where the study file names
+        # `persona_hub` or a file, or a paid model would be asked, a substitute would be a different
+        # study.
         session.warn(f"{error} Personas are made from quotas instead (personas: source: quota).")
         return quota.make(n, session.child("quota").rng)
 
@@ -323,12 +362,18 @@ def _personas_file(session: Session[CrossPollinationConfig]) -> Path:
 
 
 async def _from_persona_hub(session: Session[CrossPollinationConfig]) -> list[Persona]:
-    """n personas from the pool, filled up first to 1.5 × n; or n fresh ones without a pool."""
+    """Return the personas of a run from the pool, or newly enriched ones if the study has no pool.
+
+    The pool is first filled up to 1.5 times the number of participants. Participants are then drawn
+    from it.
+    """
     scope, n = session.child("recruitment"), session.config.participant_count
     if not session.config.use_persona_storage:
         return (await _enrich_lines(session, scope, n, ()))[:n]
     path = Path(session.config.personas.pool).expanduser()
-    if session.is_synthetic(RECRUITER.role):  # its portraits get a pool of their own
+    # The portraits of the embedded respondent must not reach runs with a real model, so they have a
+    # pool of their own.
+    if session.is_synthetic(RECRUITER.role):
         path = path.with_suffix(f".synthetic{path.suffix}")
     pool = Pool(path)
     lacking = pool.missing_count(n)
@@ -342,7 +387,11 @@ async def _from_persona_hub(session: Session[CrossPollinationConfig]) -> list[Pe
 async def _enrich_lines(
     session: Session[CrossPollinationConfig], scope: Scope, count: int, known: Sequence[str]
 ) -> list[Persona]:
-    """n raw lines, each with demographics and a portrait by the model."""
+    """Return `count` personas, each made by a model from one raw line of Persona Hub.
+
+    Lines that cannot be enriched are replaced by spare lines once. Raise InputError if there are
+    still too few.
+    """
     config = session.config
     path = (
         _personas_file(session)

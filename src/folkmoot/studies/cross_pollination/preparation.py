@@ -1,8 +1,8 @@
-"""Before and after a run: a rehearsal, a smaller version, whether it was of use; and what a new
-pilot is made from: a template, or a Polis conversation.
+"""Functions that the engine calls before and after a run: dry run, size limit, usability check.
 
-Of Polis, each voter becomes a persona described by how they voted on the other comments; what they
-voted on this one is kept apart, for `folkmoot compare RUN --people people.csv`.
+`from_polis` makes a new study from a Polis conversation. Each voter becomes a persona, which is
+described by the votes on all other comments. The votes on the chosen comment are kept apart, for
+`folkmoot compare RUN --people people.csv`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from folkmoot.studies.cross_pollination.config import (
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Why nothing in a pilot is of use. One that ended early still has its votes."""
+    """Return why a finished run has no usable result, or an empty string.
+
+    A run that ended early is usable if it has first votes.
+    """
     if run.read_json("checkpoint.json")["terminated_early"] and not _lacks_values(
         run, "initial_choice"
     ):
@@ -60,7 +63,11 @@ def _lacks_values(run: RunFolder, column: str) -> bool:
 
 
 def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollinationConfig:
-    """The same pilot with a copy of the pool, and stand-ins for lines that would be fetched."""
+    """Return settings for a dry run that changes no pool and downloads nothing.
+
+    The dry run works on a copy of the pool. Personas from quotas replace lines that would be
+    downloaded.
+    """
     named = config.personas
     if named.are_generated or named.source == "table":
         return config
@@ -71,7 +78,10 @@ def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollina
     if named.file is None:
         lines = folder / "lines.jsonl"
         people = quota.make(
-            3 * config.participant_count, generator(config.random_seed, ("rehearsal",))
+            # The pool is filled to 1.5 times the participants and may draw spare lines. Three times
+            # is enough.
+            3 * config.participant_count,
+            generator(config.random_seed, ("rehearsal",)),
         )
         lines.write_text(
             "".join(json.dumps({"persona": persona.text}) + "\n" for persona in people), "utf-8"
@@ -81,15 +91,18 @@ def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollina
 
 
 def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
-    """The same pilot with at most `limit` participants, at least one a condition, and no more draws
-    of the summaries than a condition has readers."""
+    """Return settings with at most `limit` participants, but at least one in each condition.
+
+    The number of summary draws is lowered as well, so that each draw has a reader in every
+    condition.
+    """
     per = max(1, min(config.participants_per_condition, limit // len(config.condition_designs)))
     draws = min(config.summary_draws, per)
     return config.model_copy(update={"participants_per_condition": per, "summary_draws": draws})
 
 
 def design_size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
-    """How large the design is, for `folkmoot power`."""
+    """Return the size of the design, for `folkmoot power`."""
     per = config.participants_per_condition
     key = ("participants_per_condition", per)
     return DesignSize("independent", len(config.condition_designs), per, setting=key)
@@ -99,14 +112,20 @@ def design_size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
 
 
 NAMES = {AGREE: "Agree", DISAGREE: "Disagree", PASS: "Pass"}
-LEAST_VOTES = 5  # other comments agreed or disagreed with: fewer describe nobody
-MOST_QUOTED = 6  # comments of each vote in a description
+# Minimum number of other comments that a voter agreed or disagreed with. Fewer votes do not
+# describe a person.
+LEAST_VOTES = 5
+# Maximum number of comments of each vote that a description quotes, to keep prompts short.
+MOST_QUOTED = 6
 PERSONAS, PEOPLE, STUDY_FILE = "personas.csv", "people.csv", "cross_pollination.yaml"
 
 
 def from_polis(conversation: PolisConversation, statement: str | None) -> dict[str, str | bytes]:
-    """The files of the pilot; on the comment on which the smaller side is largest, if none is
-    named. Raises InputError where the comment does not exist or too few voters are described."""
+    """Return the files of a new study, by name: study file, personas and the voters' real votes.
+
+    `statement` is the number of a comment. If it is None, the comment with the largest minority is
+    taken. Raise InputError if the comment does not exist or too few voters are described.
+    """
     number = conversation.most_divisive_comment if statement is None else statement
     if number not in conversation.comments:
         hint = did_you_mean(number, list(conversation.comments), "see comment-id in comments.csv")
@@ -138,7 +157,7 @@ def from_polis(conversation: PolisConversation, statement: str | None) -> dict[s
 
 
 def _count_opinions(voter: Voter, number: str) -> int:
-    """How many other comments a voter agreed or disagreed with."""
+    """Return how many other comments a voter agreed or disagreed with."""
     return sum(vote != PASS for comment, vote in voter.votes.items() if comment != number)
 
 
@@ -147,7 +166,7 @@ def _persona_id(voter: Voter) -> str:
 
 
 def _most_voted(conversation: PolisConversation, number: str) -> list[str]:
-    """The other comments, those on which most voted first."""
+    """Return the numbers of the other comments, ordered by their number of votes, largest first."""
     counts = {
         comment: sum(comment in voter.votes for voter in conversation.voters)
         for comment in conversation.comments
@@ -158,7 +177,9 @@ def _most_voted(conversation: PolisConversation, number: str) -> list[str]:
 
 
 def _describe_voter(voter: Voter, shown: Sequence[str], conversation: PolisConversation) -> str:
-    """ "a person who … agreed that “…”"; completes "You are …"."""
+    """Return a persona text that completes "You are …": "a person who …", followed by quoted
+    comments.
+    """
     parts = []
     for vote, verb in ((AGREE, "agreed with"), (DISAGREE, "disagreed with")):
         own = [

@@ -1,4 +1,4 @@
-"""Cross-pollination in the nine phases of its source, one after another."""
+"""The protocol of cross-pollination: the nine phases of the source study in their order."""
 
 from __future__ import annotations
 
@@ -30,9 +30,14 @@ from folkmoot.studies.cross_pollination.voting import (
 
 
 async def run_protocol(session: Session[CrossPollinationConfig]) -> None:
-    """Recruit, then the phases; an early end leaves out all but the last two."""
+    """Recruit participants and run all phases.
+
+    If the first vote is nearly unanimous, only the last two phases follow it.
+    """
     config, at = session.config, session.child
-    rows = at("participants")  # recorded as each participant ends, in the order of all
+    # The scope is created before all phases, so that the rows of participants have one fixed
+    # position. Each row is recorded as soon as its participant ends.
+    rows = at("participants")
     state = await recruit_participants(session)
 
     state = await initial_vote(at("initial_vote"), config, state)
@@ -49,6 +54,8 @@ async def run_protocol(session: Session[CrossPollinationConfig]) -> None:
     final_statistics(at("final_statistics"), config, state)
     write_checkpoint(session, "final_statistics", state)
 
+    # Record the participants without a row so far: those who were skipped or failed late. This is
+    # done last because a recorded row cannot change.
     for participant in state.people.values():
         record_participant(rows, participant)
     save_results(session, state)
@@ -58,7 +65,7 @@ async def run_protocol(session: Session[CrossPollinationConfig]) -> None:
 async def run_deliberation(
     session: Session[CrossPollinationConfig], state: State, rows: Scope
 ) -> State:
-    """Interviews, what was said in them, and the final votes of those who learn of it or do not."""
+    """Run phases 3 to 7: interviews, summaries, opposing views and final votes."""
     config, at = session.config, session.child
 
     state = await run_clarification(at("clarification"), config, state)
@@ -73,7 +80,9 @@ async def run_deliberation(
 
     state = assign_restated_options(config, show_summaries(session, config, state))
     state = record_ended(rows, config, state)
-    parts = {  # the dialogues are the longest chains of calls, so they start first
+    # The three kinds of final votes run concurrently. Dialogues are the longest chains of calls, so
+    # they start first.
+    parts = {
         "adversarial_dialogue": adversarial_dialogue,
         "cross_pollination": cross_pollination,
     }
@@ -84,6 +93,7 @@ async def run_deliberation(
     }
     for voters in (await session.map(final_votes)).values():
         state = state.with_updates(voters)
+    # Phases 6 and 7 run at the same time, so both checkpoints follow here, in the source's order.
     write_checkpoint(session, "cross_pollination", state)
     write_checkpoint(session, "adversarial_dialogue", state)
 

@@ -1,7 +1,8 @@
-"""What the embedded respondent should know of this study: its options are what opinions are about.
+"""The part of the embedded respondent for this study: the options are the subjects of opinions.
 
-Of what is asked about a vote it knows the ranking and the confidence: by what the person thinks of
-each option after all that was read. The shared part does the rest."""
+It answers rankings and confidence from its opinion of each option after everything it has read. The
+shared part of the respondent answers the rest.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ def _answer_ranking(mind: SimulatedRespondent) -> dict[str, object]:
 
 def _answer_confidence(mind: SimulatedRespondent) -> int:
     best, second, *_ = sorted(mind.option_utilities(), reverse=True)
+    # The logistic function of the gap between the best two options is the choice probability of a
+    # logit model: 50 if both are liked equally.
     return round(100 / (1 + math.exp(second - best)))
 
 

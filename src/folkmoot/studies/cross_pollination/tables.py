@@ -1,4 +1,4 @@
-"""The tables of a pilot: each column with its type and what it means."""
+"""The tables of a cross-pollination run: each column with its type and meaning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from folkmoot.studies.cross_pollination.participants import Cluster, Participant
 
 
 class ParticipantRow(Row, table="participants", key=("participant_id",)):
-    """One participant; demographics follow in columns of their own (`demographic_age` …)."""
+    """One participant. Demographics follow in further columns (`demographic_age` and others)."""
 
     participant_id: str
     condition: str
@@ -62,7 +62,7 @@ DEMOGRAPHICS = {
 
 
 class ClusterRow(Row, table="clusters", key=("cluster_id",)):
-    """One cluster of like-minded participants."""
+    """One cluster of participants who gave similar reasons for the same option."""
 
     cluster_id: str = column("option and number of the cluster")
     option: str = column("option that its members chose first")
@@ -74,7 +74,7 @@ class ClusterRow(Row, table="clusters", key=("cluster_id",)):
 
 
 class FirstVoteRow(Row, table="first_votes", key=("option",)):
-    """How many first votes an option has, over all conditions."""
+    """The number of first votes for an option, over all conditions."""
 
     option: str = column("an option of the topic")
     votes: int = column("first votes for it (phase 1)")
@@ -82,9 +82,11 @@ class FirstVoteRow(Row, table="first_votes", key=("option",)):
 
 
 class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
-    """One position on the page of summaries that readers are shown, options in the order of the
-    study file. With `option_order: random` the page has the options in each reader's own order
-    (`options_shown` in `participants`)."""
+    """One position on the page of summaries that readers are shown.
+
+    The rows have the options in the order of the study file. With `option_order: random` the page
+    has the options in each reader's own order (`options_shown` in `participants`).
+    """
 
     draw: int = column("draw of the summaries, from 1; see `summary_draws`")
     option: str = column("option that it stands under")
@@ -94,8 +96,11 @@ class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
 
 
 class UtteranceRow(utterances.UtteranceRow, table=utterances.UTTERANCES):
-    """One turn of an interview or of an adversarial dialogue; without a `turn`, what was said to
-    the researcher alone: a restatement, the summary of an interview, the view of a cluster."""
+    """One turn of an interview or of an adversarial dialogue, or a private text.
+
+    Private texts have no `turn`: a restatement, the summary of an interview, the description of a
+    cluster.
+    """
 
     participant_id: str | None = column(
         "the participant who speaks, or who is spoken with or summarised; empty for a cluster"
@@ -108,8 +113,11 @@ TABLES = (ParticipantRow, ClusterRow, FirstVoteRow, SummaryRow, UtteranceRow)
 
 
 def record_participant(rows: Scope, participant: Participant) -> Participant:
-    """Record the row of a participant for whom nothing is still to come. `rows`: the scope of the
-    rows of all of them."""
+    """Record the row of a participant and return the participant marked as recorded.
+
+    Do nothing if the row is recorded already. `rows` is the scope that holds the rows of all
+    participants in their order.
+    """
     if participant.is_recorded:
         return participant
     persona = participant.persona
@@ -123,6 +131,8 @@ def record_participant(rows: Scope, participant: Participant) -> Participant:
         persona=persona.text,
         persona_id=persona.id,
     )
+    # The sources of personas differ in the demographics that they have, so these columns are not
+    # fields of `ParticipantRow`.
     demographics = {
         f"demographic_{key}": demographic for key, demographic in persona.demographics.items()
     }
@@ -131,8 +141,10 @@ def record_participant(rows: Scope, participant: Participant) -> Participant:
 
 
 def record_ended(rows: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Record those for whom nothing is still to come before the final votes: who is out of the
-    study, and whose condition has no final vote."""
+    """Record the participants who have ended before the final votes.
+
+    These are participants who are out of the study, and those in conditions without a final vote.
+    """
     voting = {*config.conditions_with("summaries"), *config.conditions_with("dialogue")}
     voting |= {*config.uninformed_revote_conditions}
     return state.with_updates(
@@ -147,7 +159,10 @@ def recorded_after(
     config: CrossPollinationConfig,
     vote: Callable[[Scope, Participant], Awaitable[Participant]],
 ) -> Callable[[Scope, Participant], Awaitable[Participant]]:
-    """The vote, after which a participant is recorded, unless asked once more later."""
+    """Return a function that runs `vote` and then records the participant.
+
+    It does not record participants who are asked again later (`delayed_vote`).
+    """
 
     async def vote_and_record(scope: Scope, participant: Participant) -> Participant:
         participant = await vote(scope, participant)

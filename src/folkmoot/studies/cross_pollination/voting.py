@@ -1,5 +1,8 @@
-"""Every vote: the first (phases 1 and 2), and the final ones after reading, after an adversarial
-dialogue (phases 6 and 7), or after nothing at all; and what is asked beside a vote."""
+"""All votes of a cross-pollination run, and the questions that follow a vote.
+
+The first vote (phases 1 and 2) comes before everything else. The final votes follow a page of
+summaries, an adversarial dialogue (phases 6 and 7), or neither.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +54,20 @@ from folkmoot.studies.cross_pollination.tables import (
 
 @dataclass(frozen=True)
 class VotePrompt:
-    """A vote as it is put: who they are, what is asked, what was heard before."""
+    """A vote as it is put to a participant.
+
+    `system` is the system prompt, `prompt` the question and `heard` the history before it.
+    """
 
     system: str
     prompt: str
     heard: Transcript = EMPTY_TRANSCRIPT
 
     def answered(self, participant: Participant, choice: str) -> VotePrompt:
-        """The conversation with the vote in it, for whatever is asked about it next."""
+        """Return the same conversation with the vote in its history.
+
+        Questions about the vote (confidence, ranking, restatement) are asked with this history.
+        """
         vote = (Utterance("", self.prompt), Utterance(participant.id, choice))
         return VotePrompt(self.system, "", self.heard + vote)
 
@@ -66,7 +75,10 @@ class VotePrompt:
 async def ask_vote(
     scope: Scope, config: CrossPollinationConfig, participant: Participant, vote_prompt: VotePrompt
 ) -> str | Missing:
-    """One vote; the options are those of the topic in the participant's own order."""
+    """Ask for one vote and return the chosen option or a missing answer.
+
+    The options are those of the topic in the participant's own order.
+    """
     return await scope.ask(
         participant.speaker(vote_prompt.system),
         vote_prompt.prompt,
@@ -89,7 +101,10 @@ async def ask_confidence_and_ranking(
     told: VotePrompt,
     when: str,
 ) -> Participant:
-    """The participant with confidence and ranking, asked with the vote in view."""
+    """Ask for confidence and ranking, as the study file wants, and return the changed participant.
+
+    `told` is the conversation with the vote in its history. `when` is `before` or `after`.
+    """
     who = participant.speaker(told.system)
     if config.confidence:
         sure = await scope.child("confidence").ask(
@@ -126,7 +141,10 @@ def _order_of(ranked: BaseModel | Missing) -> list[str] | Missing:
 
 
 def _ranking_of(options: tuple[str, ...]) -> type[BaseModel]:
-    """All options, each once, or a way out."""
+    """Return the answer type of a ranking: every option once, or a single way out.
+
+    A way out with the same text as an option counts as that option.
+    """
     ways_out = [way for way in WAYS_OUT if way not in options]
 
     def complete_ranking(ranking: list[str]) -> list[str]:
@@ -147,8 +165,10 @@ def _ranking_of(options: tuple[str, ...]) -> type[BaseModel]:
 
 
 async def ask_restatement(scope: Scope, participant: Participant, told: VotePrompt) -> Participant:
-    """The participant with the opposing view in their words, asked with all in view that the final
-    vote had."""
+    """Ask for the opposing view in the participant's own words and return the changed participant.
+
+    The question has the same history as the final vote.
+    """
     if participant.restated_option is None:
         return participant
     scope, speaker = scope.child("restatement"), participant.speaker(told.system)
@@ -165,8 +185,11 @@ async def ask_restatement(scope: Scope, participant: Participant, told: VoteProm
 
 
 def assign_restated_options(config: CrossPollinationConfig, state: State) -> State:
-    """Everybody with the option that they are to restate: the opposing view of their dialogue, else
-    the most voted option that is not their own."""
+    """Return the state with the option that each participant is to restate.
+
+    This is the opposing view of the dialogue. Participants without a dialogue get the most voted
+    option that they did not choose.
+    """
     if not config.restatement:
         return state
     votes = state.votes()
@@ -180,6 +203,7 @@ def assign_restated_options(config: CrossPollinationConfig, state: State) -> Sta
         option = participant.opposition_view or max(
             rest, key=lambda option: votes[option], default=None
         )
+        # The option reaches the prompt through a cell of the table, so its source is that cell.
         id = cell_id("participants.restated_option", participant.id)
         return None if option is None else quote_value(str(option), "option", id)
 
@@ -190,7 +214,10 @@ def assign_restated_options(config: CrossPollinationConfig, state: State) -> Sta
 
 
 async def code_restatements(session: Session[CrossPollinationConfig], state: State) -> None:
-    """How far each restatement gives the view's reasons back, by a coder blind to condition."""
+    """Let a coder judge how far each restatement gives the reasons of the opposing view.
+
+    The coder sees the reasons but not the condition.
+    """
     reasons = {
         option: join_texts(
             "\n", filter(None, (cluster.description for cluster in state.clusters_of(option)))
@@ -216,7 +243,10 @@ async def code_restatements(session: Session[CrossPollinationConfig], state: Sta
 async def delayed_vote(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> State:
-    """A third vote of those who cast a final one, with nothing in view but that vote."""
+    """Ask all participants with a final vote for a third one.
+
+    The prompt contains the two earlier votes and nothing that led to them.
+    """
 
     async def vote_again(scope: Scope, participant: Participant) -> Participant:
         prompt = scope.prompt(
@@ -240,10 +270,12 @@ async def delayed_vote(
 
 
 async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Phase 1: everybody chooses one option, without giving reasons."""
+    """Ask every participant to choose one option without giving reasons (phase 1)."""
 
     async def vote_first(scope: Scope, participant: Participant) -> Participant:
         participant = with_option_order(participant, scope, config)
+        # The system prompt depends on the order of the options, so the order is drawn before the
+        # vote.
         put = VotePrompt(
             participant.system,
             scope.prompt("initial_vote", options=quote_options(participant.options)),
@@ -267,12 +299,17 @@ async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: Stat
 def with_option_order(
     participant: Participant, scope: Scope, config: CrossPollinationConfig
 ) -> Participant:
-    """The participant with the order in which they see the options, and their system prompt."""
+    """Return the participant with an order of the options and the system prompt that has this
+    order.
+    """
     options = config.topic.options
     if config.option_order == "random":
         options = tuple(
             sorted(
                 options,
+                # Each option is ordered by a hash of seed, participant and option. So the order
+                # does not depend on the number of draws made before, and a resume gives the same
+                # order.
                 key=lambda option: uniform_values(
                     scope.seed, "option_order", participant.id, option
                 ),
@@ -294,7 +331,7 @@ def with_option_order(
 
 
 def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Phase 2: stop when the first vote is already (nearly) unanimous."""
+    """End the study early if the first vote is (nearly) unanimous (phase 2)."""
     votes = state.votes()
     if votes.total() == 0:
         return _terminate_study(scope, state, "no participant gave a valid first vote")
@@ -316,9 +353,10 @@ def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) 
 
 
 def _terminate_study(scope: Scope, state: State, reason: str) -> State:
-    """The study stopped early: those whose part was still to come are skipped.
+    """Return the state after an early end: participants with a second vote to come are skipped.
 
-    Simple voting is complete with its first vote; a second one (`revote`) is our noise floor.
+    Participants of simple voting are complete with their first vote. Their second vote (`revote`)
+    is an addition of Folkmoot.
     """
     scope.root.warn(f"the study ends early: {reason}")
     rest = [
@@ -333,8 +371,10 @@ def _terminate_study(scope: Scope, state: State, reason: str) -> State:
 async def final_vote(
     scope: Scope, config: CrossPollinationConfig, participant: Participant, put: VotePrompt
 ) -> Participant:
-    """The participant with a final choice and what is asked about it; failed or skipped without
-    one."""
+    """Ask for the final vote and the questions about it, and return the changed participant.
+
+    Without a final vote the participant is skipped (declined) or failed.
+    """
     choice = await ask_vote(scope, config, participant, put)
     if isinstance(choice, Missing):
         return participant.without_vote("final_choice", "final vote", choice)
@@ -345,13 +385,16 @@ async def final_vote(
     return await ask_restatement(scope, participant, told)
 
 
-# --- phases 6 and 7: what everybody is shown, and the final votes of each kind -------------------
+# --- phases 6 and 7: the page of summaries, and the final votes of each kind ---------------------
 
 
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Phase 6, first part: what those who read are shown. It is the same for all of one draw, but
-    for the order of the options, which is each participant's own."""
+    """Return the state with the page of summaries that each reader is shown (phase 6, first part).
 
+    The page is the same for all readers of one draw, except for the order of the options.
+    """
+
+    # Many readers share a draw and an order, so each page is rendered and stored once.
     @cache
     def render_page(draw: int, options: tuple[str, ...]) -> StoredValue[str] | None:
         page = format_cross_pollination_content(scope, config, state, draw, options)
@@ -377,8 +420,11 @@ def format_cross_pollination_content(
     draw: int,
     options: Sequence[str],
 ) -> str:
-    """The viewpoints of all options, in the order given, as markdown; empty when there are no
-    described clusters."""
+    """Return the page of summaries as markdown: the described positions of all options.
+
+    `options` gives the order and `draw` counts from 1. Return an empty string if no cluster has a
+    description.
+    """
     votes = state.votes()
     sections: list[dict[str, object]] = []
     for option in quote_options(options):
@@ -402,7 +448,10 @@ def format_cross_pollination_content(
 async def adversarial_dialogue(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Phase 7: Socratic questions from the opposing view, then the final vote."""
+    """Hold an adversarial dialogue with each participant, then ask for the final vote (phase 7).
+
+    A moderator asks Socratic questions from the opposing view.
+    """
 
     async def argue_and_vote(scope: Scope, participant: Participant) -> Participant:
         told = {
@@ -462,7 +511,7 @@ async def adversarial_dialogue(
 async def cross_pollination(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Phase 6, second part: those who only read vote on what they have read."""
+    """Ask the readers without a dialogue for their final vote (phase 6, second part)."""
 
     async def read_and_vote(scope: Scope, participant: Participant) -> Participant:
         prompt = scope.prompt(
@@ -487,8 +536,11 @@ async def cross_pollination(
 async def second_vote(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Votes of those who read nothing and argued with nobody: the noise floor, the placebo arms,
-    and those who were interviewed and no more."""
+    """Ask the participants without summaries and dialogue to vote again.
+
+    They are the noise floor (`simple_voting`), the placebo conditions, and conditions that contain
+    an interview alone.
+    """
 
     async def vote_again(scope: Scope, participant: Participant) -> Participant:
         options = quote_options(participant.options)
@@ -496,6 +548,9 @@ async def second_vote(
             prompt = scope.prompt("names_only_vote", options=options)
         elif participant.condition == EMPTY_ARGUMENT:
             others = [option for option in options if option != participant.initial_choice]
+            # The placebo puts another option forward without a reason. The draw uses the
+            # participant's own scope, so it does not depend on the order in which participants
+            # vote.
             other = others[int(scope.rng.integers(len(others)))]
             prompt = scope.prompt("empty_argument_vote", other_option=other)
         elif participant.clarification_transcript:
@@ -519,8 +574,11 @@ async def second_vote(
 
 
 def _interview_in_view(config: CrossPollinationConfig, participant: Participant) -> Transcript:
-    """The participant's interview where it is in view at the final vote: a model has no memory but
-    its prompt."""
+    """Return the interview if the design shows it at the final vote, else an empty transcript.
+
+    A model remembers only its prompt, so an interview that is not sent has no influence on the
+    vote.
+    """
     return (
         (participant.clarification_transcript or EMPTY_TRANSCRIPT)
         if config.shown_in_final_vote(participant.condition).interview

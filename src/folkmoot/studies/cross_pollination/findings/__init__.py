@@ -1,6 +1,6 @@
-"""What a cross-pollination run found: from its tables to findings in plain words.
+"""The findings of a cross-pollination run, computed from its tables.
 
-`votes` reads the tables; the other files hold the findings of one subject each.
+`votes` reads the tables. Each other module holds the findings of one subject.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from folkmoot.studies.cross_pollination.findings.votes import read_votes
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
-    """All findings that the run's data allow, the headline first."""
+    """Return all findings that the data of the run allow, the headline first."""
     votes = read_votes(run)
     return collect_findings(
         position_change(votes),

@@ -1,4 +1,4 @@
-"""Findings about changes: who changed, from which option to which, and what each exposure does."""
+"""Findings about changes: who changed, from which option to which, and what each switch does."""
 
 from __future__ import annotations
 
@@ -72,12 +72,17 @@ OWN_AMONG_OTHERS = (
     "own reasons on it, as those of other participants (the source shows it so)."
 )
 DEMOGRAPHICS = ("age", "sex", "education", "income", "location_type", "political_leaning")
-# Fewer changes (or keeps) per coefficient than this make odds ratios unreliable.
+# Minimum number of changes (or of kept votes, if these are rarer) per coefficient. With fewer, odds
+# ratios are unreliable.
 EVENTS_PER_TERM = 5
 
 
 def position_change(votes: Votes) -> Finding:
-    """The share of each condition whose final vote differs from the first: the headline."""
+    """Return the headline finding: the share of each condition that changed its choice.
+
+    The share counts participants with both votes. A finding is returned even if no participant
+    voted twice.
+    """
     of = {
         condition_votes.condition: votes.rate(condition_votes)
         for condition_votes in votes.two_vote_conditions
@@ -91,6 +96,7 @@ def position_change(votes: Votes) -> Finding:
                 "completed": status["complete"],
                 "failed": status["failed"],
                 "skipped": status["skipped"],
+                # Without a second vote "0 changed" would be wrong, so the cell stays empty.
                 "changed": condition_votes.changed_count
                 if condition_votes.participant_count
                 else None,
@@ -120,7 +126,7 @@ def position_change(votes: Votes) -> Finding:
 
 
 def summary_caveats(votes: Votes) -> tuple[str, ...]:
-    """Of which summaries the figures tell."""
+    """Return notes that say to which draws of the summaries the figures apply."""
     if not votes.conditions_with("summaries"):
         return ()
     several = FEW_POOLS if votes.summary_draws < FEWEST_UNITS else SEVERAL_POOLS
@@ -164,8 +170,10 @@ def _describe_rates(votes: Votes, of: Mapping[str, Estimate]) -> str:
 
 
 def difference_finding(votes: Votes) -> Finding | None:
-    """All pairs of conditions, the primary claims first; None with fewer than two that voted
-    twice."""
+    """Return the differences between all pairs of conditions, the primary claims first.
+
+    Return None if fewer than two conditions voted twice.
+    """
     return claims_finding(
         "change_differences",
         "Differences between conditions",
@@ -177,7 +185,7 @@ def difference_finding(votes: Votes) -> Finding | None:
 
 
 def vote_counts(votes: Votes) -> Finding | None:
-    """Votes per option before and after, by condition; None if nobody voted."""
+    """Return the votes per option before and after, by condition, or None without any vote."""
     first = votes.counts(voter.initial_choice for voter in votes.people)
     if not any(first):
         return None
@@ -216,7 +224,7 @@ def vote_counts(votes: Votes) -> Finding | None:
 
 
 def _describe_missing(votes: Votes) -> str:
-    """Say how many votes name no option, by reason; empty where all do."""
+    """Return a sentence with the number of missing votes by reason, or an empty string."""
     said = []
     for which, name in (("First", "initial_choice"), ("Final", "final_choice")):
         all_reasons = (voter.missing_answers.get(name) for voter in votes.people)
@@ -228,7 +236,9 @@ def _describe_missing(votes: Votes) -> str:
 
 
 def transition_finding(votes: Votes) -> Finding | None:
-    """The flow of votes per condition; None if nobody voted twice."""
+    """Return the flow of votes between options per condition, or None if no participant voted
+    twice.
+    """
     links = [
         (arm.name, option, b, int(name))
         for arm in votes.two_vote_conditions
@@ -259,7 +269,12 @@ def transition_finding(votes: Votes) -> Finding | None:
 
 
 def marginal_homogeneity(votes: Votes) -> Finding | None:
-    """Did moves cancel out, or did they shift the outcome? Per condition, exploratory."""
+    """Test per condition whether moves shifted the totals of the options.
+
+    Moves can cancel each other out instead. Bowker's test is of symmetry, the Stuart–Maxwell test
+    of equal totals. Both are exploratory, with p-values adjusted by Holm over conditions. Return
+    None if no participant voted twice.
+    """
     if not votes.two_vote_conditions:
         return None
     tables = [_arm_transitions(votes, arm) for arm in votes.two_vote_conditions]
@@ -276,6 +291,7 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
             row |= {name: test.statistic, f"{name}_df": test.df, f"{name}_p": test.p}
             row[f"{name}_holm_p"] = holms[name][at]
         df = tests["bowker"][at].df
+        # The tests are asymptotic. Five moves per degree of freedom is the customary minimum.
         rows.append({**row, "reliable": df > 0 and arm.changed_count >= 5 * df})
     shifts = dict(
         zip((arm.name for arm in votes.two_vote_conditions), tests["stuart_maxwell"], strict=True)
@@ -302,7 +318,9 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
 
 
 class Shift(NamedTuple):
-    """How many of an arm chose an option first, at last, and both times."""
+    """The votes for one option in one condition: first votes, final votes, and votes that stayed
+    (`kept`).
+    """
 
     arm: ConditionVotes
     option: str
@@ -328,7 +346,9 @@ class Shift(NamedTuple):
 
 
 def option_shifts(votes: Votes) -> Finding | None:
-    """Option by option: gained, lost, and McNemar's test."""
+    """Return the votes gained and lost per option, with McNemar's test, or None without second
+    votes.
+    """
     shifts = [
         Shift(
             arm, option, *(int(name) for name in (table[i].sum(), table[:, i].sum(), table[i, i]))
@@ -373,7 +393,11 @@ def option_shifts(votes: Votes) -> Finding | None:
 
 
 def towards_opposition(votes: Votes) -> Finding | None:
-    """Of those with a dialogue: who moved to the view that was argued against them."""
+    """Return how many participants of a dialogue moved to the view that was argued against them.
+
+    The share is compared with the share expected if movers chose among the other options at random.
+    Return None if no participant with a dialogue voted twice.
+    """
     facing = votes.dialogue_participants
     if not facing:
         return None
@@ -433,7 +457,11 @@ def _arm_transitions(votes: Votes, arm: ConditionVotes) -> IntArray:
 
 
 def regression_finding(votes: Votes) -> Finding | None:
-    """Odds of changing by condition and first choice, with demographics if the data bear them."""
+    """Return the odds of changing by condition and first choice, from a logistic regression.
+
+    Demographics are included if the data are rich enough (`_fit_regression`). Return None with
+    fewer than two conditions that voted twice.
+    """
     if len(votes.two_vote_conditions) < 2:
         return None
     title = "Change by condition, with first choices held equal"
@@ -454,7 +482,8 @@ def regression_finding(votes: Votes) -> Finding | None:
     return Finding(
         "regression",
         title,
-        # The claims say how conditions differ; a second sentence on it might contradict them.
+        # Only the claims say how conditions differ. A second sentence about it might contradict
+        # them.
         f"The table has the odds of changing against {base}, with first choice"
         f"{' and demographics' if with_people else ''} held equal: exploratory, no conclusion."
         if arms
@@ -484,7 +513,7 @@ def regression_finding(votes: Votes) -> Finding | None:
 
 
 def _fit_regression(rows: list[Voter], base: str, votes: Votes) -> tuple[Logit, bool]:
-    """The fit, and whether demographics are in it."""
+    """Return the fitted model, and True if it includes demographics."""
     outcome = [bool(voter.position_changed) for voter in rows]
     columns: dict[str, Column] = {
         "condition": [str(voter.condition) for voter in rows],
@@ -494,6 +523,7 @@ def _fit_regression(rows: list[Voter], base: str, votes: Votes) -> tuple[Logit, 
         demographic.replace("_", " "): [voter.demographics.get(demographic) for voter in rows]
         for demographic in DEMOGRAPHICS
     }
+    # A demographic with a single known value cannot be a predictor.
     people = columns | {
         d: values for d, values in demographics.items() if len(set(values) - {None}) > 1
     }
@@ -502,13 +532,17 @@ def _fit_regression(rows: list[Voter], base: str, votes: Votes) -> tuple[Logit, 
     terms = sum(_coefficient_count(person) for person in people.values())
     if len(people) > len(columns) and rarer >= EVENTS_PER_TERM * terms:
         full = logistic(outcome, people, reference=reference)
+        # Rows with an unknown demographic drop out of the full model. If they are more than a
+        # fifth, the remaining participants are too selected a group.
         if full.terms and full.incomplete <= 0.2 * len(rows):
             return full, True
     return logistic(outcome, columns, reference=reference), False
 
 
 def _coefficient_count(values: Column) -> int:
-    """How many coefficients a column needs."""
+    """Return how many coefficients a column needs: one for numbers, levels minus one for
+    categories.
+    """
     kinds = {value for value in values if value is not None}
     numbers = all(isinstance(kind, (int, float)) for kind in kinds)
     return 1 if numbers else max(0, len(kinds) - 1)
@@ -553,8 +587,11 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 
 
 def main_effects(votes: Votes) -> Finding | None:
-    """Each switch's effect over all arms; None with no more arms than it takes to add switches one
-    by one, where the differences between them say it all."""
+    """Return the effect of each switch over all conditions, by factorial least squares.
+
+    Return None if the conditions add switches one by one. The differences between neighbouring
+    conditions then say the same. Placebo conditions are left out, because no switch describes them.
+    """
     arms = [
         condition_votes
         for condition_votes in votes.two_vote_conditions
@@ -621,7 +658,7 @@ def main_effects(votes: Votes) -> Finding | None:
 
 
 def _effect_claim(effect: str, votes: Votes) -> Claim:
-    """The exploratory claim that a switch, or how it changes another's effect, does something."""
+    """Return the exploratory claim for one main effect or interaction of switches."""
     return Claim(
         CHANGED,
         ("on", "off"),

@@ -1,5 +1,8 @@
-"""Findings about the quality of decisions: how the votes spread, beside people's; confidence,
-rankings, restatements and delayed votes where they were asked for."""
+"""Findings about the quality of decisions.
+
+They cover the spread of votes, its comparison with human benchmarks, and the optional measures:
+confidence, rankings, restatements and delayed votes.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 
 # --- how spread the votes are, and how that compares with people ---------------------------------
 
+# Names of the human benchmarks that fit a table.
 SHORT = {
     "top_choice_changed": "changed their choice",
     "effective_number_ratio": "options after over before",
@@ -41,7 +45,9 @@ SHORT = {
 
 
 def diversity_finding(votes: Votes) -> Finding | None:
-    """Effective number of options, entropy and polarisation before and after, per condition."""
+    """Return effective number of options, evenness and polarisation before and after, per
+    condition.
+    """
     if not votes.two_vote_conditions:
         return None
     rows: list[Row] = []
@@ -95,7 +101,10 @@ def diversity_finding(votes: Votes) -> Finding | None:
 
 
 def shift_finding(votes: Votes) -> Finding | None:
-    """How far the distribution of votes moved in each condition."""
+    """Return how far the distribution of votes moved in each condition.
+
+    The distances are total variation (a share of the votes) and Jensen–Shannon divergence (bits).
+    """
     if not votes.two_vote_conditions:
         return None
     rows: list[Row] = []
@@ -128,12 +137,18 @@ def shift_finding(votes: Votes) -> Finding | None:
 
 
 def count_moves(votes: Votes, arm: ConditionVotes) -> IntArray:
-    """The first votes (rows) and last votes (columns) of a condition, in the order of options."""
+    """Return the numbers of moves between options in a condition, shape (options, options).
+
+    Rows are first votes and columns are final votes, in the order of the study file.
+    """
     return transition_table(arm.first, arm.final_choices, votes.options)
 
 
 def human_bands(votes: Votes) -> Finding | None:
-    """Simulated values beside what people have been seen to do, in words."""
+    """Return the simulated values next to the ranges that human benchmarks report.
+
+    No verdict is given, because the human studies differ in design.
+    """
     change, ratio = human_band("top_choice_changed"), human_band("effective_number_ratio")
     level = human_band("normalised_entropy")
     of = wilson_rates(
@@ -147,6 +162,7 @@ def human_bands(votes: Votes) -> Finding | None:
         for condition_votes in votes.informed_conditions
     }
     first = votes.counts(voter.initial_choice for voter in votes.people)
+    # Evenness is that of first votes, before any treatment, so all conditions count.
     even = {"all first votes": evenness_estimate(first)} if sum(first) else {}
     every = ((change, of), (ratio, ratios), (level, even))
     told = [(band, values) for band, values in every if values]
@@ -179,7 +195,7 @@ def human_bands(votes: Votes) -> Finding | None:
 
 
 def _describe_band(band: Band, values: Mapping[str, Estimate]) -> str:
-    """One band and all values that belong to it, in one sentence."""
+    """Return one sentence with the range of a human benchmark and the simulated values."""
     people = f"{show(band.low, band)} to {show(band.high, band)} in people ({band.design})"
     simulated = ", ".join(
         f"{what} {show(estimate.value, band)}" for what, estimate in values.items()
@@ -208,7 +224,7 @@ QUALITY = "Decision quality"
 
 
 def quality_findings(votes: Votes) -> list[Finding]:
-    """A finding for each measure that somebody answered."""
+    """Return a finding for each optional measure that has an answer."""
     found = (
         _confidence_finding(votes),
         _ranking_finding(votes),
@@ -221,7 +237,10 @@ def quality_findings(votes: Votes) -> list[Finding]:
 def _mean_of_arm(
     votes: Votes, arm: ConditionVotes, of: Callable[[Voter], float | None]
 ) -> Estimate | None:
-    """The mean over those of an arm of whom it is known; with draws of the summaries, by draw."""
+    """Return the mean of a value over the participants of a condition who have it, or None.
+
+    With draws of the summaries as independent units, the interval is clustered by draw.
+    """
     known = {n: value for n, voter in enumerate(arm.moved) if (value := of(voter)) is not None}
     units = votes.independent_units(arm)
     return skewed_mean([*known.values()], [units[n] for n in known]) if known else None
@@ -241,6 +260,8 @@ def _confidence_finding(votes: Votes) -> Finding | None:
         return None
     rows: list[Row] = []
     for arm, estimate in by.items():
+        # The levels are means of the same participants as the change. Otherwise "after minus
+        # before" would not equal the change.
         both = [voter for voter in arm.moved if confidence_gain(voter) is not None]
         levels = {
             "before": sum(voter.confidence_before or 0.0 for voter in both) / len(both),
@@ -327,7 +348,10 @@ def _ranking_finding(votes: Votes) -> Finding | None:
 
 
 def _discordant_share(before: tuple[str, ...], after: tuple[str, ...]) -> float:
-    """The share of pairs that two rankings of the same options order differently."""
+    """Return the share of pairs that two rankings of the same options order differently.
+
+    This is Kendall's distance divided by the number of pairs: 0 for equal, 1 for reversed rankings.
+    """
     place = {option: n for n, option in enumerate(after)}
     pairs = [(answer, b) for i, answer in enumerate(before) for b in before[i + 1 :]]
     return sum(place[answer] > place[b] for answer, b in pairs) / len(pairs)

@@ -1,4 +1,4 @@
-"""Findings about the clusters of reasons: whether they hold, how many, where, in whose words."""
+"""Findings about the clusters of reasons: stability, number, map and the members' own summaries."""
 
 from __future__ import annotations
 
@@ -27,13 +27,18 @@ from folkmoot.storage.findings import Finding, LineChart, ResultTable, ScatterCh
 from folkmoot.studies.cross_pollination.findings.votes import Votes
 
 CLUSTERS = "Clusters"
+# Fewer points give no picture. More than the maximum make the chart heavy and unreadable.
 FEWEST_ON_A_MAP = 3
 MOST_ON_A_MAP = 2_000
 
 
 @dataclass(frozen=True)
 class Reasons:
-    """Those of one option whose reasons were clustered, with their vectors (n, d) and clusters."""
+    """The participants of one option with clustered reasons.
+
+    The n ids, summaries and cluster ids are aligned with the rows of `vectors`, shape (n, d).
+    `algorithm`, `max_k` and `seed` are the settings with which the run clustered them.
+    """
 
     option: str
     ids: tuple[str, ...]
@@ -54,12 +59,17 @@ class Reasons:
 
     @cached_property
     def repeated_clustering(self) -> Clustering:
-        """The choice among numbers of clusters, made again."""
+        """The clustering computed again, with the silhouette of every number of clusters.
+
+        The run records its clusters but not the silhouettes.
+        """
         return best_clustering(self.vectors, self.algorithm, self.max_k, self.seed)
 
     @property
     def describe_structure(self) -> str | None:
-        """What the silhouette shows; None where there was nothing to choose."""
+        """The structure that the mean silhouette shows, or None if there was only one possible
+        number.
+        """
         silhouette = self.repeated_clustering.silhouettes.get(self.cluster_count)
         return None if silhouette is None else describe_structure(silhouette)
 
@@ -69,7 +79,10 @@ class Reasons:
 
 
 def reason_findings(votes: Votes) -> list[Finding]:
-    """Quality, numbers, map and members' words; empty where nothing was clustered."""
+    """Return the findings about clusters: quality, numbers, map and members' summaries.
+
+    The list is empty if no reasons were clustered.
+    """
     groups = _by_option(votes)
     if not groups:
         return []
@@ -87,7 +100,7 @@ def reason_findings(votes: Votes) -> list[Finding]:
 
 
 def _by_option(votes: Votes) -> list[Reasons]:
-    """The clustered participants by option, options in the order of the study file."""
+    """Return the clustered participants by option, in the order of the study file."""
     vectors, config = votes.summary_embeddings(), votes.config
     found = []
     for option in votes.options:
@@ -105,6 +118,8 @@ def _by_option(votes: Votes) -> list[Reasons]:
                     tuple(voter.participant_id for voter in own),
                     tuple(voter.individual_summary or "" for voter in own),
                     tuple(str(voter.cluster_id) for voter in own),
+                    # Vectors are removed as they are copied, so that no second copy of all
+                    # embeddings is in memory.
                     np.array([vectors.pop(voter.participant_id) for voter in own]),
                     config.get("clustering_algorithm", "kmeans"),
                     int(config.get("max_clusters_per_option", 6)),
@@ -115,7 +130,7 @@ def _by_option(votes: Votes) -> list[Reasons]:
 
 
 def _cluster_quality(groups: list[Reasons]) -> Finding:
-    """Whether the clusters hold."""
+    """Return silhouette and stability of the clusters of each option."""
     rows: list[Row] = []
     for reasons in groups:
         stable = reasons.bootstrap_stability_result
@@ -177,7 +192,7 @@ def _describe_verdict(groups: list[Reasons]) -> str:
 
 
 def _cluster_number(groups: list[Reasons]) -> Finding:
-    """The silhouette of every number of clusters that was tried."""
+    """Return the mean silhouette of every number of clusters that was tried."""
     rows = tuple(
         (reasons.option, key, score, reasons.cluster_count == key)
         for reasons in groups
@@ -186,7 +201,8 @@ def _cluster_number(groups: list[Reasons]) -> Finding:
     cut = [reasons for reasons in groups if reasons.repeated_clustering.silhouettes]
     says = "For each option the number with the largest mean silhouette was taken: "
     says += join_clauses(f"{reasons.option} {reasons.cluster_count}" for reasons in cut)
-    # A run of another version, or one in which some summaries have no embedding any more.
+    # The numbers may differ if another version made the run, or if some summaries lack an embedding
+    # now.
     if otherwise := [
         f"{reasons.option} {reasons.repeated_clustering.cluster_count}"
         for reasons in cut
@@ -208,7 +224,10 @@ def _cluster_number(groups: list[Reasons]) -> Finding:
 
 
 def _cluster_map(groups: list[Reasons]) -> Finding:
-    """Where everybody's reasons lie; of very many people, those of a random part of them."""
+    """Return a two-dimensional map of the summaries, by principal components.
+
+    A random sample is shown if there are more than MOST_ON_A_MAP.
+    """
     people = [(n, at) for n, reasons in enumerate(groups) for at in range(len(reasons.ids))]
     part = ""
     if len(people) > MOST_ON_A_MAP:

@@ -1,4 +1,4 @@
-"""How far to trust a run: noise, the order of options, the respondent, and who is missing."""
+"""Findings about how far to trust a run: noise, option order, respondent checks and attrition."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 
 
 def persuasion_finding(votes: Votes) -> Finding | None:
-    """How many change when they are merely asked again; None if nobody voted twice.
+    """Return the share that changes when asked again without new information, or None.
 
-    What conditions do beyond it is a claim, which stands with the other claims.
+    It is None if no participant voted twice. Effects beyond this noise are claims, which
+    `difference_finding` reports.
     """
     floor = votes.revote_condition
     of = {
@@ -93,7 +94,10 @@ def persuasion_finding(votes: Votes) -> Finding | None:
 
 
 def option_order(votes: Votes) -> Finding | None:
-    """The effect of being listed first on the first vote; None without recorded orders."""
+    """Return the effect of an option's position in the list on the first vote.
+
+    Return None if no order of options was recorded.
+    """
     shown = _first_votes(votes)
     if not shown:
         return None
@@ -143,7 +147,7 @@ def option_order(votes: Votes) -> Finding | None:
 
 
 def _first_votes(votes: Votes) -> list[Shown]:
-    """First votes with the order in which each participant saw the options."""
+    """Return the first votes with the order in which each participant saw the options."""
     return [
         Shown(voter.options_shown, voter.initial_choice, voter.participant_id)
         for voter in votes.people
@@ -152,7 +156,7 @@ def _first_votes(votes: Votes) -> list[Shown]:
 
 
 def respondent_checks(votes: Votes) -> Finding:
-    """Signs that the model is unfit to stand in for people: every check that the data allow."""
+    """Return the checks of whether the model is a fit respondent, as far as the data allow."""
     return respondent_checks_finding(_quality_checks(votes))
 
 
@@ -160,6 +164,8 @@ def _quality_checks(votes: Votes) -> list[Check]:
     answers = votes.answers
     placebo, floor = votes.arm(EMPTY_ARGUMENT), votes.revote_condition
     before = votes.counts(voter.initial_choice for voter in votes.people)
+    # The source's conditions are ordered by the number of switches that are on. A loss of variance
+    # is looked for in the last one, which is exposed to most.
     moves = count_moves(votes, votes.informed_conditions[-1]) if votes.informed_conditions else None
     yielded = sum(
         voter.final_choice == voter.opposition_view for voter in votes.dialogue_participants
@@ -183,7 +189,10 @@ def _quality_checks(votes: Votes) -> list[Check]:
 
 
 def repeated_votes(votes: Votes) -> list[Repeat]:
-    """Both votes of everybody who voted twice; in the plainest condition nothing came between."""
+    """Return both votes of each participant who voted twice.
+
+    `untouched` marks the participants of simple voting, who received nothing between the votes.
+    """
     return [
         Repeat(unit, "vote", first, last, untouched=arm is votes.revote_condition)
         for arm in votes.two_vote_conditions
@@ -194,7 +203,10 @@ def repeated_votes(votes: Votes) -> list[Repeat]:
 
 
 def spread_of_votes(votes: Votes) -> Finding | None:
-    """Whether votes spread as people's do, of all first votes and in each condition."""
+    """Return whether votes spread as human votes do, over all first votes and in each condition.
+
+    Return None if no value could be computed.
+    """
     found = {
         "all first votes": shrinking_variance(
             votes.counts(voter.initial_choice for voter in votes.people)
@@ -231,7 +243,9 @@ def spread_of_votes(votes: Votes) -> Finding | None:
 
 
 def attrition_finding(votes: Votes) -> Finding:
-    """Who is missing from each condition and why, and what they could change at worst."""
+    """Return who is missing from each condition, why, and how far that could change the
+    differences.
+    """
     rows: list[Row] = []
     for arm in votes.arms:
         why = Counter(str(voter.error_message or voter.status)[:80] for voter in arm.dropout_count)
@@ -290,7 +304,7 @@ def attrition_finding(votes: Votes) -> Finding:
 
 
 def _votes_twice(votes: Votes, arm: ConditionVotes) -> bool:
-    """Whether the design gives this condition a second vote."""
+    """Return whether the design gives this condition a second vote."""
     return (
         arm.condition != SIMPLE_VOTING
         or bool(votes.config.get("revote"))
@@ -299,7 +313,10 @@ def _votes_twice(votes: Votes, arm: ConditionVotes) -> bool:
 
 
 def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], str]:
-    """Bounds of the claims over all ways of filling in who is missing, and what they overturn."""
+    """Return the worst-case bounds of the claims, and a sentence about which claims they overturn.
+
+    Each bound is (label, observed, low, high), over all ways of filling in the missing votes.
+    """
     bounded = [
         (result, result.bounds) for result in votes.claim_results if result.bounds is not None
     ]

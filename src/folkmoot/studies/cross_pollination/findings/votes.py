@@ -1,4 +1,7 @@
-"""The votes of a run as the findings need them: read once from the tables, never changed."""
+"""The votes of a run in the form that the findings need.
+
+They are read once from the tables and not changed afterwards.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Voter:
-    """One participant, as the row of the table has them."""
+    """One participant, with the cells of the table `participants`."""
 
     participant_id: str
     condition: str
@@ -61,12 +64,17 @@ class Voter:
     demographics: Mapping[str, str | float | None]
 
 
+# The field names, computed once because `_build_voter` needs them for every row.
 VOTER = tuple(f.name for f in fields(Voter))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConditionVotes:
-    """One condition. `rows` are its participants; `moved` those with a first and a final vote."""
+    """The participants of one condition.
+
+    `rows` are all of them. `moved` are those with a first and a final vote, whether they changed or
+    not.
+    """
 
     condition: str
     rows: tuple[Voter, ...]
@@ -78,7 +86,7 @@ class ConditionVotes:
 
     @property
     def participant_count(self) -> int:
-        """Participants with both votes."""
+        """The number of participants with both votes."""
         return len(self.moved)
 
     @property
@@ -87,27 +95,27 @@ class ConditionVotes:
 
     @property
     def dropout_count(self) -> tuple[Voter, ...]:
-        """Participants without a final vote who should have had one, for whatever reason."""
+        """The participants without a final vote who should have had one."""
         return tuple(voter for voter in self.rows if voter.position_changed is None)
 
     @property
     def first(self) -> list[str]:
-        """The first choices of those with both votes."""
+        """The first choices of the participants with both votes."""
         return [str(voter.initial_choice) for voter in self.moved]
 
     @property
     def final_choices(self) -> list[str]:
-        """Their final choices."""
+        """The final choices of the participants with both votes, in the same order."""
         return [str(voter.final_choice) for voter in self.moved]
 
     @property
     def changed_flags(self) -> list[bool]:
-        """Whether each of them changed."""
+        """For each participant with both votes: True if the choice changed."""
         return [bool(voter.position_changed) for voter in self.moved]
 
 
 class Basis(TypedDict):
-    """What is independent in a finding, and how many of it there are."""
+    """The unit of analysis of a finding and the number of units."""
 
     unit: str
     units: int
@@ -115,7 +123,11 @@ class Basis(TypedDict):
 
 @dataclass(frozen=True)
 class Votes:
-    """All that the findings know of a run."""
+    """The votes and settings of a run, from which all findings are computed.
+
+    `config` holds the settings as the run folder has them, unvalidated. `terminated` is the reason
+    of an early end.
+    """
 
     run: RunFolder
     options: tuple[str, ...]
@@ -125,14 +137,14 @@ class Votes:
 
     @property
     def two_vote_conditions(self) -> tuple[ConditionVotes, ...]:
-        """Arms in which somebody voted twice."""
+        """The conditions in which at least one participant voted twice."""
         return tuple(
             condition_votes for condition_votes in self.arms if condition_votes.participant_count
         )
 
     @property
     def informed_conditions(self) -> tuple[ConditionVotes, ...]:
-        """Arms that were shown, asked or told something, and voted again."""
+        """The conditions with at least one switch on and at least one second vote."""
         return tuple(
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -140,7 +152,7 @@ class Votes:
         )
 
     def exposure_of(self, arm: ConditionVotes) -> ConditionDesign:
-        """What an arm goes through between its votes."""
+        """Return the switches of a condition. Conditions that are not declared have none on."""
         return self.condition_switches.get(arm.condition, ConditionDesign())
 
     @cached_property
@@ -148,7 +160,7 @@ class Votes:
         return condition_switches(self.config)
 
     def conditions_with(self, switch: str) -> list[ConditionVotes]:
-        """The arms in which a switch is on, and somebody voted twice."""
+        """Return the conditions with this switch on and at least one second vote."""
         return [
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -157,12 +169,15 @@ class Votes:
 
     @cached_property
     def summary_draws(self) -> int:
-        """Draws of the summaries over which readers were divided."""
+        """The number of draws of the summaries among which the readers were divided."""
         return max((voter.summary_draw or 1 for voter in self.people), default=1)
 
     def rate(self, arm: ConditionVotes) -> Estimate:
-        """The share that changed. With several draws of the summaries the bounds are those of
-        Wilson's interval, or of one clustered by draw, whichever reach further."""
+        """Return the share of a condition that changed, with its interval.
+
+        With one draw of the summaries the interval is Wilson's. With several draws, each bound is
+        the wider one of Wilson's interval and an interval clustered by draw.
+        """
         plain = wilson(arm.changed_count, arm.participant_count)
         if not self._has_several_draws(arm):
             return self._over_draws(plain)
@@ -177,7 +192,9 @@ class Votes:
         return read_results(self.run, CrossPollinationConfig, declare_claims)
 
     def _over_draws(self, estimate: Estimate) -> Estimate:
-        """The estimate as one over the draws of the summaries, where they are what it rests on."""
+        """Return the estimate with draws as its clusters, if there are enough draws to generalise
+        over.
+        """
         return (
             replace(estimate, clusters=self.summary_draws)
             if self.summary_draws >= FEWEST_UNITS
@@ -186,15 +203,18 @@ class Votes:
 
     @property
     def analysis_basis(self) -> Basis:
-        """What is independent of each other. With five draws of the summaries or more, the draw;
-        with fewer, nothing is claimed of another draw, and participants are, given these texts."""
+        """The independent units of the findings.
+
+        With at least FEWEST_UNITS draws of the summaries, a draw is the unit. With fewer draws the
+        results hold for these texts alone, and a participant is the unit.
+        """
         if self.summary_draws >= FEWEST_UNITS:
             return {"unit": "draw of the summaries", "units": self.summary_draws}
         return self.conditional_basis
 
     @property
     def conditional_basis(self) -> Basis:
-        """The independent units of what holds for these summaries alone: participants."""
+        """The independent units of results that hold for these summaries alone: participants."""
         these = (
             f"{self.summary_draws} draws of the summaries"
             if self.summary_draws > 1
@@ -210,36 +230,39 @@ class Votes:
 
     @property
     def compared_by_one_thing(self) -> bool:
-        """Whether all that a condition goes through stood in the prompts of its final votes."""
+        """True if the prompts of the final votes contain everything that a condition goes through.
+
+        Only then do neighbouring conditions differ in a single switch.
+        """
         return self.config.get("exposure") != "source"
 
     @property
     def wording_source(self) -> str:
-        """The source of the prompt wording."""
+        """A phrase for notes that says where the wording of the prompts comes from."""
         return "the study file's own wording" if self.config.get("prompts") else "our wording"
 
     def _has_several_draws(self, arm: ConditionVotes) -> bool:
         return self.summary_draws > 1 and self.exposure_of(arm).summaries
 
     def independent_units(self, arm: ConditionVotes) -> list[str]:
-        """What is independent in an arm, see `analysis_basis`: its draws of the summaries, or its
-        participants."""
+        """Return the independent unit of each participant with both votes (`analysis_basis`)."""
         return [self._unit_of_participant[voter.participant_id] for voter in arm.moved]
 
     @cached_property
     def _unit_of_participant(self) -> dict[str, str]:
-        """Participant → independent unit."""
+        """The independent unit of each participant, by id."""
         people = self.run.scan_table("participants")
         known = [
             condition
             for condition in ("participant_id", DRAW)
             if condition in people.collect_schema()
         ]
+        # Runs of earlier versions have no column for draws, so only existing columns are selected.
         rows = people.select(known).collect()
         return dict(zip(rows["participant_id"], units_of(rows).of, strict=True))
 
     def arm(self, condition: str) -> ConditionVotes | None:
-        """The arm, if somebody in it voted twice."""
+        """Return this condition, or None if no participant in it voted twice."""
         return next(
             (
                 condition_votes
@@ -251,12 +274,12 @@ class Votes:
 
     @property
     def revote_condition(self) -> ConditionVotes | None:
-        """The arm that was asked again without being told anything."""
+        """Simple voting, if it was asked again: nothing came between its two votes."""
         return self.arm(SIMPLE_VOTING)
 
     @property
     def dialogue_participants(self) -> list[Voter]:
-        """Those who faced an opposing view in a dialogue and voted again."""
+        """The participants with an adversarial dialogue and both votes."""
         arguing = self.conditions_with("dialogue")
         return [
             voter
@@ -267,7 +290,7 @@ class Votes:
 
     @property
     def rebuttal_texts(self) -> Collection[str]:
-        """What participants replied to whoever contradicted them."""
+        """The participants' utterances in adversarial dialogues."""
         return self.participant_texts(
             pl.col("stage") == "adversarial_dialogue", pl.col("text") != ""
         )
@@ -277,19 +300,20 @@ class Votes:
         return [voter for condition_votes in self.arms for voter in condition_votes.rows]
 
     def counts(self, choices: Iterable[str | None]) -> list[int]:
-        """Votes per option, in the order of the study file."""
+        """Return the number of votes per option, in the order of the study file."""
         found = Counter(choices)
         return [found.get(option, 0) for option in self.options]
 
     @cached_property
     def answers(self) -> Collection[Mapping[str, object]]:
-        """The rows of the `answers` table; empty without one."""
+        """The rows of the table `answers`, or nothing without that table."""
         return RowStream(self.run.scan_table("answers")) if self.run.has_table("answers") else ()
 
     def participant_texts(self, *where: pl.Expr) -> Collection[str]:
-        """What participants said, all of it or that of some rows."""
+        """Return the participants' utterances, filtered by the expressions in `where`."""
         if not self.run.has_table("utterances"):
             return ()
+        # Rows without a turn are private texts, such as restatements.
         own = pl.col("turn").is_not_null() & (pl.col("speaker_role") == "participant")
         spoken = self.run.scan_table("utterances").filter(own, *where)
         return TextStream(spoken.select("text"))
@@ -300,12 +324,16 @@ class Votes:
 
     @property
     def undescribed_clusters(self) -> list[str]:
-        """Clusters that the model did not describe, so that nobody was shown their view."""
+        """The clusters without a description in at least one draw, so that readers did not see
+        their view.
+        """
         lacking = [
             cluster_row["cluster_id"]
             for cluster_row in self.cluster_rows
             if not cluster_row["description"]
         ]
+        # The table `clusters` holds the description of the first draw. `summaries` holds those of
+        # all draws.
         shown = {(s["draw"], s["cluster_id"]) for s in _table_rows(self.run, "summaries")}
         return lacking + [
             f"{cluster_row['cluster_id']} (draw {draw})"
@@ -315,16 +343,20 @@ class Votes:
         ]
 
     def summary_embeddings(self) -> dict[str, NDArray[np.float32]]:
-        """Participant → embedding of the individual summary; empty where there is none. Read anew
-        each time: they take much memory."""
+        """Return the embedding of each individual summary by participant id.
+
+        The file is read at each call, because the embeddings take too much memory to be kept.
+        """
         path = self.run.path / "individual_embeddings.json"
         return iterate_vectors(path, "embeddings") if path.exists() else {}
 
 
 def _wider_interval(plain: Estimate, clustered: Estimate) -> Estimate:
-    """The plain estimate with the bounds and the p of whichever of the two claims less."""
+    """Return the plain estimate with the wider bounds and the larger p-value of the two."""
     if not clustered.has_interval:
         return replace(plain, each=clustered.each)
+    # An interval clustered by few draws can come out narrower than Wilson's by chance. Taking the
+    # wider bound never claims more than the data allow.
     low, high = min(plain.low, clustered.low), max(plain.high, clustered.high)
     p_value = max(
         (p_value for p_value in (plain.p, clustered.p) if math.isfinite(p_value)), default=math.nan
@@ -334,12 +366,13 @@ def _wider_interval(plain: Estimate, clustered: Estimate) -> Estimate:
 
 
 def read_votes(run: RunFolder) -> Votes:
-    """The votes of a run, conditions in the order of the design.
+    """Read the votes of a run, with conditions in the order of the design.
 
-    A table without a column (everybody failed at the first vote, say) reads as if it were empty.
+    A missing column reads as empty. A table lacks columns if, for example, every participant failed
+    at the first vote.
     """
     config = run.config
-    # What nobody counts, and what takes most of the memory, is left out.
+    # The persona texts take most of the memory and no finding uses them.
     rows = [
         _build_voter(row)
         for row in _table_rows(run, "participants", but=("persona", "base_persona"))
@@ -349,6 +382,7 @@ def read_votes(run: RunFolder) -> Votes:
     known = [
         condition for condition in order if any(voter.condition == condition for voter in rows)
     ]
+    # A run of another version may have conditions that this version does not know.
     others = sorted({voter.condition for voter in rows} - set(known))
     arms = []
     for condition in (*known, *others):
@@ -364,7 +398,7 @@ def read_votes(run: RunFolder) -> Votes:
     return Votes(run, options, tuple(arms), config, ended)
 
 
-# Column of `participants` → the stages in which it is voted on.
+# Maps a column of `participants` to the stages that fill it by a vote.
 VOTED_IN = {
     "initial_choice": ("initial_vote",),
     "final_choice": ("cross_pollination", "adversarial_dialogue", "second_vote"),
@@ -373,7 +407,11 @@ VOTED_IN = {
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """`participants` without the votes that are left out, and without the change from or to one."""
+    """Return `participants` with the excluded votes blanked.
+
+    `excluded` holds rows of `answers`. A change is blanked as well if either of its votes is
+    excluded.
+    """
     votes = excluded.filter(role="participant", kind="choice")
     left_out = {
         column: pl.col("participant_id").is_in(
@@ -398,11 +436,12 @@ def _table_rows(
 
 
 DEMOGRAPHIC = "demographic_"
-OWN = ("participant_id", "individual_summary")  # cells that no two rows have alike
+# Cells that differ in every row, so that interning them would not save memory.
+OWN = ("participant_id", "individual_summary")
 
 
 def _build_voter(row: Mapping[str, object]) -> Voter:
-    """The voter of a row. There may be very many: what many share is one object."""
+    """Return the voter of a row. Equal cells of different rows share one object, to save memory."""
     cells: dict[str, Any] = {
         name: row.get(name) if name in OWN else _intern_cell(row.get(name)) for name in VOTER
     }
