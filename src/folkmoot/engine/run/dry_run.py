@@ -87,11 +87,11 @@ class RunEstimate:
         longest_chain: calls in the longest chain in which each waits for the one before.
         batch_wave_sizes: calls in each wave, which is submitted when every task waits for a reply.
         sample_requests: the first request of each model, role and answer kind.
-        models, model_calls: model → input and output tokens; model → calls.
+        models, model_calls: model → input and output tokens, and model → calls.
         cacheable_tokens_by_model: model → input tokens that a vendor's cache may hold, because they
             repeat the beginning of an earlier request.
         calls_range, input_range, output_range: bounds of all calls, input and output tokens.
-        sampled: items of outermost forks that were run, and all of them; None if all were run.
+        sampled: items of outermost forks that were run, and of all. None if all were run.
         incomplete: even the sample was too large, so the run will make more calls than estimated.
     """
 
@@ -647,7 +647,7 @@ class Played(NamedTuple):
 
     @property
     def outermost_fork_sizes(self) -> int:
-        """The number of items of the outermost forks that ended; 0 if none did."""
+        """The number of items of the outermost forks that ended, or 0 if none did."""
         return self.sampler.items[1] if self.sampler is not None else 0
 
 
@@ -694,8 +694,7 @@ def _dry_run(
 
 
 def small_part(found: StudyFile, enough: int) -> tuple[StudyFile, float]:
-    """Return the smallest part of a study with at least `enough` participants or sessions, and the
-    size of the study divided by that of the part."""
+    """Return a part of a study with at least `enough` units, and the ratio of the sizes (≥ 1)."""
     size = _limit_size(found)
     least = min(size, max(enough, _smallest_limit(found, size))) if size > 2 else size
     return (apply_limit(found, least), size / least) if least < size else (found, 1.0)

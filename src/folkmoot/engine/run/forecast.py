@@ -19,7 +19,7 @@ from folkmoot.measures.inference.estimates import format_dollars
 # 20 replies has a standard error of about a fifth of their standard deviation.
 REPLIES_THAT_WEIGH_AS_MUCH = 20
 
-# Maps a model, its input tokens and its output tokens to USD; None for an unknown price.
+# Maps a model, its input tokens and its output tokens to USD, or to None if its price is unknown.
 Price = Callable[[str, float, float], float | None]
 
 

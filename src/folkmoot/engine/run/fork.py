@@ -240,7 +240,7 @@ def _written_reply(run: RunFolder, entry: JournalEntry, address: str, words: str
 
 
 def _is_structured(reply: str) -> bool:
-    # A reply that only mentions JSON further on is prose; a backtick opens a code fence.
+    # A reply that only mentions JSON further on is prose. A backtick opens a code fence.
     found = json_candidates(reply, "{[") if reply.lstrip()[:1] in ("{", "[", "`") else []
     return bool(found) and isinstance(found[0][1], (dict, list))
 

@@ -1,8 +1,8 @@
-"""Forks repeated, so that the effect of a reply is told apart from what models draw anew.
+"""Repeat a fork, to separate the effect of a changed reply from the randomness of the models.
 
-Each repeat has two forks with fresh draws of the models: one with the changed reply, and one with
-the reply as it was, in which whatever the first one had to ask is asked again too. They are the
-cells of a grid with the axis `reply`, so that reports and pages of grids show them.
+Each repeat has two forks in which models answer afresh. One has the changed reply, the other the
+original reply. The second one repeats every call that the first one had to make. The forks are
+cells of a grid with the axis `reply`, so that reports and pages of grids can show them.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ def repeat_fork(
     options: RunOptions,
     stopper: RunStopper | None = None,
 ) -> RunGrid:
-    """Fork a run so many times with the changed reply and so many times without; raises as
-    `fork_run` does."""
+    """Fork a run `repeats` times with the changed reply and `repeats` times with the original one.
+
+    Raises RunExistsError if the folder is not empty, and what `fork_run` raises.
+    """
     found = study_for_fork(run, options)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_forks"), "new")[0]
     if folder.exists() and any(folder.iterdir()):
@@ -56,7 +58,9 @@ def repeat_fork(
             f"{folder} already exists; go on with --resume, or choose another --out"
         )
     axes = {AXIS: [CHANGED, AS_IT_WAS]}
-    seed = run.manifest["seed"] + 1  # the seed that models are sent in the first repeat
+    # A cell's seed is the one that models receive. The protocol keeps the seed of the source run,
+    # so that personas and assignments stay as they were.
+    seed = run.manifest["seed"] + 1
     grid = RunGrid(folder, axes, repeats, tuple(build_cells(axes, repeats, seed)))
     change = change_of(run, folder, address, replacement)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,8 +69,10 @@ def repeat_fork(
 
 
 def resume_repeats(folder: Path, options: RunOptions, stopper: RunStopper | None = None) -> RunGrid:
-    """Continue repeated forks that stopped. Raises InputError for another grid."""
+    """Resume repeated forks that stopped. Raises InputError if the grid holds no forks."""
     grid = read_grid(folder)
+    # `grid.json` does not hold the change. The plan of the first cell does, with a path relative to
+    # the cell and with the draw of its repeat.
     first = grid.run(grid.cells[0])
     change = fork_change(first) if first is not None else None
     if not has_forks(grid) or first is None or change is None:
@@ -79,12 +85,12 @@ def resume_repeats(folder: Path, options: RunOptions, stopper: RunStopper | None
 
 
 def has_forks(grid: RunGrid) -> bool:
-    """Whether the cells of a grid are forks."""
+    """Return whether the cells of a grid are repeated forks."""
     return list(grid.axes) == [AXIS] and set(grid.axes[AXIS]) == {CHANGED, AS_IT_WAS}
 
 
 def pairs_of(grid: RunGrid) -> Iterator[tuple[GridCell, GridCell]]:
-    """The cell with the changed reply and the one with the reply as it was, by repeat."""
+    """Yield for each repeat the cell with the changed reply and the one with the original reply."""
     by_repeat: dict[int, dict[str, GridCell]] = {}
     for cell in grid.cells:
         by_repeat.setdefault(cell.repeat, {})[cell.settings[AXIS]] = cell
@@ -94,7 +100,7 @@ def pairs_of(grid: RunGrid) -> Iterator[tuple[GridCell, GridCell]]:
 
 @dataclass(frozen=True)
 class _Repeats:
-    """Repeated forks of a run that are under way."""
+    """The repeated forks of one run in this process."""
 
     run: RunFolder
     grid: RunGrid
@@ -110,7 +116,8 @@ class _Repeats:
                 done = self._run_cell(changed, own)
                 with JournalReader(done.path / JOURNAL) as journal:
                     asked = [a for a in journal.calls(taken_over=False) if a != change.address]
-                # Without a change no request would differ, and nothing would be asked.
+                # With the original reply no request differs from the source run, so the fork would
+                # take over all replies. The calls of the changed fork are therefore named here.
                 same = replace(own, reply=None, dropped=False, model=None)
                 self._run_cell(as_it_was, replace(same, asked_again=tuple(asked)))
         return self.grid
@@ -120,6 +127,7 @@ class _Repeats:
         begun = self.grid.run(cell)
         if begun is not None and begun.is_finished:
             return begun
+        # The budget covers all forks together, so a cell gets what the others have left.
         if options.budget is not None:
             left = max(0.0, options.budget - _spent(self.grid, except_for=cell))
             found = replace(found, config=found.config.model_copy(update={"budget_usd": left}))
@@ -133,7 +141,10 @@ class _Repeats:
 
 
 def _spent(grid: RunGrid, *, except_for: GridCell) -> float:
-    """What the other cells have spent (USD)."""
+    """Return the cost of all other cells so far (USD).
+
+    Raises StorageError if one of them has a call of unknown cost.
+    """
     total = 0.0
     for cell in grid.cells:
         other = grid.run(cell) if cell is not except_for else None

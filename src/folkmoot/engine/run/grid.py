@@ -1,10 +1,11 @@
-"""One study run many times: repeats with seeds of their own, and settings crossed with each other.
+"""Run a study many times: in repeats with different seeds, and with crossed settings.
 
-A grid is a folder with `grid.json` and a run folder for each cell under `cells/`. Cells run side by
-side under one limiter and one budget and resume as one. The cells of one repeat share its seed, so
-they draw the same people into the same conditions wherever the settings leave the design alone.
+A grid is a folder with `grid.json` and one run folder for each cell below `cells/`. Cells run side
+by side under one rate limiter and one budget, and the grid resumes as a whole. The cells of one
+repeat share its seed. So they have the same participants in the same conditions, unless a setting
+changes the design.
 
-A preflight of a grid has a journal of its own beside `grid.json`, which holds what it showed.
+The preflight of a grid has its own journal beside `grid.json`, which holds the results.
 """
 
 from __future__ import annotations
@@ -73,14 +74,18 @@ from folkmoot.storage.run_folder import JOURNAL, PLAN, RunFolder
 
 GRID_FILE = "grid.json"
 CELLS_FOLDER = "cells"
-PREFLIGHT_KEY = "preflight"  # the key of `grid.json` that says what it showed
-MAX_CONCURRENT_CELLS = 8  # cells under way: more would take memory and win no time
+# The key of `grid.json` with the results of the preflight.
+PREFLIGHT_KEY = "preflight"
+# More cells at a time would need more memory and save no time: they share one rate limiter.
+MAX_CONCURRENT_CELLS = 8
 MAX_CELLS = 1000
-MAX_NAME_BYTES = 200  # bytes; file systems take 255
+# File systems allow 255 bytes. The rest is left for temporary names made from a cell's name.
+MAX_NAME_BYTES = 200
 
+# The setting of each axis → its values, as texts of the command line.
 Axes = Mapping[str, Sequence[str]]
-# What runs would ask first, one by one, if a preflight of them all is wanted; none where it is not.
-# Told how many repeats there are, and whether any of these runs has yet to begin.
+# Returns the preflight requests of each run, or an empty list if no preflight is wanted. Its
+# arguments are the runs of the first repeat, the number of repeats, and whether any run is new.
 Samples = Callable[
     [Sequence[tuple[StudyFile, RunOptions]], int, bool], list[tuple[ModelRequest, ...]]
 ]
@@ -88,7 +93,7 @@ Samples = Callable[
 
 @dataclass(frozen=True)
 class GridCell:
-    """One run of a grid. `settings`: axis → value."""
+    """One run of a grid. `settings` maps each axis to its value in this cell."""
 
     name: str
     settings: Mapping[str, str]
@@ -97,13 +102,13 @@ class GridCell:
 
     @property
     def describe_settings(self) -> str:
-        """The settings in words; empty in a grid of repeats alone."""
+        """The settings in words, or an empty string in a grid without axes."""
         return ", ".join(f"{key} {value}" for key, value in self.settings.items())
 
 
 @dataclass(frozen=True)
 class RunGrid:
-    """A grid on the disk: its cells, and the run folder of each that has begun."""
+    """A grid on the disk with its cells, and access to the runs of those that have started."""
 
     path: Path
     axes: Axes
@@ -111,23 +116,23 @@ class RunGrid:
     cells: tuple[GridCell, ...]
 
     def run(self, cell: GridCell) -> RunFolder | None:
-        """The run of a cell, finished or not; None before it began."""
+        """Return the run of a cell, finished or not, or None if it has not started."""
         folder = cell_folder(self.path, cell)
         return RunFolder(folder) if (folder / JOURNAL).exists() else None
 
     def finished_cells(self) -> dict[str, tuple[GridCell, RunFolder]]:
-        """The cells that came to their end, by name."""
+        """Return the finished cells with their runs, by name of the cell."""
         runs = ((cell, self.run(cell)) for cell in self.cells)
         return {cell.name: (cell, run) for cell, run in runs if run and run.is_finished}
 
 
 def is_grid(folder: Path) -> bool:
-    """Whether this is the folder of a grid."""
+    """Return whether this is the folder of a grid."""
     return (folder / GRID_FILE).exists()
 
 
 def read_grid(folder: Path) -> RunGrid:
-    """The grid in a folder. Raises StorageError where there is none."""
+    """Read the grid in a folder. Raises StorageError if the folder holds no valid grid."""
     found = read_json(folder / GRID_FILE)
     try:
         axes = {str(key): [str(value) for value in values] for key, values in found["axes"].items()}
@@ -140,7 +145,10 @@ def read_grid(folder: Path) -> RunGrid:
 
 
 def parse_axes(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """`model=a,b` → {"model": ["a", "b"]}. Raises InputError."""
+    """Parse `--grid` arguments: `model=a,b` becomes {"model": ["a", "b"]}.
+
+    Raises InputError for a wrong form, a duplicate, and a key that no axis may have.
+    """
     axes: dict[str, list[str]] = {}
     for text in arguments:
         key, equals, listed = text.partition("=")
@@ -159,9 +167,10 @@ def parse_axes(arguments: Sequence[str]) -> dict[str, list[str]]:
 
 
 def build_cells(axes: Axes, repeats: int, seed: int) -> list[GridCell]:
-    """Every combination of the values, in each repeat. Repeat r has the seed `seed` + r − 1.
+    """Return one cell for every combination of values in each repeat.
 
-    Raises InputError for more cells than anyone can mean.
+    The repeat with number r (from 1) has the seed `seed` + r − 1. Raises InputError for more than
+    `MAX_CELLS` cells, and for values that cannot name folders.
     """
     count = repeats
     for values in axes.values():
@@ -173,9 +182,11 @@ def build_cells(axes: Axes, repeats: int, seed: int) -> list[GridCell]:
         for values in itertools.product(*axes.values()):
             settings = dict(zip(axes, values, strict=True))
             parts = [f"{key}={_folder_name_part(value)}" for key, value in settings.items()]
-            # Without leading zeros, whose number would change where a grid grows.
+            # The number has no leading zeros. Their count would change when a grid grows, and the
+            # folders of finished cells would not be found.
             name = "_".join([*parts, f"r{repeat}"])
             cells.append(GridCell(name, settings, repeat, seed + repeat - 1))
+    # Some file systems ignore case in names.
     named = {cell.name.casefold() for cell in cells}
     if len(named) < len(cells):
         raise InputError("--grid: two values look alike once they name folders; rename one")
@@ -197,12 +208,12 @@ def run_grid(
     stopper: RunStopper | None = None,
     samples: Samples = lambda runs, repeats, new: [],
 ) -> RunGrid:
-    """Run (or resume) every cell of a grid that is not finished.
+    """Run or resume every unfinished cell of a grid.
 
-    `axis_arguments` and `repeats` may be left empty on a resume. `samples` gives what a preflight
-    asks. Raises InputError before anything is spent if any cell has a mistake; what stops one cell
-    for all (budget, quota, a wrong key, a preflight) stops the grid, which resumes; the error of a
-    single cell is raised when the others are done.
+    On a resume, `axis_arguments` and `repeats` may be empty. `samples` returns the requests of the
+    preflight. Raises InputError before any call if a cell has a problem. An error that concerns all
+    cells (budget, quota, a wrong key, the preflight) stops the grid, which can be resumed. Any
+    other error of a cell is raised when all other cells have ended.
     """
     first = load_study_with_options(source, replace(options, budget=None))
     if first.config.seats is not None:
@@ -216,13 +227,17 @@ def run_grid(
     budget = options.budget if options.budget is not None else first.config.budget_usd
     providers = {}
     for name, (file, how) in found.items():
-        config = file.config.model_copy(update={"budget_usd": budget})  # which prices must keep
+        # A cell has no budget itself. The check of its models needs the grid's budget, because a
+        # budget in USD requires a known price for each model.
+        config = file.config.model_copy(update={"budget_usd": budget})
         providers[name] = create_router(replace(file, config=config), how)
         images = file.study.image_locations(file.config)
         providers[name].check_models(
             uses_embeddings=file.study.uses_embeddings, images=images, file=str(file.path)
         )
     work = _GridExecution(grid, found, providers, options, (budget, first.config.budget_calls))
+    # The requests come from dry runs, which find mistakes of the study. So this comes before the
+    # folder of the grid is made.
     work.collect_preflight_requests(samples)
     open_folder(folder, resume=options.resume)
     if options.resume and not is_grid(folder):
@@ -235,14 +250,18 @@ def run_grid(
 
 
 def _folder_name_part(value: str) -> str:
-    """A value as part of a folder's name."""
+    """Return a value with all characters replaced that a folder name should not have."""
     return re.sub(r"[^\w.+-]+", "-", value).strip("-.") or "-"
 
 
 def _resolve_design(
     folder: Path, options: RunOptions, given: Axes, repeats: int | None
 ) -> tuple[Axes, int]:
-    """Axes and repeats, on a resume those of the grid; a grid may grow and never lose a cell."""
+    """Return the axes and the number of repeats of a grid.
+
+    On a resume the arguments may only add values and repeats to the grid. Raises InputError if they
+    would remove a cell.
+    """
     if not (options.resume and is_grid(folder)):
         return given, repeats or 1
     before = read_grid(folder)
@@ -260,8 +279,10 @@ def _resolve_design(
 def _load_cell(
     source: Path, options: RunOptions, cell: GridCell, folder: Path
 ) -> tuple[StudyFile, RunOptions]:
-    """The study of a cell of the grid in this folder, and how it is run. The grid's budget is not
-    the cell's."""
+    """Return the study of a cell and the options of its run.
+
+    The result has no budget, because all cells share the budget of the grid.
+    """
     model = cell.settings.get("model", options.model)
     overrides = [f"{key}={setting}" for key, setting in cell.settings.items() if key != "model"]
     own = replace(
@@ -284,7 +305,10 @@ def _load_cell(
 
 
 def _sealed_cell(grid: Path, cell: GridCell) -> Path:
-    """The folder of the cell, or of one that began: its sealed plan names the models of all."""
+    """Return the folder of the cell, or of any cell that has started if this one has not.
+
+    All cells of a grid have the same models in their sealed plans, unless an axis sets the model.
+    """
     own = cell_folder(grid, cell)
     if (own / PLAN).exists():
         return own
@@ -293,7 +317,7 @@ def _sealed_cell(grid: Path, cell: GridCell) -> Path:
 
 
 def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
-    """Write `grid.json`; what a preflight showed stays in it."""
+    """Write `grid.json`, and keep the preflight results that it already holds."""
     path = grid.path / GRID_FILE
     kept = read_json(path).get(PREFLIGHT_KEY, []) if path.exists() else []
     write_json(
@@ -319,40 +343,53 @@ def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
 
 @dataclass
 class _GridExecution:
-    """One process of a grid."""
+    """One process of a grid.
+
+    `studies_by_cell` and `providers` are keyed by the name of the cell. `limits` are the budget in
+    USD and in calls. `samples` holds the preflight requests of the cells of the first repeat.
+    """
 
     grid: RunGrid
     studies_by_cell: Mapping[str, tuple[StudyFile, RunOptions]]
     providers: Mapping[str, ModelRouter]
     options: RunOptions
     limits: tuple[float | None, int | None]
-    samples: Sequence[tuple[GridCell, tuple[ModelRequest, ...]]] = ()  # for the preflight, by cell
+    samples: Sequence[tuple[GridCell, tuple[ModelRequest, ...]]] = ()
 
     def collect_preflight_requests(self, samples: Samples) -> None:
-        """Learn what the cells of the first repeat would ask first."""
+        """Collect the preflight requests of the cells of the first repeat.
+
+        Other repeats differ in their seed only, so they need no preflight.
+        """
         cells = [cell for cell in self.grid.cells if cell.repeat == 1]
         new = any(self.grid.run(cell) is None for cell in cells)
         runs = [self.studies_by_cell[cell.name] for cell in cells]
+        # Not strict: without a preflight, `samples` returns an empty list.
         self.samples = list(zip(cells, samples(runs, self.grid.repeats, new), strict=False))
 
     def require_same_designs(self) -> None:
-        """Raises DriftError where a cell that has begun would go on, or stand beside new ones, as
-        another study than it was: with other settings, seeds, models or prompts."""
+        """Raise DriftError if the sealed design of a started cell differs from the present one.
+
+        Cells with different settings, seeds, models or prompts could not be compared.
+        """
         for cell in self.grid.cells:
             run = self.grid.run(cell)
             if run is None or self.options.accept_changes:
                 continue
-            plan = Plan(run.path / PLAN, started_at="")  # sealed for comparison and never written
+            # The plan is opened for a comparison and never written.
+            plan = Plan(run.path / PLAN, started_at="")
             file, _ = self.studies_by_cell[cell.name]
             plan.seal_part(
                 "design", build_design(file, self.providers[cell.name], plan.sealed_part("design"))
             )
 
     async def run(self, stopper: RunStopper) -> None:
+        """Run the preflight and then all unfinished cells, and report the end of the grid."""
         tell = self.options.progress
         allowance = self._shared_limits(tell)
         stops: list[RunStopper] = []
         failures: dict[str, Exception] = {}
+        # All workers below take their next cell from this one iterator.
         pending = iter(self.grid.cells)
 
         def stop_cells() -> None:
@@ -363,6 +400,7 @@ class _GridExecution:
             allowance.stop_calls(RunHaltedError("the run is stopping"), stop_all_runs=True)
 
         def is_over() -> bool:
+            # These errors would stop every other cell as well.
             everybody = (RunPausedError, FatalModelError, StorageError)
             return bool(stopper.calls) or any(
                 isinstance(failure, everybody) for failure in failures.values()
@@ -375,8 +413,9 @@ class _GridExecution:
                 stops.append(RunStopper())
                 try:
                     await self._run_cell(cell, stops[-1], allowance)
+                # The stop of the whole grid has interrupted this cell.
                 except RunInterruptedError:
-                    return  # by the stop of all
+                    return
                 except Exception as error:
                     failures[cell.name] = error
                     tell(Notice(f"{cell.name}: {error}", "error"))
@@ -395,6 +434,8 @@ class _GridExecution:
             )
             if stopper.calls:
                 raise RunInterruptedError
+            # Only one error can be raised. One that pauses the run comes first, because a resume
+            # can remove it. All others were reported as notices.
             for error in sorted(
                 failures.values(), key=lambda error: not isinstance(error, RunPausedError)
             ):
@@ -410,9 +451,11 @@ class _GridExecution:
             tell(RunEnded(outcome))
 
     async def _run_preflight(self, allowance: SharedLimits) -> None:
-        """One real call for each model, role, kind of answer and way of asking in the cells of the
-        first repeat, and for each model that embeds. Raises FatalModelError where a cell cannot
-        work, and what stops a run."""
+        """Make one real call for each distinct request kind of the cells of the first repeat.
+
+        `_preflight_key` says which requests are of one kind. Each hosted embedding model embeds one
+        text. Raises FatalModelError if a cell cannot work, and every error that stops a run.
+        """
         path, tell = self.grid.path / GRID_FILE, self.options.progress
         noted = read_json(path)
         before = [PreflightCheck(**row) for row in noted[PREFLIGHT_KEY]]
@@ -428,6 +471,7 @@ class _GridExecution:
                     at = f"{EMBEDDING_ADDRESS}/{escape_address_part(embedding)}"
                     tried = await ask_each_once(gateway, requests, embedding, at)
                     checked += [_merge_preflight_result(one, cell, before) for one in tried]
+                # Calls in flight are paid for, so they are journaled before the journal is closed.
                 finally:
                     await gateway.wait_for_calls_in_flight()
                     await gateway.close()
@@ -436,8 +480,8 @@ class _GridExecution:
         raise_on_problems(checked)
 
     def _unique_preflight_requests(self) -> Iterator[tuple[GridCell, list[ModelRequest], str]]:
-        """What is asked for each cell, and which hosted model embeds there, less what is asked for
-        a cell before it."""
+        """Yield each cell with the requests and the embedding model that no earlier cell has."""
+        # The empty string means: no hosted embedding model.
         seen: set[object] = {""}
         for cell, requests in self.samples:
             file, _ = self.studies_by_cell[cell.name]
@@ -468,10 +512,17 @@ class _GridExecution:
                     file, how, self.providers[cell.name], folder, stopper, allowance=allowance
                 )
             )
-        gc.collect()  # what this cell held, before the next ones need as much
+        # Free the objects of this cell before the next cell needs as much memory. During a run the
+        # garbage collector is relaxed.
+        gc.collect()
 
     def _shared_limits(self, tell: Progress) -> SharedLimits:
-        """One budget for all cells, of which earlier processes have spent what journals say."""
+        """Return the budget and the rate limiter of all cells.
+
+        The budget already counts what earlier processes have spent, according to the journals of
+        the cells and of the preflight. Raises InputError if a cost is unknown and the budget is in
+        USD.
+        """
         usd, calls, possible = 0.0, 0, NOTHING
         unpriced: set[str] = set()
         folders = (cell_folder(self.grid.path, cell) for cell in self.grid.cells)
@@ -491,11 +542,15 @@ class _GridExecution:
             warn=lambda message: tell(Notice(message, "warning")),
         )
         budget.count_possible(possible)
+        # All cells share one limiter, so the concurrency of the first cell counts.
         config = next(iter(self.studies_by_cell.values()))[0].config
         return SharedLimits(budget, config.concurrency, shared=True)
 
     def _max_concurrent_cells(self) -> int:
-        """A model on this machine is one process for each cell, so those go one at a time."""
+        """Return the number of cells that run at a time.
+
+        A local model needs one server process for each cell, so cells with one run one by one.
+        """
         names = (
             name for model_router in self.providers.values() for name in model_router.list_models()
         )
@@ -519,7 +574,7 @@ class _GridExecution:
 
 
 def _preflight_key(request: ModelRequest) -> tuple[object, ...]:
-    """What a preflight tries once, whatever the words."""
+    """Return the properties of a request of which a preflight tries each combination once."""
     asked = request.asked
     return request.model, asked.role, asked.kind, request.temperature, request.max_tokens
 
@@ -527,8 +582,11 @@ def _preflight_key(request: ModelRequest) -> tuple[object, ...]:
 def _merge_preflight_result(
     tried: PreflightResult, cell: GridCell, before: list[PreflightCheck]
 ) -> PreflightCheck:
-    """What a call showed, with its cell; what was noted of it before, where a journal told of it,
-    which is taken out of there."""
+    """Return the result of a preflight call, with the cell named in its problem.
+
+    A reply from the journal shows less than a new one. For such a reply, remove the earlier result
+    from `before` and return it.
+    """
     one = tried.check
     names = (one.model, one.role, one.answer)
     for noted in before if tried.replayed else ():
@@ -541,7 +599,10 @@ def _merge_preflight_result(
 
 
 def _cell_progress(cell: GridCell, tell: Progress) -> Progress:
-    """What a cell adds to the grid's own progress: calls and warnings; the rest is in its log."""
+    """Return a progress receiver that forwards calls and warnings of a cell to the grid.
+
+    The log of the cell holds all other events.
+    """
 
     def forward_event(event: Event) -> None:
         if isinstance(event, Notice) and event.level != "info":

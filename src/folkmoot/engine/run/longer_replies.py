@@ -1,7 +1,7 @@
-"""Lengthen the replies of the embedded respondent to those of a hosted model, for estimates.
+"""Lengthen replies of the embedded respondent to the length of a hosted model's, for estimates.
 
-A dry run counts tokens with replies as the embedded respondent gives them and with longer ones, so
-that an estimate has a lower and an upper end.
+A dry run counts tokens with the short replies and with the longer ones. So an estimate has a lower
+and an upper bound.
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ from folkmoot.models.request import (
     estimate_tokens,
 )
 
-# What people say freely may be so long, in words: replies of hosted models to prompts like the
-# shipped ones are between the length of the embedded respondent's and this.
+# The assumed maximal length of an utterance in words. Hosted models reply to the shipped prompts
+# with more words than the embedded respondent, and with fewer than this.
 ASSUMED_UTTERANCE_WORDS = 80
 
 
-# What a free reply is lengthened by. It is found again in later prompts, so that one dry run counts
-# their tokens with and without it. With its space it is eight bytes: two tokens.
+# The word that lengthens a free reply. A dry run can find it again in later prompts, so one run
+# counts tokens with and without it. With its space it has eight bytes, which count as two tokens.
 FILLER = "andsoon"
 
 
-MIN_FREE_TEXT_WORDS = (
-    6  # a reply of fewer words is a vote, a number or a signal, and stays as it is
-)
+# A reply with fewer words is a vote, a number or a signal, which a hosted model gives as short.
+MIN_FREE_TEXT_WORDS = 6
 
 
 def extend_reply(text: str, asked: str, request: ModelRequest) -> str:
-    """A reply with its free text at the length that is expected of a model."""
+    """Return a reply with its free texts lengthened to `ASSUMED_UTTERANCE_WORDS`.
+
+    `asked` is the text of all messages of the request. A reply that the lengthening could make
+    invalid is returned unchanged.
+    """
     if request.schema is None:
         return _extend_text(text, asked, request.max_tokens)
     schema = json.dumps(request.schema)
@@ -37,6 +40,7 @@ def extend_reply(text: str, asked: str, request: ModelRequest) -> str:
         data = json.loads(text)
     except ValueError:
         return text
+    # A longer text might no longer match the schema.
     if "maxLength" in schema or "pattern" in schema:
         return text
     return json.dumps(
@@ -54,6 +58,7 @@ def _extend_json_texts(data: object, asked: str, limit: int | None) -> object:
 
 def _extend_text(text: str, asked: str, limit: int | None) -> str:
     words = text.split()
+    # A text that occurs in the prompt or the schema is one of the options, or quotes a text.
     if not MIN_FREE_TEXT_WORDS <= len(words) < ASSUMED_UTTERANCE_WORDS or text.strip() in asked:
         return text
     longer = " ".join([text, *[FILLER] * (ASSUMED_UTTERANCE_WORDS - len(words))])

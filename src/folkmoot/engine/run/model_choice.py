@@ -1,8 +1,9 @@
-"""Which models a run asks: one rule for all study types, used by the runner and by `check`.
+"""Choose the models of a run by one rule for all study types.
 
-The command line decides, then (on a resume) the sealed plan, then the study file, then the sources'
-own setting `DEFAULT_MODEL` in the environment or `.env`. If none of these names a model, the
-embedded respondent answers: no vendor is paid without being asked.
+The first of these that names a model decides: the command line, the sealed plan (on a resume), the
+study file, `DEFAULT_MODEL` in the environment or `.env`. If none does, the embedded respondent
+answers, so that no vendor bills a run for which no model was chosen. The runner and
+`folkmoot check` use this module.
 """
 
 from __future__ import annotations
@@ -19,14 +20,19 @@ from folkmoot.models.api_keys import load_environment
 from folkmoot.models.catalog import SYNTHETIC_MODEL, resolve_model
 from folkmoot.storage.run_folder import RunFolder
 
-DEFAULT_MODEL = "DEFAULT_MODEL"  # the variable, as the sources name it
-EXAMPLE = "openai/gpt-4o"  # in the hint for a study type without a source
+# The environment variable, with the name that the source projects of the shipped studies use.
+DEFAULT_MODEL = "DEFAULT_MODEL"
+# The model in the hint for a study type that has no source project.
+EXAMPLE = "openai/gpt-4o"
 
 
 def choose_models(found: StudyFile, options: RunOptions, folder: Path) -> StudyFile:
-    """Fill in the models that a run asks; `folder` is where the run lies. `models_note` of the
-    result is what the user should read first. Raises InputError for a model that does not exist,
-    and for a key (`--key`) without a model."""
+    """Return the study file with the models of its run filled in.
+
+    `folder` is the run folder, for the sealed plan on a resume. `models_note` of the result is a
+    message that the researcher should read first. Raises InputError for a model that does not
+    exist, and for a key (`--key`) without a model.
+    """
     if options.model is not None or options.custom_provider is not None:
         return found
     if options.resume and not options.accept_changes and not _sets_models(options.overrides):
@@ -49,7 +55,7 @@ def choose_models(found: StudyFile, options: RunOptions, folder: Path) -> StudyF
 
 
 def _sets_models(overrides: Sequence[str]) -> bool:
-    """Whether `--set` names a model for the whole run or for a role."""
+    """Return whether `--set` names a model for the whole run or for a role."""
     keys = (text.partition("=")[0].strip().split(".")[0] for text in overrides)
     return any(key in ("model", "models") for key in keys)
 
@@ -67,22 +73,24 @@ def _with_default_model(found: StudyFile, named: str) -> StudyFile:
 
 
 def _sealed_design(folder: Path) -> Mapping[str, object]:
-    """The design that the plan of a run holds; empty where it can't be read, which a resume will
-    say."""
+    """Return the sealed design in the plan of a run, or an empty mapping if it cannot be read."""
     try:
         sealed = RunFolder(folder).plan["sealed"]["design"]["data"]
+    # The resume itself reads the plan again and reports a missing or damaged one.
     except (StorageError, KeyError, TypeError):
         return {}
     return sealed if isinstance(sealed, Mapping) else {}
 
 
 def _with_sealed_models(found: StudyFile, sealed: Mapping[str, object], folder: Path) -> StudyFile:
-    """The study with the models of its sealed plan, whatever its file names by now."""
+    """Return the study file with the models of its sealed plan, even if the file has changed."""
     config, study = found.config, found.study
     model, roles = str(sealed["model"]), sealed.get("models")
     roles = dict(roles) if isinstance(roles, Mapping) else {}
     seats = sealed.get("seat_models")
-    if seats is None:  # a run of an earlier version: its manifest says whether --model was given
+    # Plans of earlier versions have no `seat_models`. Their manifest says whether `--model` was
+    # given, which overrides the models of all roles.
+    if seats is None:
         seats = [] if _has_model_override(folder) else study.extra_models(config)
     now = (config.model or SYNTHETIC_MODEL, dict(config.models), study.extra_models(config))
     if now == (model, roles, seats):
@@ -93,6 +101,7 @@ def _with_sealed_models(found: StudyFile, sealed: Mapping[str, object], folder: 
             f"The run goes on with the model of its sealed plan, {model}; the study file names "
             f"{config.model} now"
         )
+    # One model for everything: set it as an override, as `--model` does. It may have been one.
     if not roles and not seats:
         return replace(found, override=model, models_note=note)
     config = config.model_copy(update={"model": model, "models": roles})
@@ -107,7 +116,7 @@ def _has_model_override(folder: Path) -> bool:
 
 
 def _embedded_respondent_note(found: StudyFile) -> str:
-    """What a run says first if the embedded respondent answers because no model is named."""
+    """Return the first message of a run that uses the embedded respondent for want of a model."""
     if found.config.models or found.study.extra_models(found.config):
         who = "No model is named for the other roles, so the embedded respondent answers them"
     else:
@@ -116,7 +125,7 @@ def _embedded_respondent_note(found: StudyFile) -> str:
 
 
 def _named_model_hint(found: StudyFile) -> str:
-    """The model that the source uses, and the command that asks it."""
+    """Return a hint with the default model of the source project and the command to use it."""
     default = found.study.source_model
     if not default:
         return f"To ask a model: {_model_command(found, EXAMPLE)}"
@@ -131,8 +140,12 @@ def _named_model_hint(found: StudyFile) -> str:
 
 
 def _model_command(found: StudyFile, model: str, *, by_seat: bool = False) -> str:
-    """What to type to have a model asked; `by_seat`: seats keep the models that they name."""
-    if not found.path.is_file():  # its settings were given from Python
+    """Return the command or the Python argument that runs the study with a model.
+
+    If `by_seat` is true, roles with a model of their own keep it.
+    """
+    # Without a file, the settings were given from Python.
+    if not found.path.is_file():
         return f'settings={{"model": "{model}"}}' if by_seat else f'model="{model}"'
     file = shlex.quote(str(found.path))
     return f"folkmoot run {file} {'--set model=' if by_seat else '--model '}{model}"

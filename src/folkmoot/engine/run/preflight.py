@@ -1,9 +1,9 @@
-"""Before money is spent: one real call for each model, role and kind of answer of a study, and
-one of the model that embeds.
+"""Make one real call for each model, role and answer kind of a study before the study starts.
 
-The requests are the first of their kind in a rehearsal (`dry_run.py`). They go through
-journal and budget like any call, at addresses that no study can have, so that a resume pays nothing
-for them again. Used by `execution.py` for a run and by `grid.py` for many.
+A study with embeddings has one text embedded as well. The requests are the first of their kind in a
+dry run (`dry_run.py`). They go through the journal and the budget like any call, at addresses that
+no study can use. So a resume does not pay for them again. `execution.py` uses this module for one
+run, `grid.py` for a grid.
 """
 
 from __future__ import annotations
@@ -30,11 +30,15 @@ from folkmoot.models.request import FINISH_LENGTH, Completion, ModelRequest, Res
 from folkmoot.models.wire.capabilities import JSON_MODE, SCHEMA, Capabilities
 
 UNKNOWN_VALUE = "unknown"
-EMBEDDING_ADDRESS = f"{PREFLIGHT_SCOPE}/embedding"  # the address of the text that is embedded
+# The address of the embedded text in the journal.
+EMBEDDING_ADDRESS = f"{PREFLIGHT_SCOPE}/embedding"
 
 
 class PreflightResult(NamedTuple):
-    """What one call showed, and whether a journal told of it, which tells less."""
+    """The result of one call. `replayed` is true if the reply came from the journal.
+
+    A replayed reply shows less: the journal does not hold the capabilities of the model.
+    """
 
     check: PreflightCheck
     replayed: bool
@@ -43,10 +47,13 @@ class PreflightResult(NamedTuple):
 async def run_preflight(
     context: RunContext, requests: Sequence[ModelRequest], *, uses_embeddings: bool = False
 ) -> None:
-    """Ask each request once, in order: the first wrong key ends it. A study that `uses_embeddings`
-    has one text embedded before. The result goes into the plan and to the progress. Raises what
-    stops a run, FatalModelError (exit code 2) among it."""
-    context.plan.write_plan()  # a journal without a plan could not be resumed
+    """Make each call once, in order, after one embedding if the study `uses_embeddings`.
+
+    The results are written into the plan and reported as progress. Raises FatalModelError (exit
+    code 2) if a model cannot do what the study needs, and every error that stops a run.
+    """
+    # The plan is written first, because a journal without a plan could not be resumed.
+    context.plan.write_plan()
     embedding = (
         find_hosted_embedding_model(context.providers, context.config) if uses_embeddings else ""
     )
@@ -54,10 +61,12 @@ async def run_preflight(
         isinstance(context.journal, ReplayJournal)
         and context.journal.entry_at(EMBEDDING_ADDRESS) is None
     ):
-        embedding = ""  # the preflight of an earlier version
+        # An earlier version made this run. Its preflight embedded no text, so a replay cannot.
+        embedding = ""
     context.embedded = context.embedded or bool(embedding)
     tried = await ask_each_once(context.gateway, requests, embedding, EMBEDDING_ADDRESS)
     checked = tuple(one.check for one in tried)
+    # A resume keeps the note of the first process: replayed results show less.
     if not all(one.replayed for one in tried):
         context.plan.add_note("preflight", [asdict(one) for one in checked])
         context.plan.write_plan()
@@ -66,7 +75,7 @@ async def run_preflight(
 
 
 def find_hosted_embedding_model(providers: ModelRouter, config: StudyConfig) -> str:
-    """The hosted model that embeds; empty where none does."""
+    """Return the hosted embedding model of a run, or an empty string if there is none."""
     model = providers.resolve_embedding
     hosted = isinstance(model, str) and not resolve_model(model, config.endpoints).local
     return str(model) if hosted else ""
@@ -75,8 +84,11 @@ def find_hosted_embedding_model(providers: ModelRouter, config: StudyConfig) -> 
 async def ask_each_once(
     gateway: Gateway, requests: Sequence[ModelRequest], embedding: str, embedded_at: str
 ) -> list[PreflightResult]:
-    """What each request showed, after one text at `embedded_at` for a model that embeds. Raises
-    what stops a run."""
+    """Return the result of each call, with that of one embedding first if `embedding` is a model.
+
+    `embedded_at` is the address of the embedded text. Raises every error that stops a run. The
+    calls are made in order, so that the first wrong key stops all others.
+    """
     tried: list[PreflightResult] = []
     if embedding:
         await gateway.embed_texts(embedded_at, embedding, ["A text to embed."])
@@ -84,9 +96,11 @@ async def ask_each_once(
         shown = PreflightCheck(
             embedding, "-", "embedding", *none, UNKNOWN_VALUE, "stop", "yes", None
         )
-        tried.append(PreflightResult(shown, replayed=True))  # a replay tells no less
+        # The journal holds all that this result shows, so it need not count as new.
+        tried.append(PreflightResult(shown, replayed=True))
     for request in requests:
         asked = request.asked
+        # The fingerprint keeps the addresses of requests with the same role and kind apart.
         mark, role = request.fingerprint().hex()[:8], escape_address_part(asked.role)
         at = f"{PREFLIGHT_SCOPE}/{role}/{asked.kind}/{mark}"
         reply = await gateway.complete_request(at, request, has_alternative=True)
@@ -96,7 +110,7 @@ async def ask_each_once(
 
 
 def preflight_requests_in(journal: JournalReader) -> tuple[ModelRequest, ...]:
-    """The requests of the preflight that a journal holds, as they were asked."""
+    """Return the preflight requests of a journal, for a replay of the run."""
     asked = (
         entry for entry in journal.entries_with_prefix(f"{PREFLIGHT_SCOPE}/") if entry.kind == "ask"
     )
@@ -104,12 +118,13 @@ def preflight_requests_in(journal: JournalReader) -> tuple[ModelRequest, ...]:
 
 
 def _request_from_entry(entry: JournalEntry) -> ModelRequest:
+    # Hints are not journaled, but the address holds the role and the answer kind.
     _, role, kind, _ = entry.address.split("/", 3)
     return replace(ModelRequest.from_json(entry.request), asked=RespondentHints(role, kind=kind))
 
 
 def raise_on_problems(checked: Sequence[PreflightCheck]) -> None:
-    """Raise FatalModelError (exit code 2) with every reason why the study cannot work."""
+    """Raise FatalModelError (exit code 2) with all problems of the preflight, if there are any."""
     wrong = [
         f"{preflight_check.model} as {preflight_check.role} ({preflight_check.answer}): "
         f"{preflight_check.problem}"
@@ -156,6 +171,7 @@ def _find_problem(reply: Completion, unread: str) -> str:
         return "the token limit was used up before the first word" if cut else "an empty reply"
     if unread and reply.finish.startswith(FINISH_LENGTH):
         return f"cut at the token limit before it could be read ({unread})"
+    # Other replies that cannot be parsed are no problem: the study re-asks, and may succeed.
     if unread and looks_like_refusal(reply.text):
         return f"possibly refused ({reply.text[:200]})"
     return ""
@@ -178,7 +194,10 @@ def _describe_support(sent: bool, taken: bool | None) -> str:
 
 
 def _describe_parse_problem(request: ModelRequest, text: str) -> str:
-    """Why a reply cannot be read as the kind of answer asked for; empty where it can."""
+    """Return why a reply cannot be parsed as its answer kind, or an empty string if it can.
+
+    The answer type itself is not in the request, so options and schema are checked instead.
+    """
     kind, offered = request.asked.kind, request.asked.offered
     if kind == "choice" and offered:
         return _parse_problem(Choice(offered).parse_reply(text))

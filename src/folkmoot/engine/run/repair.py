@@ -1,6 +1,6 @@
-"""Repair a damaged journal: damaged entries are set aside, and a resume asks for them again.
+"""Repair a damaged journal by setting damaged entries aside. A resume then asks for them again.
 
-Used by `folkmoot verify --repair`.
+`folkmoot verify --repair` uses this module.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from folkmoot.storage.manifest import seal_manifest
 from folkmoot.storage.run_folder import JOURNAL, MANIFEST, RunFolder, utc_timestamp
 
 KIND = "repair"
+# The name of the old journal, which the run folder keeps. It is numbered, because a run may be
+# repaired more than once.
 KEPT_AS = "journal-damaged-{}.sqlite"
 
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """What a repair sets aside. Costs are in USD, None where a reply has an unknown cost.
+    """The entries that a repair sets aside and the calls that a resume may then make.
 
-    `max_later_calls` counts the intact calls that were made after the first damaged one: each that
-    differs because of new answers is asked again.
+    Costs are in USD, or None if the cost of a reply is unknown. `max_later_calls` is the number of
+    intact calls after the first damaged entry. A resume repeats those that differ because of the
+    new answers.
     """
 
     problems: tuple[str, ...]
@@ -37,7 +40,7 @@ class RepairPlan:
 
 
 def plan_repair(run: RunFolder) -> RepairPlan:
-    """Count what a repair would set aside and what asking again may cost. Changes nothing."""
+    """Count what a repair would set aside and estimate what a resume may cost. Change nothing."""
     with JournalReader(run.path / JOURNAL) as journal:
         problems = tuple(map(str, journal.find_damage()))
         kept = [(number, entry) for number, entry, _ in journal.intact_entries("entries")]
@@ -48,7 +51,9 @@ def plan_repair(run: RunFolder) -> RepairPlan:
         if journal_entry.kind != "compute"
     ]
     costs = [usd for _, usd in calls if usd is not None]
+    # The cost of a damaged entry cannot be read, so it is taken to be the mean of the intact ones.
     mean = sum(costs) / len(costs) if costs and len(costs) == len(calls) else None
+    # Row numbers have no gaps. The first gap among the intact rows is the first damaged entry.
     for place, (number, _) in enumerate(kept, 1):
         if number != place:
             break
@@ -65,16 +70,18 @@ def plan_repair(run: RunFolder) -> RepairPlan:
 
 
 def repair_journal(run: RunFolder, plan: RepairPlan, by: str) -> Path:
-    """Set the damaged entries aside; the caller holds the folder. Returns where the old journal is
-    kept.
+    """Set the damaged entries aside and return the path of the old journal, which is kept.
 
-    The run counts as paused until a resume has asked for what is missing.
+    The caller must hold the lock of the run folder. The run counts as paused until a resume has
+    asked for the missing answers.
     """
     path = run.path / JOURNAL
     kept = next(p for n in range(1, 1000) if not (p := run.path / KEPT_AS.format(n)).exists())
     with JournalReader(path) as journal:
         new = copy_journal(journal, lambda entry: entry, skip_damaged=True)
+    # The mark lets the resume accept answers that differ, and goes when the run has ended.
     mark_repaired(new)
+    # The old journal is copied before it is replaced, so that no crash can lose it.
     kept.write_bytes(path.read_bytes())
     replace_journal(path, new)
     if run.has_file(MANIFEST):

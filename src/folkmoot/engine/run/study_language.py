@@ -1,6 +1,6 @@
-"""Whether a study is written in English, the only language of the embedded respondent.
+"""Check whether a study is written in English, the only language of the embedded respondent.
 
-Asked once at the start of a run that it answers, and by `check`.
+A run with the embedded respondent checks this once at its start. `folkmoot check` does so too.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.models.catalog import is_synthetic
 
-MAX_CHARACTERS = 4_000  # of a study's own texts; more say nothing new about the language
-# Frequent in English and in no other language that is written with its letters.
+# Only the first characters of a study's texts are read: more say nothing new about its language.
+MAX_CHARACTERS = 4_000
+# Words that are frequent in English and in no other language with the same letters.
 _ENGLISH_WORDS = frozenset(
     {"the", "and", "that", "with", "should", "your", "what", "which", "would", "this", "how"}
 )
-# Keys that hold no words of the study: names of models, paths, settings of the engine.
+# Keys without text of the study: they hold names of models, paths, and settings of the engine.
 _NO_WORDS = frozenset(StudyConfig.model_fields) | {"personas", "vulnerable", "groups", "coding"}
 
 
 def describe_language(found: StudyFile, providers: ModelRouter) -> str:
-    """What to say where the embedded respondent answers a study that is not in English; empty
-    where there is nothing to say."""
+    """Return a warning if the embedded respondent answers a study that is not in English.
+
+    Return an empty string in all other cases.
+    """
     if providers.has_custom_provider or not any(map(is_synthetic, providers.list_models())):
         return ""
     texts = " ".join(_texts_of(found.raw_settings))[:MAX_CHARACTERS]
@@ -38,19 +41,22 @@ def describe_language(found: StudyFile, providers: ModelRouter) -> str:
 
 
 def is_english(text: str) -> bool:
-    """Whether a text is English, in doubt yes."""
+    """Return whether a text is English. Return True in case of doubt."""
     words = re.findall(r"\w+", text.lower())
     known = [word for word in words if word in _ENGLISH_WORDS]
+    # Two frequent words with a share of 5 % are proof enough. This avoids the language identifier,
+    # which takes a quarter of a second to load.
     if len(set(known)) > 1 and len(known) > 0.05 * len(words):
-        return True  # without the identifier, which takes a quarter of a second to load
+        return True
     from folkmoot.people.sources import persona_hub
 
     return persona_hub.is_english(text)
 
 
 def _texts_of(value: object) -> Iterator[str]:
-    """Yield the texts of a study file that show its language: longer texts and listed options."""
+    """Yield the texts of a study file that show its language."""
     if isinstance(value, str):
+        # A single ASCII word is more often an identifier than a text.
         if " " in value.strip() or not value.isascii():
             yield value
     elif isinstance(value, Mapping):

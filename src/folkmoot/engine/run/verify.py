@@ -1,9 +1,8 @@
-"""Was anything in a run changed since it ended?
+"""Verify that nothing in a run folder has changed since the run ended.
 
-`folkmoot verify` answers in full, reports and `load` by hashes alone.
-
-In full means: the journal is replayed in a scratch folder, where no model can be asked, and every
-table and file that comes out is compared with what lies in the run folder.
+`list_changes` compares hashes only. Reports and `folkmoot.load` use it. `verify_run` does more for
+`folkmoot verify`. It replays the journal in a temporary folder, without any call of a model. Then
+it compares every rebuilt table and file with the run folder.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from folkmoot.storage.run_folder import (
 )
 from folkmoot.storage.tables import PARQUET_ONLY
 
-# What no second run has in common with the first.
+# Keys of the manifest that differ in every replay: times, machine, hashes of files that hold times.
 NON_REPRODUCIBLE_KEYS = frozenset(
     {
         *(
@@ -78,11 +77,18 @@ DIGESTS = ("content digest", "record digest")
 
 @dataclass
 class Verification:
-    """The result. `differences`: what is not as the run left it, or as its journal says;
-    `not_compared`: what could not be compared, and why; `amendments`: what people changed since,
-    beside the run and not in it; `notes`: how far the digests bind; `digest_matches`: whether one
-    of the two digests is the published one, None where none was given; the rest counts what was
-    compared."""
+    """The result of a verification.
+
+    Fields:
+        differences: sentences on what differs from the state at the end of the run or from a
+            replay of its journal.
+        not_compared: sentences on what could not be compared, with the reason.
+        amendments: changes after the end of the run that were recorded beside it.
+        notes: limits of what the digests prove.
+        entries, tables, files: the number of each that were compared.
+        digest_matches: whether one of the two digests equals the published one. None if no
+            published digest was given.
+    """
 
     differences: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
@@ -97,18 +103,20 @@ class Verification:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether everything was compared, and nothing contradicts anything else in the folder."""
+        """Return True if everything was compared and the parts of the folder agree."""
         return not self.differences and not self.not_compared
 
     @property
     def is_verified(self) -> bool:
-        """Whether the run is consistent and has the digest that was published elsewhere. Without
-        such a digest, a consistent change of the whole folder cannot be detected."""
+        """Return True if the run is consistent and has the published digest.
+
+        Without a published digest, a consistent change of the whole folder cannot be detected.
+        """
         return self.is_consistent and self.digest_matches is True
 
 
 def list_changes(run: RunFolder) -> list[str]:
-    """What hashes tell: files and a journal that are not what the run left."""
+    """Return sentences on files and a journal that have changed since the run, by their hashes."""
     path, form = run.path / JOURNAL, 0
     try:
         with JournalReader(path) as journal:
@@ -121,8 +129,10 @@ def list_changes(run: RunFolder) -> list[str]:
     found = [f"{JOURNAL} was changed after the run: {one}." for one in damage]
     kept = {**run.manifest, **_last_withdrawal(run)}
     was = kept.get("journal_digest"), kept.get("record_digest")
+    # A later process was killed before it could write the manifest. The manifest then describes an
+    # earlier state, and nothing can be compared with it.
     if not damage and now[0] != was[0] and not run.is_finished:
-        return []  # a later process was killed: the manifest is of an earlier state
+        return []
     if not damage:
         found += [
             f"{JOURNAL} or {PLAN} was changed after the run: its {name} is {new}, was {old}."
@@ -138,17 +148,20 @@ def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
 
 
 def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "") -> Verification:
-    """Replay a run and compare. Needs no key and no network, and writes nothing in the run folder.
+    """Replay a run and compare the result with the run folder.
 
-    `study`: the type, where it is neither installed nor a file beside the run. `published`: a
-    digest of the run that was published elsewhere.
+    This needs no key and no network, and writes nothing into the run folder. `study` is the study
+    type, if it is neither installed nor a file beside the run. `published` is a digest of the run
+    that was published elsewhere.
     """
     found = Verification(list_changes(run))
-    with suppress(StorageError):  # it was named among the differences
+    # `list_changes` has already reported each StorageError that is suppressed in this function.
+    with suppress(StorageError):
         found.amendments = amendments.describe_amendments(run.path)
     try:
         with JournalReader(run.path / JOURNAL) as journal:
-            if journal.find_damage():  # it was named among the differences
+            # `list_changes` has reported the damage itself.
+            if journal.find_damage():
                 found.not_compared.append(
                     "The journal is damaged, so the run is not rebuilt from it. `folkmoot verify "
                     "--repair` sets the damaged answers aside, to be asked again."
@@ -166,8 +179,9 @@ def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "
             "The run is not finished, so it cannot be rebuilt; finish it with --resume."
         )
         return found
-    with suppress(StorageError):  # it was named among the differences
+    with suppress(StorageError):
         found.not_compared += _list_withdrawn(run)
+    # A replay would ask again for the answers that a withdrawal has removed.
     if found.not_compared:
         return found
     with TemporaryDirectory(prefix="folkmoot-verify-") as folder:
@@ -185,13 +199,14 @@ def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "
 
 
 class NotRebuiltError(Exception):
-    """Why a run cannot be rebuilt here, though nothing need be wrong with it."""
+    """A run cannot be rebuilt on this machine, although the run itself may be unchanged."""
 
 
 def _changed_files(run: RunFolder, journal_format: int) -> list[str]:
     found = []
     written = read_json_object(run.path / MANIFEST) if run.has_file(MANIFEST) else {}
-    # Runs of earlier formats have no seal.
+    # Manifests of earlier formats have no seal. From `BINDING_FORMAT` on a missing seal is itself a
+    # sign of a change, so the format of the journal decides and not the manifest alone.
     is_sealed = SEAL in written or (written and journal_format >= BINDING_FORMAT)
     if is_sealed and written.get(SEAL) != seal_manifest(written)[SEAL]:
         found.append(f"{MANIFEST} was changed after the run: its seal does not fit.")
@@ -209,15 +224,16 @@ def _changed_files(run: RunFolder, journal_format: int) -> list[str]:
 
 
 def _last_withdrawal(run: RunFolder) -> Mapping[str, Any]:
-    """What the last person who withdrew left: digest and hashes; empty where nobody did."""
+    """Return the digests and hashes after the last withdrawal, empty if no human withdrew."""
     try:
         return read_withdrawals(run.path)[-1].data
-    except (StorageError, IndexError):  # what is wrong with the amendments is told by themselves
+    # `amendments.list_changes` reports damaged amendments.
+    except (StorageError, IndexError):
         return {}
 
 
 def _list_withdrawn(run: RunFolder) -> list[str]:
-    """What nobody can recompute any more, because people withdrew."""
+    """Return sentences on what cannot be recomputed because humans withdrew."""
     return [
         f"{amendment.data['seat']} withdrew: {format_count(amendment.data['answers'], 'answer')} "
         "of theirs "
@@ -228,6 +244,10 @@ def _list_withdrawn(run: RunFolder) -> list[str]:
 
 
 def _compare_with_published(found: Verification, form: int, published: str) -> None:
+    """Record in `found` whether one of its digests is the published one.
+
+    If the journal is of an early format, record only that its digest proves nothing.
+    """
     if form < BINDING_FORMAT:
         told = found.not_compared if published else found.notes
         told.append(
@@ -243,7 +263,7 @@ def _compare_with_published(found: Verification, form: int, published: str) -> N
 
 
 def _forged_entries(journal: JournalReader) -> list[str]:
-    """Describe entries with another request than the one that the fingerprint was made from."""
+    """Describe the entries with a request that does not match their fingerprint."""
     asked = [
         journal_entry.address
         for journal_entry in journal.read_entries()
@@ -255,9 +275,10 @@ def _forged_entries(journal: JournalReader) -> list[str]:
 
 
 def _fingerprint_matches(entry: JournalEntry) -> bool:
-    """Whether the request of an entry is the one that its fingerprint was made of."""
+    """Return whether the fingerprint of an entry was made from its request."""
     asked = entry.request
-    if entry.kind == "compute":  # its arguments are not kept
+    # The journal does not store the arguments of a computation.
+    if entry.kind == "compute":
         return True
     if entry.kind == "embed":
         return digest(asked["model"], *asked["texts"]) == entry.fingerprint
@@ -268,12 +289,18 @@ def _fingerprint_matches(entry: JournalEntry) -> bool:
 
 
 def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]:
-    """Run once more from the journal, in a scratch folder; what it holds beyond the run."""
+    """Replay the run in the folder `scratch` and describe entries that the replay did not ask for.
+
+    Raises NotJournaledError if the journal lacks an entry that the replay asks for. Raises
+    NotRebuiltError if the study cannot be run here.
+    """
     try:
         change = ReplyChange.from_plan(run.plan)
         found, providers = study_as_it_was_run(run, study, change)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NotRebuiltError(f"{MANIFEST} or {PLAN} is damaged: {error!r}") from error
+    # The replay seals everything itself, so that its plan can be compared with that of the run. The
+    # start time and the changes cannot be recomputed.
     plan = {"sealed": {}, "changes": run.plan.get("changes", [])}
     write_json(scratch / PLAN, {"started_at": run.plan.get("started_at", ""), **plan})
     if run.has_file(PERSONAS):
@@ -287,16 +314,19 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
                 Execution(found, options, providers, scratch, stopper, replay=replay)
             )
         )
+    # NotJournaledError is a finding about the journal, so the caller handles it.
     except NotJournaledError:
         raise
-    except Exception as error:  # whatever the study's code says to what it is given
+    # Code of the study may raise any exception for input that it did not expect.
+    except Exception as error:
         why = str(error) or type(error).__name__
         raise NotRebuiltError(
             f"The run cannot be rebuilt{_describe_code_difference(run)}: {why}"
         ) from error
     with JournalReader(run.path / JOURNAL) as journal:
         more = [a for a in journal.list_addresses() if a not in replay.asked]
-    if not more or plan["changes"]:  # --accept-changes may leave behind what nobody asks for
+    # A resume with `--accept-changes` may leave entries that the changed study no longer asks for.
+    if not more or plan["changes"]:
         return []
     return [f"{JOURNAL} holds what the run does not ask for: {join_first(more)}."]
 
@@ -304,7 +334,10 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
 def study_as_it_was_run(
     run: RunFolder, study: Study | None = None, change: ReplyChange | None = None
 ) -> tuple[StudyFile, ModelRouter]:
-    """The study file and the models of a run, from what it wrote down. Raises NotRebuiltError."""
+    """Return the study file and the model router of a run, rebuilt from its plan and manifest.
+
+    Raises NotRebuiltError if they cannot be rebuilt with the study type of this installation.
+    """
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data")
     if not sealed:
         raise NotRebuiltError(f"{PLAN} holds no design, so the run cannot be rebuilt.")
@@ -319,7 +352,8 @@ def study_as_it_was_run(
         config = validate_settings(kind, {**run.config, **sealed["settings"]})
         found = StudyFile(source, kind, config, {}, manifest["override"])
         prompts = found.prompt_library().hashes()
-        # Nobody is asked; but who was says which model embeds, and what is marked SYNTHETIC.
+        # A replay calls no provider. But whether the run had a custom one decides its embedding
+        # model and its provenance labels, so an empty one takes its place.
         nobody = ScriptedProvider(lambda _request, _address: "") if manifest["scripted"] else None
         seats = kind.extra_models(config)
         providers = ModelRouter(config, manifest["override"], None, nobody, seats).change_for(
@@ -340,22 +374,24 @@ def study_as_it_was_run(
 
 
 def _describe_code_difference(run: RunFolder) -> str:
-    """In words, that the run was made by other code than this; empty if it was not."""
+    """Return the version that made the run in brackets, or an empty string if it is this one."""
     other = describe_other_version(run.path)
     return f" ({other})" if other else ""
 
 
 def _compare_files(run: RunFolder, rebuilt: RunFolder, found: Verification) -> None:
-    """Every file of the rebuilt run beside that of the run."""
+    """Compare all tables and files of the rebuilt run with the run, and record the result."""
     other = _describe_code_difference(run)
     otherwise: list[str] = []
 
     def add_difference(name: str, differences: Iterable[str]) -> None:
-        # What other code made otherwise need not be forged: hashes have told what was.
+        # Another version may write other files without any change to the run. The hashes have
+        # already shown real changes, so these differences count as not compared.
         told = otherwise if other else found.differences
         told += [f"{name}: {text}" for text in differences]
 
     add_difference(PLAN, _compare_plans(run.plan, rebuilt.plan))
+    # A newer version may add keys to the manifest, which the run then lacks.
     now = {
         key: value for key, value in rebuilt.manifest.items() if key in run.manifest or not other
     }
@@ -367,6 +403,7 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, found: Verification) -> N
             add_difference(
                 f"{TABLES}/{name}.csv", _compare_text(run, rebuilt, f"{TABLES}/{name}.csv")
             )
+    # Logs hold times and retries, which no replay repeats.
     done = {PLAN, MANIFEST, LOG, LOG_LINES}
     for path in sorted(rebuilt.path.rglob("*")):
         name = path.relative_to(rebuilt.path).as_posix()
@@ -378,9 +415,11 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, found: Verification) -> N
 
 
 def _compare_plans(there: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> list[str]:
+    """Describe the sealed parts that differ between the plan of a run and the rebuilt plan."""
     was, now = there.get("sealed", {}), rebuilt.get("sealed", {})
     names = [*was, *(name for name in now if name not in was)]
-    if there.get("changes"):  # a part may have gone with what was changed
+    # After accepted changes the study may no longer seal a part that it sealed at first.
+    if there.get("changes"):
         names = [name for name in names if name in now]
     found = []
     for name in names:
@@ -403,7 +442,7 @@ def _compare_manifests(there: Mapping[str, object], rebuilt: Mapping[str, object
 
 
 def _compare_table(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
-    """How a table differs from the rebuilt one: columns, rows, cells."""
+    """Describe how a table differs from the rebuilt one: its columns, its rows, its cells."""
     if not rebuilt.has_table(name):
         return ["the run does not write such a table."]
     if not run.has_table(name):
@@ -438,11 +477,12 @@ def _first_cell_difference(old: pl.Series, new: pl.Series) -> list[str]:
 
 
 def _compare_text(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
-    """The first line in which a file differs from the rebuilt one."""
+    """Describe the first line in which a file differs from the rebuilt one."""
     if not (run.path / name).is_file():
         return ["is not there; the rebuilt run writes it."]
     with (run.path / name).open("rb") as old, (rebuilt.path / name).open("rb") as new:
-        for number, pair in enumerate(zip_longest(old, new), 1):  # a file may be large
+        # Line by line, because a file may be too large for the memory.
+        for number, pair in enumerate(zip_longest(old, new), 1):
             if pair[0] != pair[1]:
                 was, now = (p and p.decode("utf-8", "replace").rstrip("\n") for p in pair)
                 if not (was and now and _differs_only_in_time(was, now)):
@@ -451,9 +491,10 @@ def _compare_text(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
 
 
 def _differs_only_in_time(was: str, now: str) -> bool:
-    """Whether two lines differ only in the time of day."""
+    """Return whether two lines differ only in the time of day."""
     if TIME_PLACEHOLDER not in now:
         return False
+    # An ISO 8601 time with seconds and UTC offset has 25 characters.
     pattern = re.escape(now).replace(re.escape(TIME_PLACEHOLDER), r"[\d:T+-]{25}")
     return re.fullmatch(pattern, was) is not None
 
