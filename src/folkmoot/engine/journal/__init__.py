@@ -1,9 +1,9 @@
-"""The journal: every paid-for effect of a run, once, at its structural address.
+"""The journal: every paid effect of a run, stored once under its structural address.
 
-Start with `journal` (what is kept and read back), then `journal_file` (the SQLite schema).
-`integrity` holds the hashes and the one check of them; `journal_loans` says what may be out;
-`journal_copy` copies entry by entry for repairs and withdrawals; `shards` are the journals of a
-cluster's workers until they are merged.
+Start with `journal` (writing and lookup), then `journal_file` (the SQLite schema) and
+`journal_reader` (all queries). `integrity` holds the hashes and their check. `journal_loans`
+records which calls may be unsettled. `earlier_replies` serves forks. `journal_copy` copies entries
+for repairs and withdrawals. `shards` are the journals of cluster workers until they are merged.
 
-Imports limits, models and storage; every other folder of the engine may import it.
+Imports limits, models and storage. Every other folder of the engine may import it.
 """

@@ -1,10 +1,11 @@
-"""A run that repeats another one but for one reply: what is changed, and what is taken over.
+"""Forks: a run that repeats an earlier run except for one changed reply.
 
-The new run has a journal of its own. An effect that the earlier run made with the same request at
-the same address is copied into it and costs nothing; the fingerprint decides. So whatever depends
-on the changed reply is asked, and nothing else is.
+The new run has a journal. An entry of the earlier run is copied into it, at no cost, if the new run
+makes the same request at the same address. The fingerprint decides. So exactly the calls that
+depend on the changed reply are made again.
 
-`ReplyChange` is sealed in the plan of the new run; `EarlierReplies` is what its journal looks in.
+`ReplyChange` is sealed in the plan of the new run. Its journal looks entries up in
+`EarlierReplies`.
 """
 
 from __future__ import annotations
@@ -16,20 +17,24 @@ from typing import Any, Protocol
 from folkmoot.engine.journal.journal_file import JournalEntry, format_difference
 from folkmoot.errors import DriftError
 
-RESEARCHER = "researcher"  # who served a reply that was given by hand
-DROPPED = "dropped"  # the reason of a missing answer that was left out by hand
-TAKEN_OVER = 0  # attempts of an entry that was copied from another run, or given by hand
+# The value of `model_served` for a reply that a researcher gave by hand.
+RESEARCHER = "researcher"
+# The reason of an answer that a researcher removed.
+DROPPED = "dropped"
+# The value of `attempts` for an entry that was copied from another run or given by hand. A real
+# call has at least one attempt.
+TAKEN_OVER = 0
 
 
 @dataclass(frozen=True)
 class ReplyChange:
-    """The one reply in which a run differs from the run that it repeats.
+    """The one reply in which a fork differs from the run that it repeats.
 
-    `run` is the folder of the earlier run as seen from the new one, `journal_digest` the content
-    digest of its journal. `reply` is the raw reply that is given by hand, None where the reply is
-    left out (`dropped`), comes from another `model`, or stays as it was. `asked_again` are further
-    addresses of which the earlier reply is not taken. `draw` is added to the seed that models are
-    sent, so that the embedded respondent and vendors that take a seed answer afresh; 0: as it was.
+    `run` is the folder of the earlier run relative to the new one, `journal_digest` the content
+    digest of its journal. `reply` is the raw reply given by hand. It is None if the reply is left
+    out (`dropped`), comes from another `model`, or stays unchanged. `asked_again` lists further
+    addresses to ask again. `draw` is added to the seed that models are sent, so that the embedded
+    respondent and vendors that accept a seed give another answer. With 0 the seed is unchanged.
     """
 
     run: str
@@ -44,7 +49,8 @@ class ReplyChange:
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any]) -> ReplyChange | None:
-        """The change that a plan has sealed; None where it has none. Raises TypeError."""
+        """Return the change that a plan has sealed, or None. Raises TypeError for unknown
+        fields."""
         sealed = plan.get("sealed", {}).get("fork")
         if sealed is None:
             return None
@@ -52,21 +58,21 @@ class ReplyChange:
         return cls(**{**data, "asked_again": tuple(data.get("asked_again", ()))})
 
     def to_json(self) -> dict[str, Any]:
-        """The change as it is sealed in the plan."""
+        """Return the change as it is sealed in the plan."""
         return {**asdict(self), "asked_again": list(self.asked_again)}
 
     @property
     def is_given(self) -> bool:
-        """Whether the changed reply is given by hand, and no model is asked for it."""
+        """True if the changed reply is given by hand, so that no model is asked for it."""
         return self.dropped or self.reply is not None
 
     def gives(self, address: str) -> bool:
-        """Whether the reply at this address is given by hand."""
+        """Return whether the reply at this address is given by hand."""
         return self.is_given and address == self.address
 
     def applied_to(self, entry: JournalEntry) -> JournalEntry:
-        """The entry of the earlier run with the reply that is given in its place. Nothing was asked
-        for it, so it used no tokens."""
+        """Return the earlier entry with the reply given by hand. It has no tokens: nothing was
+        asked."""
         return entry._replace(
             reply=self.reply or "",
             finish=f"refused:{DROPPED}" if self.dropped else "stop",
@@ -79,7 +85,7 @@ class ReplyChange:
 
 
 class _Readable(Protocol):
-    """A journal that is open to read."""
+    """A journal that can be read."""
 
     def entry_at(self, address: str, /) -> JournalEntry | None: ...
 
@@ -87,10 +93,10 @@ class _Readable(Protocol):
 
 
 class EarlierReplies:
-    """The journal of the earlier run, as the new run sees it.
+    """The journal of the earlier run, as a fork uses it.
 
-    `is_changed`: whether the run has come to the changed reply. Until then nothing may differ:
-    what is not in the earlier journal means that this is another program or another study.
+    `is_changed` is true once the fork has reached the changed reply. Before that, a missing entry
+    means that the program or the study differs, which is an error.
     """
 
     def __init__(self, journal: _Readable, change: ReplyChange, *, is_changed: bool) -> None:
@@ -102,9 +108,9 @@ class EarlierReplies:
     def take(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> JournalEntry | None:
-        """The entry for an address, as it is to be copied; None where it has to be asked for.
+        """Return the entry to copy for an address, or None if it has to be asked.
 
-        Raises DriftError where the run differs from the earlier one before the changed reply.
+        Raises DriftError if the run differs from the earlier one before the changed reply.
         """
         change = self._change
         earlier = self._journal.entry_at(address)
@@ -120,8 +126,10 @@ class EarlierReplies:
             if not self._is_changed:
                 raise self._drifted(address, earlier, request)
             return None
+        # Only after the drift check: an address to ask again must also exist in the earlier run.
         if address in self._asked_again:
             return None
+        # The earlier run has paid for it.
         taken = earlier._replace(cost_usd=0.0, attempts=TAKEN_OVER)
         return change.applied_to(taken) if address == change.address and change.is_given else taken
 

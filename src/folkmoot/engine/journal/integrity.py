@@ -1,14 +1,15 @@
 """The one integrity check of a journal, for resume, report and `verify`, and the hashes behind it.
 
-Every entry has two SHA-256 hashes: of its content (address, request, reply, model served) and of
-the whole row (usage, cost, times, attempts too), its seal. The digests of a run are SHA-256 over
-these in order of address. A chain over the seals in the order in which entries were written, kept
-in `meta` with every commit, shows entries that were added or removed, also after a crash.
+Every entry has two SHA-256 hashes. The content hash covers address, request, reply and served
+model. The seal covers the whole row, with usage, cost, times and attempts. The digests of a run are
+SHA-256 hashes over these, in order of address. A chain is a hash over the seals in the order of
+writing. It is stored in `meta` with every commit, so it shows added or removed entries even after a
+crash.
 
-This finds damage and manual changes. It does not detect a change after which every hash was
-recomputed: only a digest that was published elsewhere does.
+The check finds damage and manual changes. It cannot detect a change after which every hash was
+recomputed. Only a digest that was published elsewhere reveals that.
 
-Journals of formats 1 to 3 have a 128-bit sum of hashes in place of these, which can be forged.
+Journals of formats 1 to 3 have a 128-bit sum of hashes instead, which can be forged.
 
 Used by `journal_file.py`, `journal.py` and `repair.py`.
 """
@@ -27,10 +28,13 @@ import orjson
 from folkmoot import json_text
 from folkmoot.randomness import digest
 
-BINDING_FORMAT = 4  # the first format with SHA-256 hashes
+# The first journal format with SHA-256 hashes.
+BINDING_FORMAT = 4
+# SQLite may report thousands of problems of one damaged file. The first ones say enough.
 MAX_STRUCTURE_PROBLEMS = 5
 
-# The cells of an entry in the order of its columns; `Entry` in journal_file.py names the same.
+# The columns of an entry in the order of the table. `JournalEntry` in journal_file.py has the same
+# fields.
 COLUMNS = (
     *("address", "kind", "fingerprint", "request", "reply", "blob", "finish"),
     *("input_tokens", "output_tokens", "cached_tokens", "cost_usd", "latency_s", "attempts"),
@@ -43,8 +47,10 @@ Cells = Sequence[object]
 
 
 class Damage(NamedTuple):
-    """One thing in a journal that is not as it was written. `address` is empty where it belongs to
-    no entry."""
+    """One difference between a journal and what was written to it.
+
+    `address` is empty if the difference belongs to no entry.
+    """
 
     address: str
     problem: str
@@ -54,7 +60,7 @@ class Damage(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """How many events the journal holds (entries written and superseded), and a hash over them."""
+    """The number of journal events (entries written or superseded) and a hash over all of them."""
 
     length: int = 0
     value: bytes = bytes(32)
@@ -67,18 +73,22 @@ class Chain(NamedTuple):
 
 
 def hash_content(cells: Cells) -> bytes:
-    """SHA-256 of what was asked and what came back, without what it took."""
+    """Return the SHA-256 of an entry's request, reply and served model, without usage and times."""
     address, kind, fingerprint, request, reply, blob, finish = cells[:7]
     return _hash_values((address, kind, request, reply, finish, cells[14]), fingerprint, blob)
 
 
 def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
-    """The seal of an entry: SHA-256 of its content and of all other cells of its row."""
+    """Return the seal of an entry: the SHA-256 of its content hash and all other cells of its
+    row."""
     return _hash_values((number, *cells[7:14], *cells[15:]), content)
 
 
 def hash_superseding(number: int, address: str, at: float) -> bytes:
-    """The hash of the event that an entry was superseded; empty where that cannot be."""
+    """Return the hash of the event that an entry was superseded.
+
+    Return b"" for a damaged row with values of a wrong type.
+    """
     try:
         return _hash_values(("superseded", number, address, at))
     except TypeError:
@@ -86,17 +96,21 @@ def hash_superseding(number: int, address: str, at: float) -> bytes:
 
 
 def hash_rows(rows: Iterable[Cells]) -> str:
-    """SHA-256 of rows of a small table."""
+    """Return the SHA-256 of the rows of a small table."""
     return _hash_values([list(row) for row in rows]).hex()
 
 
 def _hash_values(values: Sequence[object], *blobs: object) -> bytes:
-    """SHA-256 of JSON and of bytes or None after it. Raises TypeError for any other type."""
+    """Return the SHA-256 of values as JSON, followed by blobs (bytes or None).
+
+    Raises TypeError if a blob has another type.
+    """
     made = hashlib.sha256(orjson.dumps(values))
     for blob in blobs:
         if blob is None:
             made.update(b"-")
         elif isinstance(blob, bytes):
+            # The length separates the values: two blobs must not hash like their concatenation.
             made.update(b"%d:" % len(blob))
             made.update(blob)
         else:
@@ -105,23 +119,25 @@ def _hash_values(values: Sequence[object], *blobs: object) -> bytes:
 
 
 def digest_of_run(record: str, plan: object) -> str:
-    """The record digest of a run: over its journal's, and its plan as it was sealed."""
+    """Return the record digest of a run: a hash of its journal's record digest and its plan."""
     return hash_rows([[record, json.dumps(plan, sort_keys=True)]]) if record else ""
 
 
 def digest_of_content(db: sqlite3.Connection, form: int) -> str:
-    """The content digest: equal for equal requests and replies, whatever the order of calls."""
+    """Return the content digest, equal for equal requests and replies in any order of calls."""
     if form < BINDING_FORMAT:
         return f"{_sum_of_contents(db):032x}"
     return _hash_column(db, "content")
 
 
 def digest_of_record(db: sqlite3.Connection, form: int) -> str:
-    """The record digest: over everything that the journal holds. Empty for earlier formats."""
+    """Return the record digest over everything in the journal, or "" for formats before 4."""
     if form < BINDING_FORMAT:
         return ""
     superseded = db.execute("SELECT seal, gone, at FROM superseded ORDER BY number").fetchall()
     beside = [kept_in_meta(db, name) for name in ("batches", "broken")]
+    # Leave the hash of an empty table out: journals written before the table existed keep their
+    # digest.
     if loans := kept_in_meta(db, "loans"):
         beside.append(loans)
     return hash_rows(
@@ -145,12 +161,12 @@ def kept_in_meta(db: sqlite3.Connection, key: str) -> str:
 
 
 def keep_in_meta(db: sqlite3.Connection, key: str, value: str) -> None:
-    """Write down a hash, in the transaction of what changed it."""
+    """Store a hash in the table `meta`, in the transaction that changed the hashed data."""
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
 def hash_batches(db: sqlite3.Connection) -> str:
-    """Return the SHA-256 of the batches submitted to vendors; empty if there were none."""
+    """Return the SHA-256 of the batches submitted to vendors, or "" if there were none."""
     if not has_table(db, "batches"):
         return ""
     rows = db.execute("SELECT * FROM batches ORDER BY name").fetchall()
@@ -159,7 +175,7 @@ def hash_batches(db: sqlite3.Connection) -> str:
 
 
 def hash_broken(db: sqlite3.Connection) -> str:
-    """A hash over the replies that broke off, one after the other; empty where there are none."""
+    """Return a chained hash over the broken-off replies, or "" if there are none."""
     made = ""
     if has_table(db, "broken"):
         for row in db.execute("SELECT at, address, model, max_usd FROM broken ORDER BY rowid"):
@@ -168,12 +184,12 @@ def hash_broken(db: sqlite3.Connection) -> str:
 
 
 def add_broken(before: str, row: Cells) -> str:
-    """The hash over replies that broke off with one more of them."""
+    """Return the chained hash after one more broken-off reply."""
     return hash_rows([[before], row])
 
 
 def hash_loans(db: sqlite3.Connection) -> str:
-    """The SHA-256 of the loans that are out; empty where there are none."""
+    """Return the SHA-256 of the outstanding loans, or "" if there are none."""
     if not has_table(db, "loans"):
         return ""
     rows = db.execute("SELECT * FROM loans ORDER BY number").fetchall()
@@ -185,9 +201,10 @@ def has_table(db: sqlite3.Connection, name: str) -> bool:
 
 
 def find_damage(db: sqlite3.Connection, form: int) -> list[Damage]:
-    """Everything in a journal that is not as it was written, as far as its hashes tell.
+    """Return all differences between a journal and what was written to it, as its hashes show them.
 
-    `db` gives text that is no UTF-8 as such (`text_factory`), so that its address can be named.
+    `db` must return text that is not UTF-8 (see its `text_factory`), so that its address can be
+    named.
     """
     try:
         broken = [row[0] for row in db.execute(f"PRAGMA integrity_check({MAX_STRUCTURE_PROBLEMS})")]
@@ -199,17 +216,19 @@ def find_damage(db: sqlite3.Connection, form: int) -> list[Damage]:
         found += _damaged_rows(db) if form >= BINDING_FORMAT else _damaged_before(db, form)
     except sqlite3.Error as error:
         found.append(Damage("", f"the file cannot be read to its end: {error}"))
+    # One damaged text may be reported by two checks.
     return list(dict.fromkeys(found))
 
 
 def _damaged_texts(db: sqlite3.Connection) -> list[Damage]:
-    """Entries with long texts that are gone or are no longer those of their hashes."""
+    """Return the entries with long texts that are missing or do not match their hashes."""
     intact = set[str]()
     found = []
     for key, text in db.execute("SELECT hash, text FROM texts"):
         if isinstance(key, bytes) and isinstance(text, str) and _is_of_hash(text, key):
             intact.add(key.hex())
         else:
+            # The empty address counts a damaged text until an entry is found that uses it.
             found.append("")
     for table in ("entries", "superseded"):
         for address, request in db.execute(f"SELECT address, request FROM {table}"):
@@ -231,7 +250,8 @@ def _is_of_hash(text: str, key: bytes) -> bool:
 
 
 def _damaged_rows(db: sqlite3.Connection) -> list[Damage]:
-    """Entries that changed since they were written; entries that were added or removed."""
+    """Return the entries that changed since they were written, and signs of added or removed
+    ones."""
     found: list[Damage] = []
     gone: list[tuple[int, bytes]] = []
     for table in ("entries", "superseded"):
@@ -246,6 +266,7 @@ def _damaged_rows(db: sqlite3.Connection) -> list[Damage]:
             found.append(
                 Damage(_format_address(address), "when it was superseded changed since written")
             )
+    # The chain is made from the seals. A changed row would break it, too, and be reported twice.
     if not found and _rebuild_chain(db, gone) != kept_in_meta(db, "chain"):
         found.append(Damage("", "entries were added or removed since they were written"))
     tables = (("batches", hash_batches), ("broken", hash_broken), ("loans", hash_loans))
@@ -264,7 +285,7 @@ def _format_address(address: object) -> str:
 
 
 def is_intact(row: Cells) -> bool:
-    """Whether a row (number, cells, content, seal, …) has the hashes that it was written with."""
+    """Return whether a row (number, cells, content, seal, …) matches its stored hashes."""
     number, cells = row[0], row[1 : 1 + len(COLUMNS)]
     content, seal = row[1 + len(COLUMNS) : 3 + len(COLUMNS)]
     try:
@@ -273,12 +294,13 @@ def is_intact(row: Cells) -> bool:
             and hash_content(cells) == content
             and hash_entry(number, cells, content) == seal
         )
-    except (TypeError, ValueError):  # a cell is of another type than was written
+    # A cell has another type than was written, so the row cannot be hashed.
+    except (TypeError, ValueError):
         return False
 
 
 def _rebuild_chain(db: sqlite3.Connection, gone: Sequence[tuple[int, bytes]]) -> str:
-    """The chain over all events, from the tables."""
+    """Recompute the chain over all events from the tables, or return "" if a number is missing."""
     rows = "SELECT number, seal FROM entries UNION ALL SELECT number, seal FROM superseded"
     written = db.execute(f"SELECT number, seal FROM ({rows}) ORDER BY number")
     chain = Chain()
@@ -292,6 +314,7 @@ def _rebuild_chain(db: sqlite3.Connection, gone: Sequence[tuple[int, bytes]]) ->
 def _in_order(
     written: Iterable[tuple[int, bytes]], gone: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[int, bytes]]:
+    """Yield written and superseded events in the order of their numbers."""
     waiting = list(gone)[::-1]
     for number, event in written:
         while waiting and waiting[-1][0] < number:
@@ -304,7 +327,7 @@ def _in_order(
 
 
 def _damaged_before(db: sqlite3.Connection, form: int) -> list[Damage]:
-    """What seals of 16 bytes and the sum of hashes tell; formats 1 and 2 have neither."""
+    """Check the 16-byte seals and the sum of hashes of format 3. Formats 1 and 2 have neither."""
     if form < 3:
         return []
     rows = db.execute(f"SELECT {NAMES}, seal FROM entries ORDER BY address")

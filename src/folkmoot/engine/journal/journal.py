@@ -1,8 +1,8 @@
-"""The journal: every paid-for effect of a run, once, at its structural address.
+"""The journal of a running study: looks up and appends entries at structural addresses.
 
-One writer thread commits in groups. Entries are committed in the order in which they were put, so
-after a crash the journal holds a prefix of the run: never an effect without those it was made from.
-The gateway and the session write; reports, `show` and `verify` read.
+One writer thread commits entries in groups, in the order in which they were appended. After a crash
+the journal therefore holds a prefix of the run: no entry without the entries that it depends on.
+Gateway and session write. Reports, `show` and `verify` read (`journal_reader.py`).
 """
 
 from __future__ import annotations
@@ -61,34 +61,44 @@ __all__ = [
 ]
 
 MAX_LISTED_ADDRESSES = 5
-MAX_GROUP_COMMIT = 1000  # entries a commit at most
-GROUP_COMMIT_SECONDS = 0.02  # how long a group waits for company
-MAX_QUEUED_ENTRIES = 2 * MAX_GROUP_COMMIT  # entries that are not on the disk yet
+# Bounds one transaction, so that a loan does not wait long for its commit.
+MAX_GROUP_COMMIT = 1000
+# A commit waits this long for further entries. Each commit syncs the disk, so one commit for each
+# entry would limit a run to the speed of the disk.
+GROUP_COMMIT_SECONDS = 0.02
+# Entries that are not on disk yet. A full queue blocks `append`.
+MAX_QUEUED_ENTRIES = 2 * MAX_GROUP_COMMIT
 
 
 class Journal(JournalReader):
-    """The journal of a run that is under way. Use as a context manager, or call `close`.
+    """The journal of a run in progress. Use it as a context manager, or call `close`.
 
-    Raises ForeignJournal for a file that is corrupt, not ours, or changed since it was written;
-    StorageError when the disk is full or read-only.
+    Raises ForeignJournalError for a file that is corrupt, not a journal, or changed since it was
+    written. Raises StorageError if the disk is full or read-only.
     """
 
     def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
+        # Check before opening for writing: SQLite would create files beside a journal that is
+        # refused.
         _refuse_damaged(path)
         super().__init__(path, open_for_writing(path))
         self.repaired = bool(kept_in_meta(self._reader, REPAIRED))
         self.accept_changes = accept_changes or self.repaired
+        # A new journal has no entries to look up, which saves a query for each call.
         self._resuming = (
             self._reader.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None
         )
         try:
-            self._chain = chain_in(self._reader)  # with what was put since
+            # The hash chain over all entries, those appended by this process included.
+            self._chain = chain_in(self._reader)
         except StorageError:
             self._reader.close()
             raise
         self._digests = ("", "")
-        self.earlier: EarlierReplies | None = None  # of the run of which this one is a fork
-        self.changed = False  # by this process
+        # The journal of the run that this run is a fork of.
+        self.earlier: EarlierReplies | None = None
+        # Whether this process has written anything.
+        self.changed = False
         self.before_change: Callable[[], None] | None = None
         self._queue: queue.SimpleQueue[
             JournalEntry | _Covered | _AfterCommit | Callable[[], None] | None
@@ -97,12 +107,13 @@ class Journal(JournalReader):
         self._loan = OwnLoan()
         self._error: StorageError | None = None
         self._closed = False
-        self._now = threading.Event()  # no waiting for company
+        # Set to make the writer commit at once, without waiting for further entries.
+        self._now = threading.Event()
         self._thread = threading.Thread(target=self._run_writer, name="journal", daemon=True)
         self._thread.start()
 
     def end_repair(self) -> None:
-        """Note that everything that a repair had set aside was asked for again."""
+        """Remove the repair mark: everything that the repair set aside has been asked again."""
 
         def delete_repair_mark(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))
@@ -111,28 +122,33 @@ class Journal(JournalReader):
             self._write_beside(delete_repair_mark)
 
     def tell_change(self) -> None:
-        """Call `before_change`, once."""
+        """Call `before_change` before the first change. Later calls do nothing."""
         tell, self.before_change = self.before_change, None
         if tell is not None:
             tell()
 
     def content_digest(self) -> str:
-        """As the reader's, of what is committed: ask when it is closed."""
+        """Return the content digest of the committed entries. Call it after `close`."""
         return self._digests[0]
 
     def record_digest(self) -> str:
-        """As the reader's, of what is committed: ask when it is closed."""
+        """Return the record digest of the committed entries. Call it after `close`."""
         return self._digests[1]
 
     def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> JournalEntry | None:
-        """As the reader's; under `accept_changes` an entry that was made from another request is
-        moved to `superseded_count` and None is returned. What an earlier run knows is copied."""
+        """Return the entry at an address, or None if the call has to be made.
+
+        In a fork, an entry of the earlier run is copied if its request is the same. With
+        `accept_changes`, an entry of another request is moved to the table `superseded` and None is
+        returned. Without, it raises DriftError.
+        """
         found = super().lookup_entry(address, fingerprint, request) if self._resuming else None
         if found is None and self.earlier is not None:
             found = self.earlier.take(address, fingerprint, request)
             if found is not None:
+                # A copied entry is queued like a new one, so that the order of the run is kept.
                 self.append(found)
         return found
 
@@ -143,15 +159,18 @@ class Journal(JournalReader):
             return super()._drift_error(address, stored, request)
         self.changed = True
         self.tell_change()
+        # The writer thread moves the entry, after it has committed the entries queued before.
         self._queue.put(lambda: self._supersede_entry(address))
         return None
 
     def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:
-        """Queue an entry for the next commit. Raises StorageError if an earlier one failed. What
-        covered it (USD) is out no more when it is on the disk; None where no loan did.
+        """Queue an entry for the next commit. Raises StorageError if an earlier commit failed.
 
-        Replies may come faster than the disk takes them (a model in the process): then all waits,
-        or memory would grow with the run, and a crash would lose what stood in the queue.
+        `covered_usd` is the amount of the loan that covered the call, None if no loan did. The loan
+        is settled in the transaction that writes the entry.
+
+        A full queue blocks the caller. A model in this process may answer faster than the disk
+        writes, and memory would grow. A crash would also lose what the queue holds.
         """
         if self._error is not None:
             raise self._error
@@ -159,12 +178,15 @@ class Journal(JournalReader):
         self.tell_change()
         self._queue.put(entry if covered_usd is None else _Covered(entry, covered_usd))
         if self._queue.qsize() >= MAX_QUEUED_ENTRIES:
+            # Block the whole event loop, not this coroutine alone: other coroutines would fill the
+            # queue further.
             written = threading.Event()
             self._queue.put(_AfterCommit(written.set))
             written.wait()
 
     async def flush(self) -> None:
-        """Return when all that was put so far is on the disk. Raises StorageError if it is not."""
+        """Wait until all entries appended so far are on disk. Raises StorageError if they are
+        not."""
         loop, written = asyncio.get_running_loop(), asyncio.Event()
 
         self._queue.put(_AfterCommit(lambda: loop.call_soon_threadsafe(written.set)))
@@ -180,9 +202,11 @@ class Journal(JournalReader):
         unpriced: bool,
         at_once: bool,
     ) -> None:
-        """Write down that so much more is lent, or less below zero. `done` is called when it is on
-        the disk, in the writer's thread. It is no change of the run: a process that ends as it
-        should leaves nothing of it."""
+        """Record a loan: `more` is the change of the lent amount, negative if it shrinks.
+
+        The writer thread calls `done` when the loan is on disk. A loan is not a change of the run:
+        a process that ends normally leaves no trace of it.
+        """
 
         def apply_loan() -> None:
             self._loan.increase_loan(more, unpriced=unpriced)
@@ -192,31 +216,35 @@ class Journal(JournalReader):
             self._now.set()
 
     def note_lost(self, out: Amount) -> None:
-        """A worker of this process is gone: what it had out is possibly paid."""
+        """Record the loan of a lost worker of this process: its calls may have been billed."""
         self._write_beside(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:
-        """Replies of an earlier process were found: they are paid, and no longer possibly."""
+        """Settle the loans of replies that were found in a shard: they are paid, no longer possibly
+        paid."""
         costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
         if costs:
             self._write_beside(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))
 
     def note(self, batch: BatchRecord, keys: Iterable[str] = ()) -> Future[None]:
-        """Write a batch down, and which requests stand in it; done when it is on the disk.
+        """Write a batch and the keys of its requests. The future is done when they are on disk.
 
-        Nothing of it is in the digest: how a run was sent is not part of what was said.
+        Batches are not part of the content digest: how requests were sent does not change the
+        results.
         """
 
         return self._write_beside(lambda db: write_batch(db, batch, keys))
 
     def put_broken(self, broken: BrokenReply) -> Future[None]:
-        """Write down a reply that broke off; done when it is on the disk. A resume counts it
-        against the budget. It is not in the digest: nothing was said."""
+        """Write a broken-off reply. The future is done when it is on disk.
+
+        A resume counts its maximum cost against the budget. It is not part of the content digest.
+        """
 
         return self._write_beside(lambda db: write_broken(db, broken))
 
     def _write_beside(self, write: Callable[[sqlite3.Connection], None]) -> Future[None]:
-        """Have the writer thread write data other than entries, in a separate transaction."""
+        """Let the writer thread write data other than entries, in a separate transaction."""
         done: Future[None] = Future()
         self.changed = True
         self.tell_change()
@@ -238,8 +266,10 @@ class Journal(JournalReader):
         return done
 
     def close(self) -> None:
-        """Commit what is queued and close the file. Raises StorageError, each time, if entries
-        could not be written."""
+        """Commit queued entries and close the file.
+
+        Raises StorageError, on every call, if entries could not be written.
+        """
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -247,14 +277,17 @@ class Journal(JournalReader):
             self._thread.join()
             if self.earlier is not None:
                 self.earlier.close()
+            # Compute the digests while the connection is still open: they are asked for after
+            # `close`.
             self._digests = super().content_digest(), super().record_digest()
             self._reader.close()
         if self._error is not None:
             raise self._error
 
     def _run_writer(self) -> None:
-        """The writer thread: take what is queued, commit it as one group, repeat."""
+        """Take queued items and commit them as one group, until the journal is closed."""
         try:
+            # A separate connection, so that lookups of the event loop do not wait for transactions.
             db = open_for_writing(self.path)
         except StorageError as error:
             self._error = error
@@ -266,6 +299,8 @@ class Journal(JournalReader):
         while open_for_more:
             group, notices, open_for_more = self._next_group()
             try:
+                # After an error nothing more is committed: the journal must stay a prefix of the
+                # run.
                 if self._error is None and (group or self._loan.has_changed):
                     self._chain = commit_group(
                         db, group, stored, self._chain, self._loan.write_loan
@@ -274,16 +309,19 @@ class Journal(JournalReader):
                 self._error = storage_error(self.path, error)
             except StorageError as error:
                 self._error = error
+            # Run callbacks even after an error: callers wait for them and read the error
+            # themselves.
             for notice in notices:
                 notice()
+        # The file must be complete without its write-ahead log, because people copy it.
         checkpoint_wal(db)
         db.close()
 
     def _next_group(self) -> tuple[list[JournalEntry], list[Callable[[], object]], bool]:
-        """Entries for one commit, the callbacks to run after it, and whether to go on.
+        """Return the entries of one commit, the callbacks to run after it, and whether to continue.
 
-        Sleeps while a group gathers: a thread that woke for every entry would take the
-        interpreter from the event loop each time.
+        It sleeps while a group gathers. A thread that woke for every entry would interrupt the
+        event loop each time.
         """
         group: list[JournalEntry] = []
         notices: list[Callable[[], object]] = []
@@ -303,6 +341,8 @@ class Journal(JournalReader):
                 item.take()
                 notices.append(item.callback)
             else:
+                # A separate write ends the group, so that it is committed after the entries before
+                # it.
                 return group, [*notices, item], True
             if len(group) >= MAX_GROUP_COMMIT:
                 return group, notices, True
@@ -312,7 +352,7 @@ class Journal(JournalReader):
                 return group, notices, True
 
     def _fail_queue(self) -> None:
-        """Answer the queue after a failed start, so that nobody waits for ever."""
+        """Run the callbacks of the queue after a failed start, so that no caller waits for ever."""
         while (item := self._queue.get()) is not None:
             if isinstance(item, _AfterCommit):
                 item.callback()
@@ -325,9 +365,9 @@ class Journal(JournalReader):
 
 
 def _refuse_damaged(path: Path) -> None:
-    """Raise ForeignJournal where anything in a journal of this format is not as it was written.
+    """Raise ForeignJournalError if a journal of the present format changed since it was written.
 
-    It is opened to read alone: a refusal leaves no file of SQLite's beside it.
+    The file is opened read-only, so a refusal leaves no SQLite files beside it.
     """
     if not path.exists() or not path.stat().st_size:
         return
@@ -348,15 +388,17 @@ def _refuse_damaged(path: Path) -> None:
 
 
 class _Covered(NamedTuple):
-    """An entry, and what covered its call (USD)."""
+    """An entry with the amount of the loan that covered its call (USD)."""
 
     entry: JournalEntry
     usd: float
 
 
 class _AfterCommit(NamedTuple):
-    """A callback for when all earlier entries are on the disk; later ones may go with them. `take`
-    is called first, when its turn comes."""
+    """A callback to run when all earlier items are on disk. Later items may be committed with them.
+
+    `take` is called first, when the writer takes the item from the queue.
+    """
 
     callback: Callable[[], object]
     take: Callable[[], None] = lambda: None

@@ -1,4 +1,4 @@
-"""Copy a journal entry by entry: when a person withdraws, and to repair damage.
+"""Copy a journal entry by entry, for the withdrawal of a human's data and for repairs.
 
 Used by `withdrawal.py` and `repair.py`.
 """
@@ -22,6 +22,7 @@ from folkmoot.engine.journal.journal_file import (
 from folkmoot.engine.journal.journal_loans import write_loan
 from folkmoot.engine.journal.journal_reader import JournalReader
 
+# Entries per transaction: enough to make disk syncs rare, few enough for memory.
 ENTRIES_AT_ONCE = 1000
 
 
@@ -31,10 +32,10 @@ def copy_journal(
     *,
     skip_damaged: bool = False,
 ) -> Path:
-    """Write all that a journal holds into a new file beside it, each entry as `change` gives it.
+    """Copy a journal into a new file beside it, changing each entry by `change`. Return the new
+    path.
 
-    Returns the path of the new file. Superseded entries come first. Raises ForeignJournal at a
-    damaged entry, unless these are skipped.
+    Raises ForeignJournalError at a damaged entry, unless `skip_damaged`.
     """
 
     def read_table_entries(table: str) -> Iterable[tuple[JournalEntry, float]]:
@@ -46,6 +47,8 @@ def copy_journal(
     discard_copy(new)
     with closing(open_for_writing(new)) as db:
         chain, stored = chain_in(db), set[bytes]()
+        # Write superseded entries first: a superseded entry has the address of its replacement, and
+        # addresses are unique.
         for entry, at in read_table_entries("superseded"):
             chain = commit_group(db, [change(entry)], stored, chain)
             with db:
@@ -68,7 +71,8 @@ def copy_journal(
 
 
 def replace_journal(path: Path, new: Path) -> None:
-    """Put a new journal in the place of an old one."""
+    """Replace a journal by a new one."""
+    # Delete the old write-ahead log first: SQLite would apply it to the new file.
     for beside in ("-wal", "-shm"):
         path.with_name(path.name + beside).unlink(missing_ok=True)
     new.replace(path)
@@ -76,6 +80,6 @@ def replace_journal(path: Path, new: Path) -> None:
 
 
 def discard_copy(new: Path) -> None:
-    """Remove a new journal that is not needed, with what SQLite left beside it."""
+    """Delete a copy that is not needed, with the files that SQLite left beside it."""
     for left in new.parent.glob(f"{new.name}*"):
         left.unlink()

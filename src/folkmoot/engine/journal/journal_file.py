@@ -2,16 +2,16 @@
 
 Schema:
     meta(key, value)               format, the software that made the file, hashes of the tables
-    texts(hash, text)              long texts, once each; `{"$text": hash}` in a request points here
-    entries(number, address, …)    one row an effect; kind is ask, embed or compute
-    superseded(…, at, gone, event) entries replaced under --accept-changes, kept
-    batches(name, model, id, …)    what was handed in to a vendor's batch interface; no replies
-    batched(key, batch)            which request (`BatchQueue`'s key) stands in which batch
-    broken(at, address, …)         replies that broke off and may have been billed, and their bound
-    loans(number, at, who, …)      what may be out beside the entries (`journal_loans.py`)
+    texts(hash, text)              long texts, once each, by hash (see `commit_group`)
+    entries(number, address, …)    one row per journaled call, kind ask, embed or compute
+    superseded(…, at, gone, event) entries replaced under --accept-changes
+    batches(name, model, id, …)    batches submitted to a vendor, without replies
+    batched(key, batch)            request (key of `BatchQueue`) and its batch
+    broken(at, address, …)         broken-off replies that may have been billed, with maximum cost
+    loans(number, at, who, …)      calls that may be unsettled (`journal_loans.py`)
 
-What the hashes are of is said in `integrity.py`. Format 3 had weaker ones, formats 1 and 2 had
-none, and format 1 hashed requests in another way: they are read, but their runs cannot go on.
+`integrity.py` describes the hashes. Format 3 had weaker ones and formats 1 and 2 had none. Format 1
+hashed requests in another way. Such journals can be read, but their runs cannot be resumed.
 
 Used by `journal.py`, `withdrawal.py` and `repair.py`.
 """
@@ -55,12 +55,18 @@ CREATE TABLE IF NOT EXISTS broken(
     at REAL NOT NULL, address TEXT NOT NULL, model TEXT NOT NULL, max_usd REAL
 );
 """
-APPLICATION_ID = 0x464D4F54  # "FMOT"
+# "FMOT" in ASCII: tells our files from SQLite databases of other programs.
+APPLICATION_ID = 0x464D4F54
 FORMAT = 4
 READABLE_FORMATS = (1, 2, 3, 4)
-REPAIRED = "repaired"  # key of `meta`
-MAX_INLINE_CHARACTERS = 200  # shorter texts are cheaper inline than behind a hash
-TEXT_HASH_CACHE_SIZE = 20_000  # hashes of which it is remembered that their text is stored
+# The key of `meta` that marks a repaired journal.
+REPAIRED = "repaired"
+# Longer texts are stored once under their hash, because prompts repeat most of their text. A hash
+# and its look-up cost more than a short text.
+MAX_INLINE_CHARACTERS = 200
+# Hashes of texts known to be stored. The set is emptied when it is full: `INSERT OR IGNORE` makes
+# a forgotten hash harmless.
+TEXT_HASH_CACHE_SIZE = 20_000
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -78,23 +84,24 @@ CREATE TABLE superseded AS SELECT *, 0.0 AS at, 0 AS gone, x'' AS event FROM ent
 """
 
 
+# Addresses are paths: a name with a slash must stay one part. Escape % first, so that the escape
+# can be undone.
 def escape_address_part(name: Hashable) -> str:
-    """A name as one part of an address."""
+    """Return a name as one part of an address."""
     return str(name).replace("%", "%25").replace("/", "%2F")
 
 
 def unescape_address_part(part: str) -> str:
-    """The name that a part of an address stands for."""
+    """Return the name behind one part of an address."""
     return part.replace("%2F", "/").replace("%25", "%")
 
 
 class JournalEntry(NamedTuple):
-    """One effect: what was asked for, what came back, what it took.
+    """One journaled call: its request, its result and its cost.
 
-    `request` is any JSON object; `reply` text (JSON for a computation); `blob` float32 bytes of
-    an embedding. `None` for tokens means that the server did not say, `cost_usd` None
-    that the cost is unknown. Times in seconds, `started_at`
-    since the epoch.
+    `request` is a JSON object. `reply` is text, JSON for a computation. `blob` holds an embedding
+    as float32 bytes. Tokens are None if the server did not report them, and `cost_usd` is None if
+    the cost is unknown. `latency_s` is in seconds, `started_at` in seconds since 1970.
     """
 
     address: str
@@ -117,8 +124,7 @@ class JournalEntry(NamedTuple):
 
 
 class FirstReply(NamedTuple):
-    """What a model replied to a question at first, and whether the question was asked again because
-    the reply could not be read."""
+    """The first reply to a question, and whether the question was re-asked."""
 
     model: str
     text: str
@@ -127,8 +133,11 @@ class FirstReply(NamedTuple):
 
 
 class BatchRecord(NamedTuple):
-    """What was handed in to a vendor's batch interface: under a name of ours, with the vendor's id
-    once it is known. Times in seconds since 1970; `due_at` is when it ends at the latest."""
+    """A batch submitted to a vendor.
+
+    `name` is our name for it, `id` the vendor's, "" until it is known. Times are in seconds since
+    1970. The vendor ends the batch at `due_at` at the latest.
+    """
 
     name: str
     model: str
@@ -139,8 +148,11 @@ class BatchRecord(NamedTuple):
 
 
 class BrokenReply(NamedTuple):
-    """A reply that broke off after it had begun: when (seconds since 1970), where, of which model,
-    and the most that the vendor may charge for it (USD; None: unknown)."""
+    """A reply that broke off after it had begun.
+
+    `at` is in seconds since 1970. `max_usd` is the most that the vendor may charge (USD), None if
+    unknown.
+    """
 
     at: float
     address: str
@@ -149,7 +161,9 @@ class BrokenReply(NamedTuple):
 
 
 def _to_sql_values(journal_entry: JournalEntry, request: str) -> tuple[object, ...]:
-    """The cells of an entry as SQLite will give them back: types as in the schema."""
+    """Return the cells of an entry with the types of the schema, as SQLite will return them."""
+    # Convert numpy numbers and the like: the hashes are computed from these cells and checked
+    # against those that SQLite returns.
     used = (journal_entry.input_tokens, journal_entry.output_tokens, journal_entry.cached_tokens)
     return (
         *(
@@ -173,6 +187,7 @@ def _to_sql_values(journal_entry: JournalEntry, request: str) -> tuple[object, .
     )
 
 
+# The SQL and the hashes rely on one order of columns.
 assert JournalEntry._fields == COLUMNS
 INSERT_SQL = (
     f"INSERT INTO entries(number, {NAMES}, content, seal) "
@@ -182,7 +197,10 @@ SELECT_SQL = f"SELECT {NAMES} FROM entries"
 
 
 class _Cursor(sqlite3.Cursor):
-    """A cursor that tells damage as an error of ours, wherever it is met."""
+    """A cursor that raises StorageError wherever SQLite reports an error.
+
+    SQLite finds damage while it reads, so each fetch may raise, not only `execute`.
+    """
 
     def execute(self, *given: Any) -> Self:
         with _translating_errors(self):
@@ -204,7 +222,7 @@ class _Cursor(sqlite3.Cursor):
 
 
 class _Connection(sqlite3.Connection):
-    """A connection to a journal: what SQLite cannot read is a ForeignJournal."""
+    """A connection to a journal that raises ForeignJournalError for unreadable data."""
 
     path: Path
 
@@ -227,10 +245,10 @@ def _to_storage_error(cursor: sqlite3.Cursor, error: sqlite3.Error) -> StorageEr
 
 @contextmanager
 def _open_connection(path: Path, where: str | Path, **how: Any) -> Iterator[_Connection]:
-    """A connection that is closed where the file is refused.
+    """Open a connection and close it if the file is refused.
 
-    Left open, it would leave its write-ahead log beside the file, and SQLite would read that log
-    into the journal that somebody puts back in its place.
+    An open connection would leave its write-ahead log beside the file. SQLite would apply this log
+    to the journal that the researcher puts back.
     """
     try:
         with ExitStack() as refused:
@@ -244,7 +262,10 @@ def _open_connection(path: Path, where: str | Path, **how: Any) -> Iterator[_Con
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Open or create the file, to write; refuse what is corrupt, another program's or too new."""
+    """Open or create a journal for writing.
+
+    Raises ForeignJournalError for a file that is corrupt, of another program, or of another format.
+    """
     with _open_connection(path, path, isolation_level="DEFERRED", timeout=30) as db:
         found = _read_format(db, path)
         if found not in (0, FORMAT):
@@ -255,6 +276,8 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
         _apply_pragmas(db)
         if not found:
             with db:
+                # Create the schema in one transaction: a killed process leaves a complete journal
+                # or none.
                 db.execute("BEGIN IMMEDIATE")
                 for statement in filter(str.strip, _SCHEMA.split(";")):
                     db.execute(statement)
@@ -269,8 +292,9 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a journal of any format that was ever written, and change nothing, on any medium."""
-    # Without a write-ahead log nobody is writing, and SQLite need not leave files beside it.
+    """Open a journal of any format read-only. It works on read-only media, too."""
+    # Without a write-ahead log the file has no writer. With `immutable`, SQLite then leaves no
+    # files beside it.
     way = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     with _open_connection(path, f"{path.resolve().as_uri()}?{way}", uri=True) as db:
         if not _read_format(db, path):
@@ -279,7 +303,10 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _read_format(db: sqlite3.Connection, path: Path) -> int:
-    """The format of a journal; 0 for a new file. Raises ForeignJournal for any other file."""
+    """Return the format of a journal, 0 for a new file.
+
+    Raises ForeignJournalError for any other file.
+    """
     app = db.execute("PRAGMA application_id").fetchone()[0]
     tables = {r[0] for r in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
     if app in (0, APPLICATION_ID) and not tables:
@@ -299,13 +326,14 @@ def _read_format(db: sqlite3.Connection, path: Path) -> int:
 
 
 def chain_in(db: sqlite3.Connection) -> Chain:
-    """The chain over the entries as it was at the last commit."""
+    """Return the hash chain as it was at the last commit."""
     count, _, value = kept_in_meta(db, "chain").partition(" ")
     return Chain(int(count), bytes.fromhex(value))
 
 
 def write_batch(db: sqlite3.Connection, batch: BatchRecord, keys: Iterable[str]) -> None:
-    """Record a batch and the keys of its requests."""
+    """Write a batch and the keys of its requests."""
+    # Most runs submit no batches, so the tables are created with the first one.
     for statement in filter(str.strip, BATCH_SCHEMA.split(";")):
         db.execute(statement)
     marks = ", ".join("?" * len(batch))
@@ -316,7 +344,7 @@ def write_batch(db: sqlite3.Connection, batch: BatchRecord, keys: Iterable[str])
 
 
 def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
-    """Write down a reply that broke off."""
+    """Write a reply that broke off."""
     db.execute(BROKEN)
     db.execute("INSERT INTO broken VALUES (?, ?, ?, ?)", broken)
     row = db.execute(
@@ -326,8 +354,11 @@ def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
 
 
 def mark_repaired(path: Path) -> None:
-    """Note in a journal that damaged entries are missing: until the run is done, a resume asks
-    again for each request that differs, as with --accept-changes."""
+    """Mark a journal as repaired: damaged entries are missing.
+
+    Until the run is done, a resume asks again for each request that differs, as with
+    --accept-changes.
+    """
     with closing(open_for_writing(path)) as db:
         with db:
             keep_in_meta(db, REPAIRED, "damaged entries were set aside")
@@ -335,7 +366,7 @@ def mark_repaired(path: Path) -> None:
 
 
 def supersede_entry(db: sqlite3.Connection, address: str, at: float, chain: Chain) -> Chain:
-    """Move an entry to `superseded`, in a transaction of the caller's; the chain after it."""
+    """Move an entry to the table `superseded` in the caller's transaction. Return the new chain."""
     number = chain.length + 1
     event = hash_superseding(number, address, at)
     db.execute(
@@ -349,17 +380,20 @@ def supersede_entry(db: sqlite3.Connection, address: str, at: float, chain: Chai
 
 
 def _apply_pragmas(db: sqlite3.Connection) -> None:
+    # WAL lets readers watch a running run.
     db.execute("PRAGMA journal_mode = WAL")
+    # FULL: a committed reply was paid for and must survive a power cut.
     db.execute("PRAGMA synchronous = FULL")
 
 
 def checkpoint_wal(db: sqlite3.Connection) -> None:
-    """Move what stands in the write-ahead log into the file, so that a copy of it holds all.
+    """Move the write-ahead log into the file, so that a copy of the file is complete.
 
-    Closing does so only where nobody looks on. What cannot be moved stays in the log.
+    SQLite does so on close only if no reader is connected. What cannot be moved stays in the log.
     """
     with suppress(sqlite3.Error):
-        db.execute("PRAGMA busy_timeout = 0")  # a page that is being read is not waited for
+        # Do not wait for readers: they may watch for hours.
+        db.execute("PRAGMA busy_timeout = 0")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -381,10 +415,11 @@ def commit_group(
     chain: Chain,
     beside: Callable[[sqlite3.Connection], None] = lambda _: None,
 ) -> Chain:
-    """One transaction for a group, and what is written `beside` it; the chain over all entries
-    after it, given that before it.
+    """Write a group of entries in one transaction and return the chain after it.
 
-    `stored` holds hashes of texts that are in the file already.
+    `stored` holds hashes of texts that are in the file already. `chain` is the chain before the
+    group. `beside` writes further data in the same transaction. A text above
+    `MAX_INLINE_CHARACTERS` in a request is stored in `texts` and replaced by `{"$text": hash}`.
     """
     texts: list[tuple[bytes, str]] = []
 
@@ -425,11 +460,12 @@ def commit_group(
 
 
 def format_difference(old: object, new: object) -> str:
-    """A unified diff of two requests, as a person would read it."""
+    """Return a unified diff of two requests, at most 80 lines."""
 
     def format_lines(value: object) -> list[str]:
         return (
             json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True)
+            # Show the lines of a prompt as lines: a diff of one long line would be unreadable.
             .replace("\\n", "\n")
             .splitlines()
         )

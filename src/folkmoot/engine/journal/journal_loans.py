@@ -1,7 +1,7 @@
-"""The table `loans` of a journal: how many calls may be out beside its entries, and for how much.
+"""The table `loans` of a journal: how many calls may be unsettled, and for how much money.
 
-One row is of the process under way, changed with every commit and gone when it ends as it should.
-Rows that killed processes and workers left are what was possibly paid. Used by `journal.py`.
+One row belongs to the running process. It changes with every commit and is deleted at a normal end.
+Rows left by killed processes and workers are calls that were possibly paid. Used by `journal.py`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ CREATE TABLE IF NOT EXISTS loans(
 
 
 class Outstanding(NamedTuple):
-    """What may be out: of a process or a worker, since when (seconds since 1970), how many calls,
-    and for how much at most (USD; None: at an unknown price)."""
+    """Calls of a process or a worker that may be unsettled.
+
+    `at` is the time of the loan in seconds since 1970, `calls` the number of calls. `max_usd` is
+    their maximum cost, None if a price is unknown.
+    """
 
     at: float
     who: str
@@ -33,7 +36,7 @@ class Outstanding(NamedTuple):
 
 
 def loans_in(db: sqlite3.Connection) -> list[Outstanding]:
-    """What may be out beside the entries, in the order in which it was lent."""
+    """Return the outstanding loans of a journal, in the order in which they were lent."""
     if not has_table(db, "loans"):
         return []
     rows = db.execute("SELECT at, who, calls, max_usd FROM loans ORDER BY number")
@@ -41,8 +44,10 @@ def loans_in(db: sqlite3.Connection) -> list[Outstanding]:
 
 
 def write_loan(db: sqlite3.Connection, loan: Outstanding, number: int | None = None) -> int:
-    """Write down what is out, in place of the row of this number, in a transaction of the caller's.
-    Returns the number of its row. Where nothing is out there is no row."""
+    """Write an outstanding loan in the caller's transaction and return the number of its row.
+
+    Row `number` is replaced, or a new row is added if it is None. A loan without calls is deleted.
+    """
     if number is None:
         db.execute(LOANS)
     if loan.calls:
@@ -50,13 +55,17 @@ def write_loan(db: sqlite3.Connection, loan: Outstanding, number: int | None = N
         number = made.lastrowid
     else:
         db.execute("DELETE FROM loans WHERE number = ?", (number,))
+    # The seal of the table must change in the transaction that changes the table.
     keep_in_meta(db, "loans", hash_loans(db))
     return number or 0
 
 
 class OwnLoan:
-    """What the process that writes a journal has out: what was lent since it began, less what was
-    settled. The writer's thread alone uses it."""
+    """The outstanding loan of the process that writes the journal.
+
+    It is the amount lent since the process began, less the amount settled. Only the writer thread
+    uses it.
+    """
 
     def __init__(self) -> None:
         self._lent = NOTHING
@@ -68,36 +77,42 @@ class OwnLoan:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the file does not say what is out."""
+        """True if the file does not show the present loan."""
         return self._current_outstanding() != self._written
 
     def write_loan(self, db: sqlite3.Connection) -> None:
-        """Write what is out, in the transaction of what changed it."""
+        """Write the loan if it changed, in the transaction of the entries that changed it."""
         now = self._current_outstanding()
         if now != self._written:
             self._number = write_loan(db, now, self._number)
             self._written = now
 
     def increase_loan(self, more: Amount, *, unpriced: bool) -> None:
-        """So much more may be out with the next commit."""
+        """Lend `more` with the next commit."""
         self._lent = self._lent.add_amount(more)
         self._unpriced = self._unpriced or unpriced
 
     def settle_call(self, usd: float) -> None:
-        """A call is settled with the next commit."""
+        """Settle one call with the next commit."""
         self._settled_calls += 1
         self._settled_usd += usd
 
     def settle_found(self, db: sqlite3.Connection, calls: int, usd: float) -> None:
-        """Take replies that were found off what others had out, the latest first. Who had
-        them out is not known, so what they did not cost stays out as long as any call does."""
+        """Settle recovered replies against the loans of other processes, the latest loan first.
+
+        It is unknown which loan covered which reply. So the unused money stays outstanding as long
+        as any call does.
+        """
         if not has_table(db, "loans"):
             return
+        # The loan of this process is settled by `settle_call`.
         own = self._number or 0
         rows = "SELECT number, calls, max_usd FROM loans WHERE number != ? ORDER BY number DESC"
         for number, out, most in db.execute(rows, (own,)).fetchall():
             fewer = min(calls, out)
             usd -= most or 0.0
+            # `usd` is negative once the loans exceed the cost of the replies. The difference is
+            # carried to the next loan.
             left: tuple[int, float | None] = (out - fewer, None)
             if fewer < out:
                 left = (out - fewer, None if most is None else max(0.0, -usd))
@@ -108,9 +123,10 @@ class OwnLoan:
         keep_in_meta(db, "loans", hash_loans(db))
 
     def record_lost_loan(self, db: sqlite3.Connection, out: Amount) -> None:
-        """Write down what a lost worker had out in a row for itself."""
+        """Move the outstanding loan of a lost worker into a row for it."""
         most = None if self._unpriced else out.usd
         write_loan(db, Outstanding(time.time(), WORKER, out.calls, most))
+        # The worker borrowed from the loan of this process, which now shrinks by the same amount.
         self._settled_calls += out.calls
         self._settled_usd += out.usd
         self.write_loan(db)
@@ -120,5 +136,6 @@ class OwnLoan:
         usd = self._lent.usd - self._settled_usd
         if calls <= 0:
             return self._written._replace(calls=0, max_usd=0.0)
+        # Round, because sums of floats would make the row differ with every commit.
         most = None if self._unpriced else round(max(usd, 0.0), 9)
         return self._written._replace(calls=calls, max_usd=most)

@@ -1,4 +1,8 @@
-"""TODO."""
+"""Read a journal: lookup for replays, and all queries of reports, `show` and `verify`.
+
+`JournalReader` opens journals of any format. `ReplayJournal` runs a study again without a model.
+`journal.py` adds writing.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +50,10 @@ from folkmoot.randomness import digest
 
 
 class JournalReader:
-    """A journal opened to read, in any format ever written. Use as a context manager, or call
-    `close`.
+    """A journal opened for reading, in any format. Use it as a context manager, or call `close`.
 
-    Raises ForeignJournal for a file that is corrupt or not ours, StorageError when there is none.
+    Raises ForeignJournalError for a file that is corrupt or not a journal, StorageError if there is
+    none.
     """
 
     def __init__(self, path: Path, db: sqlite3.Connection | None = None) -> None:
@@ -63,16 +67,19 @@ class JournalReader:
         self.close()
 
     def __len__(self) -> int:
-        """Entries committed so far."""
+        """Return the number of committed entries."""
         return int(self._reader.execute("SELECT count(*) FROM entries").fetchone()[0])
 
     def close(self) -> None:
         self._reader.close()
 
     def total_calls_and_cost(self) -> tuple[int, float, list[str]]:
-        """Return the number of calls ever made, their known cost (USD), and the models with replies
-        of unknown cost. Repeated calls count each time, replies of another run not at all. A reply
-        that broke off is no call, and counts at the most that it may have cost."""
+        """Return the number of calls, their known cost (USD), and the models with calls of unknown
+        cost.
+
+        Superseded calls count, calls copied from another run do not. A broken-off reply adds its
+        maximum cost, but is not counted as a call.
+        """
         made = f"kind != 'compute' AND attempts != {TAKEN_OVER}"
         paid = (
             f"(SELECT model_asked, cost_usd FROM entries WHERE {made} UNION ALL "
@@ -95,19 +102,24 @@ class JournalReader:
         )
 
     def read_broken_replies(self) -> list[BrokenReply]:
-        """The replies that broke off and may have been billed, in order of time."""
+        """Return the broken-off replies that may have been billed, in order of time."""
         if not self._has_table("broken"):
             return []
         rows = self._reader.execute("SELECT at, address, model, max_usd FROM broken ORDER BY at")
         return [BrokenReply._make(row) for row in rows]
 
     def read_outstanding_loans(self) -> list[Outstanding]:
-        """What may be out beside the entries. While no process of the run is under way, this is
-        what killed ones had out."""
+        """Return the loans that are not settled.
+
+        If no process of the run is active, these are the loans of killed processes.
+        """
         return loans_in(self._reader)
 
     def possibly_paid(self) -> Amount:
-        """What the loans come to; a lower bound (USD) where one of them has an unknown price."""
+        """Return the sum of the outstanding loans.
+
+        Its cost (USD) is a lower bound if a loan has an unknown price.
+        """
         loans = self.read_outstanding_loans()
         return Amount(
             sum(outstanding.calls for outstanding in loans),
@@ -115,12 +127,12 @@ class JournalReader:
         )
 
     def human_answer_count(self) -> int:
-        """Answers of people, which no budget counts."""
+        """Return the number of answers by humans, which no budget counts."""
         asked = "SELECT count(*) FROM entries WHERE model_asked = ?"
         return int(self._reader.execute(asked, (HUMAN_MODEL,)).fetchone()[0])
 
     def call_times_by_model(self) -> dict[str, tuple[float, float]]:
-        """Model asked → when it was called first and last (seconds since 1970)."""
+        """Return each model's first and last call in seconds since 1970."""
         rows = self._reader.execute(
             "SELECT model_asked, min(started_at), max(started_at) FROM entries "
             "WHERE kind != 'compute' GROUP BY model_asked"
@@ -128,20 +140,22 @@ class JournalReader:
         return {name: (first, last) for name, first, last in rows}
 
     def call_time(self, address: str) -> float:
-        """When an address was asked (seconds since 1970); 0 where it was not."""
+        """Return when an address was asked (seconds since 1970), or 0 if it was not asked."""
         asked = "SELECT started_at FROM entries WHERE address = ?"
         row = self._reader.execute(asked, (address,)).fetchone()
         return float(row[0]) if row else 0.0
 
     @cached_property
     def format_version(self) -> int:
-        """The version of the file's format."""
+        """The format of the journal file, 1 to 4."""
         return int(self._reader.execute("SELECT value FROM meta WHERE key='format'").fetchone()[0])
 
     def _read_rows(
         self, where: str, given: Sequence[object] = (), table: str = "entries"
     ) -> Iterator[tuple[Any, ...]]:
-        """The cells of entries. Raises ForeignJournal at one that changed since it was written."""
+        """Yield the cells of entries. Raises ForeignJournalError at an entry that changed since
+        written."""
+        # Entries of older formats have no hashes to check.
         if self.format_version < BINDING_FORMAT:
             yield from self._reader.execute(f"SELECT {NAMES} FROM {table} {where}", given)
             return
@@ -161,23 +175,26 @@ class JournalReader:
             yield JournalEntry._make((*row[:3], self._restore_texts(json.loads(row[3])), *row[4:]))
 
     def superseded_count(self) -> int:
-        """Entries that were asked for again under --accept-changes."""
+        """Return the number of entries that were asked again under --accept-changes."""
         return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
 
     def content_digest(self) -> str:
-        """SHA-256 over all requests and replies in order of address; times and costs left out.
+        """Return the SHA-256 over all requests and replies in order of address, without times and
+        costs.
 
-        In formats before 4 a sum of hashes, which can be forged. It holds where `find_damage` is
-        empty.
+        Formats before 4 have a sum of hashes instead, which can be forged. The digest is valid only
+        if `find_damage` finds nothing.
         """
         return digest_of_content(self._reader, self.format_version)
 
     def record_digest(self) -> str:
-        """SHA-256 over everything in the journal; empty in formats before 4."""
+        """Return the SHA-256 over everything in the journal, or "" for formats before 4."""
         return digest_of_record(self._reader, self.format_version)
 
     def find_damage(self) -> list[Damage]:
-        """Everything that is not as it was written: the check of resume, report and `verify`."""
+        """Return all differences from what was written: the check of resume, report and
+        `verify`."""
+        # Damaged text must not raise an error here, because the check has to name its entry.
         self._reader.text_factory = _as_text
         try:
             return find_damage(self._reader, self.format_version)
@@ -185,18 +202,21 @@ class JournalReader:
             self._reader.text_factory = str
 
     def list_addresses(self) -> list[str]:
-        """All addresses, in order."""
+        """Return all addresses, sorted."""
         return [r[0] for r in self._reader.execute("SELECT address FROM entries ORDER BY address")]
 
     def messages(self, address: str) -> list[Message]:
-        """What was sent at an address, in order; empty where nothing was asked."""
+        """Return the messages of the request at an address, or [] if nothing was asked there."""
         row = next(self._read_rows("WHERE address = ?", (address,)), None)
         request = self._restore_texts(json.loads(row[3])) if row else {}
         return [Message(m["role"], m["content"]) for m in request.get("messages", ())]
 
     def addresses_containing(self, name: str, *, whole_part: bool = True) -> list[str]:
-        """Addresses with this name (as it stands in addresses) among their parts, in order; unless
-        `whole_part`, also those of which a part begins with it."""
+        """Return the sorted addresses that have `name` as one of their parts.
+
+        `name` is escaped as in addresses. If `whole_part` is false, a part that begins with it
+        counts, too.
+        """
         wanted = f"/{name}/" if whole_part else f"/{name}"
         parts = "instr('/' || address || '/', ?)"
         found = self._reader.execute(
@@ -205,15 +225,18 @@ class JournalReader:
         return [row[0] for row in found]
 
     def addresses_in_scope(self, scope: str) -> list[str]:
-        """The addresses of what was asked in a scope itself, in order."""
+        """Return the sorted addresses of questions asked in a scope itself, without its child
+        scopes."""
         found = self._reader.execute(
             "SELECT address FROM entries WHERE address >= ? AND address < ? AND kind = 'ask'",
-            (f"{scope}/", f"{scope}0"),  # "0" follows "/"
+            # "0" is the character after "/": the range holds all addresses that begin with the
+            # scope and a slash, and the index on `address` serves it.
+            (f"{scope}/", f"{scope}0"),
         )
         return [row[0] for row in found if "/" not in row[0][len(scope) + 1 :]]
 
     def tries(self, address: str) -> list[str]:
-        """The addresses of a question and of its further tries (`.r1`, `.long`), in order."""
+        """Return the addresses of a question and of its re-asks (`.r1`, `.long`), sorted."""
         found = self._reader.execute(
             "SELECT address FROM entries WHERE address = ? OR (address >= ? AND address < ?) "
             "ORDER BY address",
@@ -222,8 +245,10 @@ class JournalReader:
         return [row[0] for row in found]
 
     def entry_at(self, address: str, *, expand_texts: bool = True) -> JournalEntry | None:
-        """The entry at an address; unless `expand_texts`, long texts of its request are left as
-        hashes."""
+        """Return the entry at an address, or None.
+
+        If `expand_texts` is false, long texts of its request stay replaced by their hashes.
+        """
         row = next(self._read_rows("WHERE address = ?", (address,)), None)
         if row is None:
             return None
@@ -233,7 +258,10 @@ class JournalReader:
         )
 
     def replies_after_row(self, row: int, most: int) -> list[tuple[int, str, str]]:
-        """Replies (row, address, text) to questions, of the rows after this one, in their order."""
+        """Return at most `most` replies to questions after this row, in row order.
+
+        Each is (row, address, text).
+        """
         found = self._reader.execute(
             "SELECT rowid, address, reply FROM entries WHERE rowid > ? AND kind = 'ask' "
             "ORDER BY rowid LIMIT ?",
@@ -242,11 +270,15 @@ class JournalReader:
         return found.fetchall()
 
     def first_replies(self) -> Iterator[FirstReply]:
-        """The first reply to each question, in order of address. Raises StorageError where entries
-        are damaged."""
+        """Yield the first reply to each question, in order of address.
+
+        Raises StorageError if entries are damaged.
+        """
 
         def question_of(row: tuple[Any, ...]) -> str:
             # Further requests of a question end in .r1, .long and the like.
+            # An address ends in the question's name: `ask0`, with re-asks `ask0.r1` and
+            # `ask0.long`.
             scope, _, name = str(row[0]).rpartition("/")
             return f"{scope}/{name.partition('.')[0]}"
 
@@ -261,18 +293,18 @@ class JournalReader:
             raise storage_error(self.path, error) from None
 
     def calls(self, *, taken_over: bool) -> list[str]:
-        """The addresses of calls that a fork has from its source, or of those that it asked."""
+        """Return the sorted addresses of the calls that a fork copied, or of those that it made."""
         which = "kind != 'compute' AND (attempts = ?) = ? ORDER BY address"
         given = (TAKEN_OVER, taken_over)
         found = self._reader.execute(f"SELECT address FROM entries WHERE {which}", given)
         return [row[0] for row in found]
 
     def last_row(self) -> int:
-        """The number of the row that was written last; 0 in an empty journal."""
+        """Return the number of the last written row, 0 for an empty journal."""
         return int(self._reader.execute("SELECT max(rowid) FROM entries").fetchone()[0] or 0)
 
     def read_batches(self) -> dict[str, BatchRecord]:
-        """What was handed in to vendors' batch interfaces, by name."""
+        """Return the batches submitted to vendors, by name."""
         if not self._has_table("batches"):
             return {}
         rows = self._reader.execute(f"SELECT {', '.join(BatchRecord._fields)} FROM batches")
@@ -286,7 +318,7 @@ class JournalReader:
         return [row[0] for row in rows]
 
     def find_batch(self, key: str) -> str | None:
-        """The name of the batch in which a request stands."""
+        """Return the name of the batch that holds a request, or None."""
         if not self._has_table("batched"):
             return None
         row = self._reader.execute("SELECT batch FROM batched WHERE key = ?", (key,)).fetchone()
@@ -299,15 +331,19 @@ class JournalReader:
     def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> JournalEntry | None:
-        """The entry at an address, or None if this effect has not happened yet.
+        """Return the entry at an address, or None if this call has not been made.
 
-        Raises DriftError with a diff when the entry was made from another request.
+        Raises DriftError with a diff if the entry has another request. `request` is only called
+        then.
         """
+        # No check of hashes here, because every replayed call passes: resume and `verify` check the
+        # whole file before.
         row = self._reader.execute(f"{SELECT_SQL} WHERE address = ?", (address,)).fetchone()
         if row is None:
             return None
         if row[2] == fingerprint:
-            # The request of a replayed entry is what was just asked; no need to read it back.
+            # Do not decode the stored request: its fingerprint is equal, so the caller has the same
+            # one.
             return JournalEntry(row[0], row[1], row[2], {}, *row[4:])
         return self._drift_error(address, row[3], request)
 
@@ -321,13 +357,17 @@ class JournalReader:
         )
 
     def read_entries(self, kind: str | None = None) -> Iterable[JournalEntry]:
-        """All committed entries in address order, requests expanded (for exports and checks)."""
+        """Yield the committed entries in address order with long texts restored, for exports and
+        checks."""
         where, given = ("WHERE kind = ?", (kind,)) if kind else ("", ())
         return self._read_entries(f"{where} ORDER BY address", given)
 
     def all_rows(self, table: str) -> Iterable[tuple[JournalEntry, float]]:
-        """All of `entries` or `superseded_count` in the order in which they went there, requests
-        expanded, with when they were superseded."""
+        """Yield the entries of the table `entries` or `superseded` in the order of writing.
+
+        Long texts are restored. The second value is the time at which the entry was superseded, in
+        seconds since 1970, or 0.
+        """
         at = "at" if table == "superseded" else "0.0"
         times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()
         entries = self._read_entries("ORDER BY rowid", table=table)
@@ -335,21 +375,28 @@ class JournalReader:
             yield entry, when
 
     def count_entries(self) -> int:
-        """How many entries there were, counted by the chain where rows cannot be."""
+        """Return the number of entries, from the chain if rows of a damaged file cannot be
+        counted."""
         counted = kept_in_meta(self._reader, "chain").partition(" ")[0]
+        # The chain counts a superseded entry twice: when it was written and when it was superseded.
         gone = self._reader.execute("SELECT 2 * count(*) FROM superseded").fetchone()[0]
         return max(int(counted) - gone if counted.isdigit() else 0, len(self))
 
     def intact_entries(self, table: str) -> Iterator[tuple[int, JournalEntry, float]]:
-        """The undamaged rows of `read_entries` or `superseded_count`, with their numbers and when
-        they were superseded, as far as the file can be read."""
+        """Yield the undamaged rows of the table `entries` or `superseded`, as far as the file can
+        be read.
+
+        Each row is given as its number, its entry, and the time at which it was superseded.
+        """
         at = "at" if table == "superseded" else "0.0"
         try:
             rows = self._reader.execute(f"SELECT rowid FROM {table} ORDER BY rowid").fetchall()
         except StorageError:
+            # The table cannot be listed. Its rows may still be readable one by one.
             rows = [(number,) for number in range(1, self.last_row() + 1)]
         for (row,) in rows:
             try:
+                # One query for each row: a damaged page ends a query, and later rows would be lost.
                 found = list(self._read_entries("WHERE rowid = ?", (row,), table))
                 when = f"SELECT number, {at} FROM {table} WHERE rowid = ?"
                 number, time_of = self._reader.execute(when, (row,)).fetchone() or (0, 0.0)
@@ -359,28 +406,30 @@ class JournalReader:
                 yield number, entry, float(time_of)
 
     def entries_with_prefix(self, prefix: str) -> Iterable[JournalEntry]:
-        """The entries whose addresses begin so, in the order in which they were put."""
+        """Return the entries with addresses that begin with `prefix`, in the order of writing."""
         where = "WHERE substr(address, 1, ?) = ? ORDER BY rowid"
         return self._read_entries(where, (len(prefix), prefix))
 
     def row_number(self, address: str) -> int:
-        """The number of the row of an address; 0 where there is none."""
+        """Return the row number of an address, or 0 if it has no entry."""
         row = self._reader.execute("SELECT rowid FROM entries WHERE address = ?", (address,))
         return int((row.fetchone() or (0,))[0])
 
     def entries_in_scope(self, scope: str) -> Iterable[JournalEntry]:
-        """The entries of a scope and the scopes in it, in order, without their requests."""
+        """Yield the entries of a scope and its child scopes in address order, without their
+        requests."""
         where = "WHERE address >= ? AND address < ? ORDER BY address"
-        inside = (f"{scope}/", f"{scope}0")  # "0" follows "/"
+        # "0" is the character after "/", see `addresses_in_scope`.
+        inside = (f"{scope}/", f"{scope}0")
         for row in self._read_rows(where, inside):
             yield JournalEntry._make((*row[:3], {}, *row[4:]))
 
     def entries_after_row(self, row: int) -> Iterable[JournalEntry]:
-        """The entries of the rows after this one, in the order in which they were put."""
+        """Return the entries after this row, in the order of writing."""
         return self._read_entries("WHERE rowid > ? ORDER BY rowid", (row,))
 
     def _restore_texts(self, value: Any) -> Any:
-        """A stored request with its long texts put back."""
+        """Return a stored request with its long texts restored. Raises ForeignJournalError."""
         if isinstance(value, dict):
             if set(value) == {"$text"}:
                 key = bytes.fromhex(value["$text"])
@@ -400,9 +449,9 @@ class JournalReader:
 
 
 class ReplayJournal(JournalReader):
-    """A journal that answers a replay and takes no entries.
+    """A journal for replays: it returns entries and accepts none.
 
-    `asked` holds the addresses that were looked up.
+    `asked` collects the addresses that were looked up.
     """
 
     def __init__(self, path: Path) -> None:
@@ -413,17 +462,18 @@ class ReplayJournal(JournalReader):
         self.before_change: Callable[[], None] | None = None
 
     def content_digest(self) -> str:
-        """Empty: that of the journal itself is the reader's to say."""
+        """Return "", since a replay adds nothing. Read the digest with a `JournalReader`."""
         return ""
 
     def record_digest(self) -> str:
-        """Empty as well."""
+        """Return "", as `content_digest` does."""
         return ""
 
     def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> JournalEntry:
-        """As the reader's. Raises NotJournaled where there is no entry."""
+        """Return the entry at an address. Raises NotJournaledError if there is none, or
+        DriftError."""
         found = super().lookup_entry(address, fingerprint, request)
         if found is None:
             raise NotJournaledError(f"{address} is not in the journal")
@@ -431,18 +481,18 @@ class ReplayJournal(JournalReader):
         return found
 
     def end_repair(self) -> None:
-        """Nothing is ever changed."""
+        """Do nothing, because a replay changes nothing."""
 
     def tell_change(self) -> None:
-        """Nothing is ever changed."""
+        """Do nothing, because a replay changes nothing."""
 
     def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:
         raise NotJournaledError(f"{entry.address} is not in the journal")
 
     async def flush(self) -> None:
-        """Nothing is ever written."""
+        """Do nothing, because a replay writes nothing."""
 
 
 def _as_text(stored: bytes) -> str:
-    """Text of a journal that may be damaged: what is no UTF-8 stays recognisable."""
+    """Decode text of a journal that may be damaged. Bytes that are not UTF-8 become surrogates."""
     return stored.decode("utf-8", "surrogateescape")

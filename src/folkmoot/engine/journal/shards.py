@@ -1,5 +1,4 @@
-"""Journal shards: what a worker of a cluster was answered, on its disk until the run's one journal
-has it."""
+"""Journal shards: the entries of a cluster worker, on its disk until the run's journal has them."""
 
 from __future__ import annotations
 
@@ -14,12 +13,16 @@ from folkmoot.errors import DriftError, RunLockedError
 
 SHARD_FOLDER = ".shards"
 SHARD_PATTERN = "*.sqlite"
-WORKER_EXIT_TIMEOUT_SECONDS = 20.0  # for workers to be gone whose head is
+# Workers that lost their head need this long to notice it and to end.
+WORKER_EXIT_TIMEOUT_SECONDS = 20.0
 
 
 class ShardDriftError(DriftError):
-    """A worker was told of an entry that was made from another request; the head, who has the
-    journal, says in what they differ."""
+    """A worker has the entry of another request at an address.
+
+    The worker knows only the entry's fingerprint. The head has the journal and reports the
+    difference.
+    """
 
     def __init__(self, address: str, request: Mapping[str, object]) -> None:
         super().__init__(address, request)
@@ -28,21 +31,28 @@ class ShardDriftError(DriftError):
 
 
 class JournalShard(Journal):
-    """The journal of a worker: it looks up what it was told of, and remembers what the head has not
-    got yet. In order, as the journal itself: the head never has an entry without those before."""
+    """The journal of a cluster worker.
+
+    It looks entries up among those that the head sent. It keeps what the head has not received yet,
+    in order. So the head never has an entry without the entries before it.
+    """
 
     def __init__(self, path: Path, *, accept_changes: bool) -> None:
         super().__init__(path)
         self._accept = accept_changes
         self._unsent: list[tuple[JournalEntry, float | None]] = []
         self.known: dict[str, JournalEntry] = {}
-        self.used: list[str] = []  # addresses of what was known and asked for again
-        self.superseding: list[str] = []  # addresses that are asked again under --accept-changes
+        # Addresses of entries from the head that were replayed. The head counts them as replayed
+        # calls.
+        self.used: list[str] = []
+        # Addresses that are asked again under --accept-changes. The head moves their entries.
+        self.superseding: list[str] = []
 
     def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> JournalEntry | None:
-        """The entry that the head told of; see `Journal.lookup_entry`."""
+        """Return the entry that the head sent for an address, or None. See
+        `Journal.lookup_entry`."""
         entry = self.known.get(address)
         if entry is None or entry.fingerprint == fingerprint:
             if entry is not None:
@@ -54,25 +64,33 @@ class JournalShard(Journal):
         return None
 
     def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:
-        super().append(entry)  # the loan is in the journal of the head
+        # The head settles the loan, since its journal holds it.
+        super().append(entry)
         self._unsent.append((entry, covered_usd))
 
     @property
     def unsent_count(self) -> int:
-        """How many entries the head has not got."""
+        """The number of entries that the head has not received."""
         return len(self._unsent)
 
     async def take_unsent(self) -> list[tuple[JournalEntry, float | None]]:
-        """What the head has not got, once it is on the disk here, and what covered it (USD)."""
+        """Return the entries that the head has not received, each with the loan that covered it
+        (USD).
+
+        They are flushed to this disk first, because a crash must not lose an entry that the head
+        has.
+        """
         count = len(self._unsent)
         if count:
             await self.flush()
+        # Take only those that were flushed: more may have been appended during the wait.
         sent, self._unsent[:count] = self._unsent[:count], []
         return sent
 
 
 def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
-    """Hold a shard until this process ends or lets go; None where another process holds it."""
+    """Lock a shard until this process ends or releases it. Return None if another process has
+    it."""
     lock = FileLock(shard.with_name(f"{shard.name}.lock"))
     try:
         lock.acquire(timeout=seconds)
@@ -82,42 +100,47 @@ def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
 
 
 def entries_after_row(path: Path, row: int) -> list[JournalEntry]:
-    """The entries of the shard of a worker that is gone, but for so many that were sent."""
+    """Return the entries of a lost worker's shard after row `row`: those before were sent."""
     if not path.exists():
         return []
-    with Journal(path) as opened:  # the process that wrote it may have been killed
+    # Open it for writing, which recovers the write-ahead log of a killed worker.
+    with Journal(path) as opened:
         return list(opened.entries_after_row(row))
 
 
 def delete_shard(path: Path) -> None:
-    """Remove a shard."""
+    """Delete a shard and the files beside it."""
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink(missing_ok=True)
 
 
 def list_shards(folder: Path) -> list[Path]:
-    """The shards that workers left, in order of name."""
+    """Return the shards that workers left in a folder, sorted by name."""
     return sorted(folder.glob(SHARD_PATTERN))
 
 
 def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Put what the journal does not have of what an earlier process was answered; gives that back,
-    in order."""
+    """Append the entries that the journal does not have. Return them, in order."""
     put: dict[str, JournalEntry] = {}
     for entry in entries:
         if entry.address not in put and journal.entry_at(entry.address, expand_texts=False) is None:
+            # Two lost workers may have answered the same question. The first reply is kept.
             put[entry.address] = entry
             journal.append(entry)
+    # The loans of these calls are settled now that their replies are known.
     journal.note_found(put.values())
     return list(put.values())
 
 
 def merge_shards(folder: Path, path: Path) -> None:
-    """What workers of an earlier process of the run left in its folder, into its journal. Raises
-    RunLocked where one of them is still at work."""
+    """Merge the shards that workers of an earlier process left into the journal of the run.
+
+    Raises RunLockedError if one of these workers still runs.
+    """
     left = list_shards(folder / SHARD_FOLDER)
     if not left:
         return
+    # Take all locks first: a worker that still writes would lose entries.
     locks = [lock_shard(shard, WORKER_EXIT_TIMEOUT_SECONDS) for shard in left]
     if None in locks:
         raise RunLockedError(f"{folder}: a worker of this run is still at work; wait for it")
@@ -126,6 +149,7 @@ def merge_shards(folder: Path, path: Path) -> None:
             journal,
             (journal_entry for shard in left for journal_entry in entries_after_row(shard, 0)),
         )
+    # Delete a shard only after the journal is closed, which means that its entries are on disk.
     for shard, lock in zip(left, locks, strict=True):
         if lock is not None:
             lock.release()
@@ -134,5 +158,5 @@ def merge_shards(folder: Path, path: Path) -> None:
 
 
 def entries_in_scopes(journal: JournalReader, scopes: Sequence[str]) -> dict[str, JournalEntry]:
-    """What is committed of these scopes, by address and without its requests."""
+    """Return the committed entries of these scopes by address, without their requests."""
     return {entry.address: entry for scope in scopes for entry in journal.entries_in_scope(scope)}

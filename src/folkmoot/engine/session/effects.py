@@ -124,8 +124,7 @@ async def ask_until_parsed(
         limit = max(request.max_tokens or 0, reply.usage.output_tokens or 0)
         if reply.finish == FINISH_LENGTH and limit and not longer:
             longer, request = True, replace(request, max_tokens=2 * limit)
-            # A choice is clarified with the doubled limit instead: the clarification needs no long
-            # reply.
+            # For a choice, the clarification takes the place of this request.
             if not clarification:
                 run.record_spans(place, f"{at}.long", request.spans)
                 reply = await _ask_for_more(run, f"{at}.long", request, reply)
