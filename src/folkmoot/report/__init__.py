@@ -2,6 +2,6 @@
 ones.
 
 Start with `document` for the report of a run. `comparison` sets runs beside other runs, human data
-or a plan. `preregistration`, `export` and `polis` write single files. The command line, the pages,
-the Python interface and the control checks of the kit import this package.
+or a plan. `preregistration`, `export` and `polis` write single files. The command line, the pages
+and the Python interface import this package.
 """

@@ -1,5 +1,7 @@
-"""Claims across runs: each measure of the claims in one run minus another, and effects beside each
-other. Runs that drew the same people are compared within subjects."""
+"""Compare claims across runs: measures in one run minus another, and effects beside each other.
+
+Runs that drew the same participants are compared within subjects.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +44,21 @@ from folkmoot.report.comparison.samples import EVERYBODY, Sample, same_people
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 
 SECTION = "Comparison"
+# More sentences than this would not be read. The table holds all results.
 MOST_TOLD = 8
 FEW = "of too few people for a test"
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One measure in one arm, in another run minus the first: the result and both means."""
+    """One measure in one condition: another run minus the first.
+
+    `means` holds the mean of the other run and that of the first.
+    """
 
     measure: str
     arm: str
-    means: tuple[float, float]  # of the other run and of the first
+    means: tuple[float, float]
     result: Result
     paired: bool
 
@@ -60,10 +66,10 @@ class Compared:
 def compare_measures(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]], margin: float
 ) -> list[Compared]:
-    """Each measure in each arm of each further run minus the first, as one exploratory family.
+    """Compare each measure in each condition of each further run with the first run.
 
-    `claims`: measure → the claims on it, which name its arms. `margin`: a difference of shares
-    within it is told as equivalent.
+    All results form one exploratory family. `claims` maps each measure to the claims on it, and
+    these name its conditions. A difference of shares within ± `margin` is called equivalent.
     """
     base, *others = runs
     found: list[Compared] = []
@@ -84,7 +90,8 @@ def compare_measures(
 
 
 def _shared_arms(first: Measured, second: Measured) -> list[str]:
-    """Arms of both. A sample without arms is set against every arm of the other."""
+    """Return the conditions of both. A sample without conditions is compared with every
+    condition."""
     if {*first.arms} == {EVERYBODY}:
         return [*second.arms]
     if {*second.arms} == {EVERYBODY}:
@@ -125,7 +132,7 @@ def _mean_of_rows(rows: pl.DataFrame) -> float:
 
 
 def is_equivalent(result: Result, margin: float) -> bool:
-    """Whether the whole interval of a difference of shares lies within ± `margin`."""
+    """Return whether the whole interval of a difference of shares lies within ± `margin`."""
     estimate, claim = result.estimate, result.claim
     return claim.kind == "share" and judge("equivalent", margin, estimate) == SUPPORTED
 
@@ -133,7 +140,7 @@ def is_equivalent(result: Result, margin: float) -> bool:
 def measures_finding(
     key: str, title: str, compared: Sequence[Compared], base: str, margin: float
 ) -> Finding | None:
-    """The finding on measures that were compared; None where there are none."""
+    """Return the finding on compared measures, or None if there are none."""
     if not compared:
         return None
     results = [one.result for one in compared]
@@ -176,7 +183,8 @@ def measures_finding(
 
 
 def result_cells(result: Result) -> Row:
-    """The cells of a result: difference, interval, p, unit, method, verdict, and its words."""
+    """Return the table cells of a result: difference, interval, p, unit, method, verdict and
+    words."""
     estimate = result.estimate
     shown = estimate.has_interval
     return {
@@ -194,7 +202,7 @@ def result_cells(result: Result) -> Row:
 
 
 def _describe_results(results: Sequence[Result], margin: float) -> str:
-    """What the results say: those that differ and those that are equivalent, or all of few."""
+    """Describe the results that differ or are equivalent. If there are few, describe all."""
     if len(results) > MOST_TOLD and all(result.why for result in results):
         return (
             f"{format_count(len(results), 'comparison')}, none of which can be tested; see the "
@@ -218,7 +226,7 @@ def _describe_results(results: Sequence[Result], margin: float) -> str:
 
 
 def tell_result(result: Result, margin: float) -> str:
-    """A result in a sentence, with what the margin says of it."""
+    """Describe a result in a sentence, including whether it is equivalent within the margin."""
     if result.why and math.isfinite(result.estimate.value):
         why = result.estimate.why or FEW
         return (
@@ -231,7 +239,9 @@ def tell_result(result: Result, margin: float) -> str:
 
 
 def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | None:
-    """The chart of differences: of shares in points, or of means where there are no shares."""
+    """Return the chart of differences: of shares in percentage points, or of means if there are no
+    shares."""
+    # Shares and means have different units, so one chart cannot show both.
     shares = [result for result in results if result.claim.kind == "share"]
     drawn, size = (shares, 100.0) if shares else (results, 1.0)
     lines = tuple(
@@ -254,7 +264,7 @@ def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | No
 def compare_effects(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
 ) -> Finding | None:
-    """The effect of each claim in each run, and whether effects differ between runs."""
+    """Return the finding on the effect of each claim in each run, and on whether effects differ."""
     base, *others = runs
     tests: list[tuple[Claim, str, Result]] = []
     for measure, own in claims.items():
@@ -316,13 +326,14 @@ def compare_effects(
 
 
 def _confirmatory_claims(claims: Sequence[Claim]) -> list[Claim]:
-    """The primary and secondary claims; all where there are none."""
+    """Return the primary and secondary claims, or all claims if there are none of these."""
     return [claim for claim in claims if claim.family != "exploratory"] or [*claims]
 
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
-    """A claim in one run: its result, the rows of both arms, and what names subjects."""
+    """A claim in one run: its result, the rows of both conditions, and the columns that name
+    subjects."""
 
     result: Result
     arms: tuple[pl.DataFrame, pl.DataFrame]
@@ -335,13 +346,14 @@ class _Effect:
 
 
 def _exploratory_effect(read: Measured | None, claim: Claim) -> _Effect | None:
-    """The effect of a claim in a run as one of the exploratory family of a comparison."""
+    """Return the effect of a claim in a run as part of the exploratory family of a comparison."""
     arms = [] if read is None else [read.arms.get(arm) for arm in claim.contrast]
     if read is None or any(arm is None for arm in arms):
         return None
     first, second = (arm for arm in arms if arm is not None)
     subject = read.claim.subject
     paired = claim.paired and bool(subject)
+    # A subject passes through both conditions, so the condition does not belong to its key.
     keys = tuple(column for column in subject if column != claim.by)
     sides = pair_sides(first, second, keys) if paired else (side_of(first), side_of(second))
     if not all(side.units for side in sides):
@@ -357,7 +369,12 @@ def _exploratory_effect(read: Measured | None, claim: Claim) -> _Effect | None:
 
 
 def _difference_between_runs(own: _Effect, base: _Effect, same: bool) -> Result:
-    """The effect of one run minus that of another, and whether they differ."""
+    """Return the effect of one run minus that of another, and whether both differ.
+
+    `same` says that both runs drew the same participants. The method is the strongest that the data
+    allow: within subjects in both runs, within subjects across runs, or MOVER for independent
+    effects.
+    """
     subject = tuple(column for column in own.subject if column in base.subject)
     claim = replace(base.result.claim, direction="different", margin=0.0)
     names = ("own", "base")
@@ -389,7 +406,7 @@ def _difference_between_runs(own: _Effect, base: _Effect, same: bool) -> Result:
 
 
 def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> str:
-    """Both effects of a claim and whether they differ, in a sentence."""
+    """Describe both effects of a claim, and whether they differ, in a sentence."""
     gap, claim = results[f"{run} − {base}"], results[base].claim
     first, own = (results[name].estimate for name in (base, run))
     sizes = (

@@ -1,7 +1,7 @@
-"""Compares runs: two models, two prompts, or a simulation against people.
+"""Compare runs with each other or with human data: two models, two prompts, simulation and humans.
 
-The first run is the reference for the others. Works on the tables of any study type; where designs
-differ it says so first.
+The first run is the reference. The module works on the tables of any study type. If designs differ,
+the first finding lists how.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ from folkmoot.storage.tables import (
     units_of,
 )
 
-MARGIN = 0.05  # differences of shares within it are called equivalent
-# How calls were made: settings that leave the results alone.
+# A difference of shares within ± this value is called equivalent.
+MARGIN = 0.05
+# Settings that affect how calls are made but not the results.
 HANDLING = frozenset(
     {
         *("pilot_id", "pilot_name", "title", "concurrency", "endpoints"),
@@ -76,12 +77,14 @@ HANDLING = frozenset(
         *("budget_usd", "budget_calls"),
     }
 )
-# Tables of one row per conversation with its measures come first; they make the rest superfluous.
+# Tables with one row for each conversation. If a run has one, the tables below add nothing to it.
 SUMMARIES = ("measures", "discussions", "sessions")
 TABLES = ("participants", "groups", "satisfaction", "intents", "opinions")
+# Last parts of column names that mark ids and counters.
 NOT_MEASURES = frozenset(
     ("id", "no", "number", "seed", "turn", "question", "round", "place", "row", "x", "y", "age")
 )
+# A longer list of further measures would hide those of the claims.
 MOST_FIGURES = 25
 
 CHOICES = ("initial_choice", "final_choice")
@@ -90,11 +93,11 @@ CHOICES = ("initial_choice", "final_choice")
 def compare_runs(
     sources: Sequence[RunFolder | Path | str], margin: float = MARGIN
 ) -> list[Finding]:
-    """Findings on how the runs differ. Needs two; raises InputError otherwise.
+    """Return findings on how runs and files of human answers differ.
 
-    Each source is a run folder, or the path of a CSV of answers by people (see
-    `load_samples.people_file`). Runs that drew the same people are compared person by person.
-    Shares whose difference lies within ± `margin` with all of its interval are called equivalent.
+    Each source is a run folder or the path of a file (see `samples.people_file`). Runs that drew
+    the same participants are compared person by person. A difference of shares is called equivalent
+    if its whole interval lies within ± `margin`. Raises InputError for fewer than two sources.
     """
     read = load_samples(sources)
     if len(read) < 2:
@@ -118,6 +121,7 @@ def compare_runs(
         compare_figures(read, claims, margin),
     )
     runs = [sample for sample in read if not sample.is_human]
+    # Humans are compared with a run of models alone if there is one.
     models = [sample for sample in runs if not sample.seated]
     people = [sample for sample in read if sample.is_human] + [
         p for sample in runs if (p := people_in(sample)) is not None
@@ -134,7 +138,7 @@ def compare_runs(
 
 
 def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
-    """The sources that are runs."""
+    """Return the sources that are runs."""
     runs = (
         source for source in sources if isinstance(source, RunFolder) or not Path(source).is_file()
     )
@@ -142,7 +146,7 @@ def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
 
 
 def describe_designs(runs: Sequence[Sample]) -> Finding:
-    """How the runs differ: settings, models as served, study types."""
+    """Return the finding on how the runs differ: settings, models as served, and study types."""
     flat = {sample.name: _flatten_settings(sample) for sample in runs}
     made = [sample.name for sample in runs if not sample.is_human]
     people = [sample.name for sample in runs if sample.is_human]
@@ -185,8 +189,10 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
 
 
 def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
-    """Raise InputError where none of the arms of a file of people is one of a run, or where it has
-    text for a number of a run's."""
+    """Raise InputError if a file of human answers shares no condition or no measure with the runs.
+
+    Also raises InputError if the file has text in a column that is a number in a run.
+    """
     own = people.tables["participants"]
     made = [sample.tables["participants"] for sample in runs if "participants" in sample.tables]
     arms, known = (
@@ -226,7 +232,7 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
 
 
 def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) -> None:
-    """Raise InputError where a file lacks the column that tells measures of one column apart."""
+    """Raise InputError if a file lacks the column that distinguishes measures of one column."""
     columns = people.tables["participants"].columns
     for measure in measures:
         column = measure.measure.rpartition(".")[2]
@@ -239,8 +245,11 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
 
 
 def _numbers_in(runs: Sequence[Sample]) -> set[str]:
-    """Columns of numbers in the tables of participants and of the claims of runs, and variables
-    that a claim names, of which a file may have a column each."""
+    """Return the columns of a file of human answers that must be numbers.
+
+    These are numeric columns in the tables of participants and claims, and variables that a claim
+    names. A file may have one column for each such variable.
+    """
     claims = [claim for run in runs for claim in run.claims]
     tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}
     held = (run.tables[name] for run in runs for name in tables if name in run.tables)
@@ -253,7 +262,7 @@ def _numbers_in(runs: Sequence[Sample]) -> set[str]:
 
 
 def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
-    """What a file of answers by people holds that no run does, and that is therefore lost."""
+    """Describe conditions and choices in a file of human answers that no run has."""
     made = [
         sample.tables["participants"]
         for sample in runs
@@ -288,7 +297,7 @@ def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
 
 
 def _flatten_settings(sample: Sample) -> dict[str, str]:
-    """The settings that can matter, flattened; and the models as served."""
+    """Return the settings that can affect results with dotted keys, and the models as served."""
     flat: dict[str, str] = {"study type": sample.kind}
     for key, value in sample.config.items():
         if key not in HANDLING:
@@ -305,7 +314,7 @@ def _flatten_into(key: str, value: object, into: dict[str, str]) -> None:
             _flatten_into(f"{key}.{name}", inner, into)
     else:
         text = str(value)
-        # A long text is cut for the eye, with a mark that tells different ones apart.
+        # A long text is cut for display. The digest keeps different texts distinct.
         into[key] = text if len(text) <= 80 else f"{text[:70]}… #{digest(text, size=3).hex()}"
 
 
@@ -315,8 +324,11 @@ def _named_runs(names: Sequence[str]) -> str:
 
 
 def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
-    """The claims that are compared: those of the first run that has some. Where none is known, how
-    many changed their choice, each arm against the plainest."""
+    """Return the claims to compare: those of the first run that states some.
+
+    If no run states any, the claims are that more participants changed their choice in each
+    condition than in the plainest one.
+    """
     stated = next((sample.claims for sample in runs if sample.claims), ())
     if stated:
         return [*stated]
@@ -343,7 +355,7 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
 
 
 def starting_points(runs: Sequence[Sample]) -> Finding | None:
-    """Whether the runs start and end with the same opinions."""
+    """Return the finding on whether the runs have the same initial and final votes."""
     rows: list[Row] = []
     tests: list[tuple[str, float, float]] = []
     base, *others = runs
@@ -359,7 +371,9 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
             same = _same_choice(base, sample, f"{which}_choice", options)
             p_value = same[1] if same else p_value
             if which == "final" and _came_together(base, sample):
-                p_value = math.nan  # neither test holds for votes that were cast after shared texts
+                # Both tests assume independent votes. Votes cast after shared texts are not
+                # independent.
+                p_value = math.nan
             rows.append(
                 {
                     "votes": which,
@@ -403,7 +417,7 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
 
 
 def _came_together(*runs: Sample) -> bool:
-    """Whether participants of any of these runs are not independent of each other at the end."""
+    """Return whether participants of any of these runs share independent units at the end."""
     tables = (sample.tables["participants"] for sample in runs if not sample.is_human)
     return any(units_of(table).of.n_unique() < table.height for table in tables)
 
@@ -411,8 +425,11 @@ def _came_together(*runs: Sample) -> bool:
 def _same_choice(
     base: Sample, sample: Sample, column: str, options: Sequence[str]
 ) -> tuple[float, float] | None:
-    """The share of people who chose the same in both runs, and the p of marginal homogeneity;
-    None where the runs drew different people."""
+    """Return the share of people with the same choice in both runs, and the p of marginal
+    homogeneity.
+
+    Returns None if the runs drew different participants. The test is that of Stuart and Maxwell.
+    """
     if not same_people(base, sample):
         return None
     people = matched_units(base.tables["participants"], sample.tables["participants"], column)
@@ -433,7 +450,8 @@ def _count_choices(sample: Sample, column: str) -> dict[str, int]:
 def compare_figures(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]], margin: float
 ) -> Finding | None:
-    """Numeric measures that all runs record and no claim is on, in each arm."""
+    """Return the finding on numeric measures that all runs record and no claim uses, by
+    condition."""
     claimed = {measure.measure for measure in claims}
     names = [
         f"{text}.{column}"
@@ -453,7 +471,7 @@ def compare_figures(
 
 
 def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
-    """Numeric columns of tables that all samples have, ids and counters left out."""
+    """Return (table, column) of numeric columns that all samples have, without ids and counters."""
     tables = [table for table in runs[0].tables if all(table in sample.tables for sample in runs)]
     summaries = [summary for summary in SUMMARIES if summary in tables]
     pairs = [
@@ -471,13 +489,16 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
             for sample in runs
         )
     ]
-    # A gap between groups says more than its two sides.
+    # A gap between groups says more than either of its sides, so gaps come first.
     pairs.sort(key=lambda pair: not pair[1].startswith("gap_"))
     return pairs[:MOST_FIGURES]
 
 
 def beside_people(runs: Sequence[Sample]) -> Finding | None:
-    """Rates of change beside published human figures, unless people are in the comparison."""
+    """Return the finding that sets rates of change beside published human figures.
+
+    Returns None if no run has rates of change, or if human data take part in the comparison.
+    """
     counts = {sample.name: own for sample in runs if (own := _change_rates(sample))}
     if not counts or any(sample.is_human for sample in runs):
         return None
@@ -508,7 +529,8 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
 
 
 def _change_rates(sample: Sample) -> dict[str, Estimate]:
-    """Condition → the share that changed their choice, by independent units."""
+    """Map each condition to the share that changed their choice, with an interval by independent
+    units."""
     read = read_measure(sample, Claim("participants.position_changed", NOBODY))
     if read is None:
         return {}

@@ -1,4 +1,4 @@
-"""Figures of the cells of a grid: what a finding draws, in each cell that has it."""
+"""Estimates of the cells of a grid: what a finding draws, in each cell that has it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from folkmoot.engine.run.grid import GridCell
 
 @dataclass(frozen=True)
 class MeasuredFigure:
-    """One figure of one cell."""
+    """One estimate in one cell, with its interval from `low` to `high`."""
 
     cell: GridCell
     value: float
@@ -19,8 +19,11 @@ class MeasuredFigure:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure in all cells that have it. `zero`: the value of no effect, None for a rate.
-    `unit` and `units`: what is independent within a cell."""
+    """One estimate in all cells that have it.
+
+    `zero` is the value that means no effect, or None for a rate. `unit` and `units` name and count
+    the independent units within a cell.
+    """
 
     finding: str
     title: str

@@ -1,7 +1,7 @@
-"""A fork beside the run that it repeats: what was said in both from the changed reply on.
+"""Compare a fork with the run that it repeats, from the changed reply on.
 
-`compare` shows it where both are among its runs. Which later prompts held the changed words is read
-from the table `provenance`, where their source was recorded.
+`compare` shows this if both runs are among its sources. The table `provenance` records the source
+of each text, so it shows which later prompts contained the changed words.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 NOT_AS_BEFORE = "closed answers other than in the run"
 SECTION = "What follows from one reply"
-MAX_ROWS = 60  # of both talks side by side
-MAX_CHARACTERS = 300  # of one reply
+# Most rows of the two transcripts side by side.
+MAX_ROWS = 60
+# Longest shown part of one reply.
+MAX_CHARACTERS = 300
 
 
 class _Reply(NamedTuple):
-    """What a run has at an address: who was asked, what was recorded, and the raw reply."""
+    """The reply of a run at an address: the speaker, the answer or utterance, and the raw text."""
 
     speaker: str
     text: str
@@ -41,7 +43,7 @@ class _Reply(NamedTuple):
 
 
 def forks_among(runs: Sequence[RunFolder]) -> Iterator[Finding]:
-    """One finding for each run that is a fork of another of these."""
+    """Yield one finding for each run that is a fork of another of these runs."""
     digests = {run.manifest.get("journal_digest"): run for run in runs if run.is_finished}
     for fork in runs:
         change = fork_change(fork)
@@ -51,8 +53,11 @@ def forks_among(runs: Sequence[RunFolder]) -> Iterator[Finding]:
 
 
 def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Finding:
-    """Both talks side by side: the changed reply, and every later one that differs or that had the
-    changed words in its prompt."""
+    """Return the finding that shows both transcripts side by side.
+
+    It holds the changed reply, and each later reply that differs or that had the changed words in
+    its prompt.
+    """
     with JournalReader(base.path / JOURNAL) as one, JournalReader(fork.path / JOURNAL) as other:
         order = _addresses_in_order(fork, base)
         before = _replies(base, one, order)
@@ -121,8 +126,10 @@ def _in_words(reply: _Reply | None) -> str:
 
 
 def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
-    """The questions of both runs in the order of the protocol, those of the fork first where only
-    one of them has it."""
+    """Return the addresses of the questions of both runs in the order of the protocol.
+
+    Questions of the fork come first if the base run does not have them.
+    """
     asked = [
         run.scan_table("answers").select("address").collect()["address"] for run in (fork, base)
     ]
@@ -130,7 +137,7 @@ def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
 
 
 def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -> dict[str, _Reply]:
-    """Address → what this run has there: what was said or chosen, else the raw reply."""
+    """Map each address to what the run has there: utterances, recorded answer, or the raw reply."""
     columns = ("address", "speaker_id", "recorded", "missing")
     answers = {
         arm: rest for arm, *rest in run.scan_table("answers").select(columns).collect().iter_rows()
@@ -151,7 +158,7 @@ def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -
 
 
 def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
-    """Address → what was said in the reply there, by id."""
+    """Map each address to the utterances of the reply there: id → text."""
     found: dict[str, dict[str, str]] = {}
     if run.has_table(UTTERANCES):
         rows = run.scan_table(UTTERANCES).select("address", "utterance_id", "text").collect()
@@ -162,15 +169,15 @@ def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
 
 
 def _changed_utterances(base: RunFolder, fork: RunFolder, address: str) -> list[str]:
-    """The sources that name the changed words: the reply itself, and what was said in it otherwise
-    than before."""
+    """Return the source ids of the changed words: changed utterances, or the reply if it has
+    none."""
     was, now = (_utterances(run).get(address, {}) for run in (base, fork))
     changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
     return [address, *changed] if not was and not now else changed
 
 
 def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
-    """The questions with a text of these sources in the prompt."""
+    """Return the addresses of questions with a text of these sources in the prompt."""
     if not run.has_table(PROVENANCE):
         return set()
     spans = run.scan_table(PROVENANCE).filter(pl.col("source_id").is_in(list(sources)))
@@ -181,7 +188,8 @@ def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
 
 
 def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
-    """What the changed reply does: each figure with it and without it, paired by repeat."""
+    """Return the effect of the changed reply: each figure with and without the change, paired by
+    repeat."""
     pairs = list(pairs_of(grid))
     cells = [(by, _values(grid, figures, pair)) for by, pair in enumerate(pairs, 1)]
     labels = dict.fromkeys(label for _, values in cells for label in values)
@@ -235,7 +243,7 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
 def _values(
     grid: RunGrid, figures: Sequence[Figure], pair: tuple[GridCell, GridCell]
 ) -> dict[str, tuple[float, float]]:
-    """Figure → its value with the changed reply and as it was, in one repeat."""
+    """Map each figure to its values with the changed reply and unchanged, in one repeat."""
     found: dict[str, tuple[float, float]] = {}
     shares = [_share_not_as_before(grid.run(cell)) for cell in pair]
     if shares[0] is not None and shares[1] is not None:
@@ -251,12 +259,13 @@ def _values(
 
 
 def _share_not_as_before(fork: RunFolder | None) -> float | None:
-    """The share of closed answers of the run that are others in a fork of it, or missing there."""
+    """Return the share of closed answers of the run that differ or are missing in a fork of it."""
     change = fork_change(fork) if fork is not None and fork.is_finished else None
     if fork is None or change is None:
         return None
     columns = ("address", "recorded")
     base = dict(RunFolder(fork.path / change.run).rows("answers", *columns))
     own = dict(fork.rows("answers", *columns))
+    # The changed reply itself differs by design, so it does not count.
     closed = [arm for arm, recorded in base.items() if recorded and arm != change.address]
     return sum(own.get(arm) != base[arm] for arm in closed) / len(closed) if closed else None

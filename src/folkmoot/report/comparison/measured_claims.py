@@ -1,4 +1,4 @@
-"""The measures of claims in runs and in files of people's answers: read in one way, arm by arm."""
+"""Read the measures of claims from runs and from files of human answers in the same way."""
 
 from __future__ import annotations
 
@@ -12,33 +12,37 @@ from folkmoot.measures.inference.claims import ACROSS, Claim, Side
 from folkmoot.report.comparison.samples import CONDITION, EVERYBODY, UNITS, Sample, condition_name
 from folkmoot.storage.tables import CLUSTER_COLUMNS, PARTICIPANT_COLUMNS, condition_column
 
-NOBODY = ("", "")  # arms of a measure that no claim compares
+# Placeholder for the contrast of a measure that is not bound to two conditions.
+NOBODY = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A measure in one sample: the claim as its table has it, and the rows of each arm.
+    """A measure in one sample: the claim as the table has it, and the rows of each condition.
 
-    Rows have the columns of `claim.subject`, `unit` and `value` (unknown: null). Without `subject`
-    nothing tells subjects apart.
+    Rows have the columns of `claim.subject`, `unit` and `value` (null if unknown). If
+    `claim.subject` is empty, subjects cannot be identified.
     """
 
     claim: Claim
     arms: dict[str, pl.DataFrame]
 
     def rows(self, arm: str) -> pl.DataFrame | None:
-        """The rows of an arm; those of everybody where the sample has no arms."""
+        """Return the rows of a condition, or all rows if the sample has no conditions."""
         return self.arms.get(arm, self.arms.get(EVERYBODY))
 
 
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
-    """Each measure of claims, without arms, and the claims on it. A hypothesis on a column that
-    another claim measures as it is belongs to that measure. Differences between columns of one row
-    are described run by run, and left out here."""
+    """Group claims by their measure: measure without conditions → the claims on it.
+
+    A hypothesis on a column that another claim measures unchanged belongs to that measure.
+    Contrasts between columns of one row are left out, because each run describes them separately.
+    """
     found: dict[Claim, list[Claim]] = {}
     plain: dict[str, Claim] = {}
     kept = [claim for claim in claims if claim.by != ACROSS]
-    for claim in sorted(kept, key=lambda claim: not claim.by):  # hypotheses name no column of arms
+    # Claims of study types come first, because hypotheses do not name a condition column.
+    for claim in sorted(kept, key=lambda claim: not claim.by):
         key = replace(
             claim,
             contrast=NOBODY,
@@ -58,7 +62,7 @@ def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
 
 
 def name_arm(arm: str, claims: Iterable[Claim]) -> str:
-    """An arm as readers see it: as the claims on the measure name it."""
+    """Return the name of a condition for readers, as the claims on the measure name it."""
     for claim in claims:
         for own, name in zip(claim.contrast, claim.names, strict=True):
             if own == arm and name:
@@ -67,12 +71,12 @@ def name_arm(arm: str, claims: Iterable[Claim]) -> str:
 
 
 def name_measure(measure: Claim) -> str:
-    """A measure in words."""
+    """Return a measure in words."""
     return measure.outcome or measure.measure.rpartition(".")[2].replace("_", " ")
 
 
 def read_measure(sample: Sample, measure: Claim) -> Measured | None:
-    """A measure in a sample; None where the sample has it not, or knows no value of it."""
+    """Read a measure from a sample. Returns None if the sample lacks it or has no known value."""
     found = _table_of(sample, measure)
     if found is None:
         return None
@@ -84,6 +88,8 @@ def read_measure(sample: Sample, measure: Claim) -> Measured | None:
     arms = {}
     claim = measure
     for arm in table[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list():
+        # `read_rows` reads the two conditions of a contrast. The same one twice reads one
+        # condition.
         read = read_rows(table, column, replace(measure, contrast=(arm, arm)))
         if not isinstance(read, str):
             claim, rows = read
@@ -107,11 +113,11 @@ def _table_of(sample: Sample, measure: Claim) -> tuple[pl.DataFrame, str, Claim]
 def _of_people(
     table: pl.DataFrame, column: str, measure: Claim
 ) -> tuple[pl.DataFrame, str, Claim] | None:
-    """A measure in a file of people's answers.
+    """Find a measure in a table of human answers.
 
-    The column of arms may be called `arm` or `condition` as well. A filter on a column that the
-    file has not is taken to hold, because a file has no rows that do not count; where it names the
-    variable, the file may have one column for each.
+    The condition column may be called `condition`. A filter on a missing column is taken to hold,
+    because a file contains only rows that count. If a filter names variables, the file may have one
+    column for each variable. Their mean is the measure.
     """
     columns = {*table.columns}
     if measure.by and measure.by not in columns and CONDITION in columns:
@@ -132,7 +138,8 @@ def _of_people(
 
 
 def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str, ...]:
-    """The columns that name subjects: those of the measure, else ids that tell rows apart."""
+    """Return the columns that identify subjects: those of the measure, otherwise ids that tell rows
+    apart."""
     if measure.subject and all(column in table.columns for column in measure.subject):
         return measure.subject
     ids = [
@@ -152,7 +159,10 @@ def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str,
 def sides_between(
     first: pl.DataFrame, second: pl.DataFrame, names: tuple[str, str]
 ) -> tuple[Side, Side]:
-    """The sides of two samples of different subjects: units of the one are none of the other."""
+    """Return the sides of two samples of different subjects.
+
+    Units get the name of their sample, so that equal ids in both samples are different units.
+    """
     one, other = (
         _independent_side(rows, name) for rows, name in zip((first, second), names, strict=True)
     )
@@ -167,7 +177,7 @@ def _independent_side(rows: pl.DataFrame, name: str) -> Side:
 def paired_differences(
     first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
 ) -> pl.DataFrame:
-    """First minus second, subject by subject; unknown where either is."""
+    """Return first minus second for each subject, or null if either value is unknown."""
     keys = [*subject, "unit"]
     both = first.select(*keys, "value").join(
         second.select(*keys, "value"),

@@ -1,8 +1,8 @@
-"""People and models at one table: how both answered the same questions of one run.
+"""Compare humans and models in one run: how both answered the same questions.
 
-A question is a place in the protocol (its scope without who was asked, and in which session), and
-of a form each figure or choice in it. The seat is the unit, or the session where several sit
-together and hear each other.
+A question is a scope of the protocol without the speaker and the session. A question with a JSON
+answer is divided into its fields. The independent unit is the seat, or the session if several
+participants share a conversation.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ from folkmoot.report.comparison.samples import asked_of_participants
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
-KEY = "people_and_models"  # of the finding
-ANYBODY, ANY_SESSION = "*", "+"  # in place of who was asked, and in which session
-MOST_LINES = 20  # of the chart
+# The key of the finding.
+KEY = "people_and_models"
+# These replace the speaker and the session in a scope.
+ANYBODY, ANY_SESSION = "*", "+"
+# Most lines of the chart.
+MOST_LINES = 20
 
 
 class AnswererKey(NamedTuple):
-    """Who answered, in which session (empty: alone)."""
+    """The speaker who answered, and the session. `session` is empty if the participant answered
+    alone."""
 
     session: str
     who: str
@@ -45,15 +49,18 @@ class AnswererKey(NamedTuple):
 
 @dataclass(slots=True)
 class SeatAnswers:
-    """The answers to one question by seat, of people and of models: options, or figures."""
+    """The answers to one question by seat, of humans and of models: options or numbers."""
 
     people: dict[AnswererKey, str | float] = field(default_factory=dict)
     models: dict[AnswererKey, str | float] = field(default_factory=dict)
 
 
 def people_and_models(run: RunFolder) -> Finding | None:
-    """Where people and models answered the same questions: shares and means of both, and their
-    differences. None where nobody or everybody was a person. Raises StorageError."""
+    """Return the finding on questions that both humans and models answered.
+
+    It holds shares and means of both, and their differences. Returns None if only humans or only
+    models answered. Raises StorageError if the journal cannot be read.
+    """
     asked = asked_of_participants(run).collect()
     by = set(asked["answered_by"])
     if HUMAN_MODEL not in by or len(by) < 2:
@@ -113,8 +120,11 @@ def people_and_models(run: RunFolder) -> Finding | None:
 def _read_answers(
     run: RunFolder, asked: pl.DataFrame, sessions: set[str]
 ) -> dict[str, SeatAnswers]:
-    """Question → answers, of those questions that people and models have answered."""
+    """Map each question that humans and models both answered to its answers."""
     rows = asked.to_dicts()
+    # Positions of a session name in the scopes of human answers. A position is the first part of
+    # the scope, its length, and an index. The same positions in scopes of models hold sessions of
+    # models.
     places = {
         (parts[0], len(parts), at)
         for row in rows
@@ -145,6 +155,7 @@ def _read_answers(
                         side = (
                             answers.people if row["answered_by"] == HUMAN_MODEL else answers.models
                         )
+                        # The last answer of a seat overwrites earlier ones.
                         side[seat] = value
     return {
         q: seat_answers
@@ -159,7 +170,7 @@ def _is_comparable(answers: SeatAnswers) -> bool:
 
 
 def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str | float]]:
-    """The options and figures of one answer, each with the name of its field."""
+    """Yield the options and numbers of one answer, each with the name of its field."""
     value = row["value"]
     if row["kind"] in ("choice", "number"):
         yield "", str(value) if row["kind"] == "choice" else float(str(value))
@@ -175,7 +186,8 @@ def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str 
     offered = _offered_options(schema)
     listed = set(json.loads(str(row["options"]))) if row["options"] else set()
     for name, part in reply.items() if isinstance(reply, dict) else [("", reply)]:
-        if name == DECLINED:  # a way out, and no answer to the question
+        # This field lets a participant decline. It holds no answer to the question.
+        if name == DECLINED:
             continue
         if isinstance(part, (bool, int, float)) and math.isfinite(part):
             yield name, float(part)
@@ -184,7 +196,7 @@ def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str 
 
 
 def _offered_options(schema: object) -> dict[str, set[str]]:
-    """Field → the options that a form lists for it."""
+    """Map each field of a JSON schema to the options that it lists."""
     fields = schema.get("properties") if isinstance(schema, dict) else None
     found: dict[str, set[str]] = {}
     for name, part in fields.items() if isinstance(fields, dict) else ():
@@ -195,7 +207,7 @@ def _offered_options(schema: object) -> dict[str, set[str]]:
 
 
 def _question_measures(question: str, answers: SeatAnswers) -> Iterator[tuple[str | None, str]]:
-    """What is compared of a question: each option (its name), or the figure (None); its label."""
+    """Yield what to compare of a question, with a label: each option, or None for its number."""
     parts = [part for part in question.split("/") if part not in (ANYBODY, ANY_SESSION)]
     label = " ".join(parts).replace("_", " ")
     values = [*answers.people.values(), *answers.models.values()]
@@ -207,7 +219,7 @@ def _question_measures(question: str, answers: SeatAnswers) -> Iterator[tuple[st
 
 
 def _claim(question: str, label: str, option: str | None, unit: str) -> Claim:
-    """The exploratory claim that models and people answer a question differently."""
+    """Return the exploratory claim that models and humans answer a question differently."""
     return Claim(
         f"answers.{question}",
         ("models", "people"),
@@ -219,7 +231,8 @@ def _claim(question: str, label: str, option: str | None, unit: str) -> Claim:
 
 
 def _sides(answers: SeatAnswers, option: str | None) -> tuple[Side, Side]:
-    """The answers of models and of people, each a unit of its own or one with its session."""
+    """Return the answers of models and of humans. A seat with a session belongs to the unit of that
+    session."""
     models, people = (
         Side.from_values(
             [
@@ -234,8 +247,10 @@ def _sides(answers: SeatAnswers, option: str | None) -> tuple[Side, Side]:
 
 
 def _describe_differences(results: Sequence[Result], questions: int, people: int) -> str:
-    """The first differences, in the order of the questions: to pick the largest would overstate
-    it."""
+    """Describe the first differences in the order of the questions.
+
+    The largest differences would overstate the result, so they are not selected.
+    """
     begins = f"{format_count(people, 'person', 'people')} and models answered the same "
     begins += format_count(questions, "question")
     if not any(result.estimate.has_interval for result in results):

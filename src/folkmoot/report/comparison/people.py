@@ -1,7 +1,8 @@
-"""People's answers beside a run: how far the simulation is off, and what a few people correct.
+"""Compare human answers with a run: how far the simulation is off, and what few humans can correct.
 
-People are matched with simulated participants by `participant`, where the file has it: personas
-made from a survey keep the respondents' ids. Unmatched files are compared as separate samples.
+Humans are matched with simulated participants by `participant`, if the file has this column.
+Personas made from a survey keep the ids of its respondents. Files without matching ids are compared
+as separate samples.
 """
 
 from __future__ import annotations
@@ -56,16 +57,20 @@ from folkmoot.storage.tables import (
 )
 
 SECTION = "People beside the run"
+# An attribute with more levels, such as age in years, would give groups too small to compare.
 MOST_LEVELS = 8
 UNIT = "independent unit"
-CHOICE = "initial_choice"  # what people are asked who vote only once
+# The column that holds the answer of humans who voted only once.
+CHOICE = "initial_choice"
 IDS = frozenset({"participant_id", "initial_choice", "final_choice", "status", "error_message"})
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A measure in one arm, simulated and of people: rows with `who` (null where ids are unknown),
-    `unit` and `value`."""
+    """One measure in one condition, simulated and human.
+
+    Rows have `who` (null if ids are unknown), `unit` and `value`. `share` is true for shares.
+    """
 
     measure: str
     arm: str
@@ -75,7 +80,8 @@ class Pair:
 
 
 def against_people(run: Sample, people: Sample) -> list[Finding]:
-    """Calibration, heterogeneity, and rectified estimates of one run and one file of answers."""
+    """Return calibration, corrected estimates and heterogeneity of one run and one file of
+    answers."""
     real = people.tables["participants"]
     simulated = run.tables.get("participants", pl.DataFrame())
     if "status" in simulated.columns:
@@ -90,8 +96,10 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
 
 
 def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
-    """The measures of the run's claims, and further columns of its participants, that a file of
-    people's answers has too, arm by arm."""
+    """Return the measures that a run and a file of human answers share, by condition.
+
+    These are the measures of the run's claims and further columns of its table of participants.
+    """
     claims = measures_of(run.claims)
     claimed = {measure.measure.rpartition(".")[2] for measure in claims}
     table = run.tables.get("participants")
@@ -128,8 +136,11 @@ def _pairs_of(
 def _with_ids(
     ours: pl.DataFrame, theirs: pl.DataFrame, read: tuple[Measured, Measured]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Both with `who`: the id by which the people are known, which may be that of a persona. Where
-    it is not unique, the conversation belongs to it; without ids, the conversation is who."""
+    """Return both tables with the columns `who`, `unit` and `value`, without missing values.
+
+    `who` is the id under which the humans are known. This may be the id of a persona. If it is not
+    unique, `who` includes the conversation. Without ids, `who` is the conversation.
+    """
     own, other = (one.claim.subject for one in read)
     shared = [column for column in own if column in other and column in CLUSTER_COLUMNS]
     theirs_by = next((column for column in other if column in PARTICIPANT_COLUMNS), "")
@@ -137,6 +148,7 @@ def _with_ids(
     keys: tuple[list[str], list[str]] = (shared, shared)
     if theirs_by and ids:
         known_ids = theirs[theirs_by].cast(pl.String).implode()
+        # Take the id column of the run that has the most ids in common with the file.
         best = max(ids, key=lambda column: ours[column].cast(pl.String).is_in(known_ids).sum())
         unique = not any(
             table[column].is_duplicated().any()
@@ -159,7 +171,7 @@ def _with_ids(
 
 
 def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
-    """Of people who voted only once, each option of their first choice as a share."""
+    """Return each option of the first choice as a share, for humans who voted only once."""
     table, real = run.tables.get("participants"), people.tables["participants"]
     if (
         table is None
@@ -185,8 +197,10 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
 
 
 def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
-    """The simulation with the ids by which the people are known: those of its personas, where a
-    study numbers its participants anew."""
+    """Return the simulation with the ids under which the humans are known.
+
+    These are persona ids if the study gives its participants new numbers.
+    """
     who, persona = "participant_id", "persona_id"
     if not {who, persona} <= {*simulated.columns} or who not in real.columns:
         return simulated
@@ -198,7 +212,8 @@ def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
 def _shared_arms(
     simulated: pl.DataFrame, real: pl.DataFrame
 ) -> dict[str, tuple[pl.DataFrame, ...]]:
-    """Arm → (simulated, people), for arms that both have; everybody where people have none."""
+    """Map each condition of both tables to (simulated, human), or EVERYBODY if the file has no
+    conditions."""
     one, two = split_by_condition(simulated), split_by_condition(real)
     if condition_column(real) is None:
         return {EVERYBODY: (simulated, real)}
@@ -206,7 +221,7 @@ def _shared_arms(
 
 
 def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
-    """Columns that both have as numbers or truth values."""
+    """Return the columns that are numbers or truth values in both tables."""
 
     def is_comparable(kind: pl.DataType) -> bool:
         return kind.is_numeric() or kind == pl.Boolean
@@ -226,7 +241,7 @@ def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
 def calibration_finding(
     name: str, simulated: pl.DataFrame, real: pl.DataFrame, measured: Sequence[Pair]
 ) -> Finding | None:
-    """Rates, choices and spread of the simulation against those of people, arm by arm."""
+    """Return the finding on rates, choices and spread of the simulation against those of humans."""
     rows: list[Row] = []
     gaps: list[float] = []
     for arm, (model, human) in _shared_arms(simulated, real).items():
@@ -289,7 +304,7 @@ def calibration_finding(
 
 
 def points_apart(distance: float) -> str:
-    """The size of a difference of shares, without its sign."""
+    """Format the size of a difference of shares without its sign."""
     return estimates.format_points(abs(distance)).lstrip("+")
 
 
@@ -308,7 +323,7 @@ def _calibration_row(
 
 
 def _chance_of_difference(counts: Sequence[int]) -> float:
-    """The chance that two people chose differently (Gini–Simpson)."""
+    """Return the chance that two people chose differently (Gini–Simpson index)."""
     n = sum(counts)
     return 1 - sum((count / n) ** 2 for count in counts)
 
@@ -319,12 +334,17 @@ def _safe_ratio(ours: object, theirs: object) -> float:
     return ours / theirs
 
 
-PLANNED_WIDTH = 0.1  # of an interval for a share: five points to each side
+# Width of the planned interval for a share: five points to each side.
+PLANNED_WIDTH = 0.1
 
 
 def rectified_finding(name: str, measured: Sequence[Pair]) -> Finding | None:
-    """Means and effects that a few matched people correct; None without matches."""
-    found: dict[str, dict[str, Rectified]] = {}  # measure → arm → estimate
+    """Return means and effects corrected by matched humans, or None if there are no matches.
+
+    The estimates are prediction-powered: Angelopoulos et al. (2023), doi:10.1126/science.adi6000.
+    """
+    # The keys are the measure and then the condition.
+    found: dict[str, dict[str, Rectified]] = {}
     for pair in measured:
         estimate = _match_people(pair)
         if estimate is not None:
@@ -380,6 +400,8 @@ def rectified_finding(name: str, measured: Sequence[Pair]) -> Finding | None:
 
 
 def _rectified_row(arm: str, measure: str, rectified: Rectified) -> Row:
+    # A share has a fixed scale. The width of an interval for a mean is planned in standard
+    # deviations.
     scale = 1.0 if rectified.people.method == "Wilson" else rectified.spread
     plan = (
         people_needed(PLANNED_WIDTH * scale, rectified.spread, known(rectified.fit) or 0.0)
@@ -420,8 +442,11 @@ def _bounds_of(estimate: Estimate) -> str:
 
 
 def _match_people(pair: Pair) -> Rectified | None:
-    """People matched with their simulated selves, and the simulated rest. People who talked to each
-    other are one unit; the file says so."""
+    """Match humans with the participants that simulate them, and estimate the corrected mean.
+
+    Humans who talked to each other are one independent unit, which the file states. Returns None if
+    ids are not unique or fewer than `FEWEST_UNITS` match.
+    """
     own = pair.simulated.drop_nulls("who").select("who", model="value")
     theirs = pair.people.drop_nulls("who").select("who", "unit", people="value")
     if own["who"].is_duplicated().any() or theirs["who"].is_duplicated().any():
@@ -441,10 +466,10 @@ def _match_people(pair: Pair) -> Rectified | None:
 
 
 def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
-    """Rates of change, else of each first choice, by the attributes of people.
+    """Return the finding on rates of change by attribute, or of each first choice if people vote
+    once.
 
-    An attribute that only the file of people has is theirs in the simulation too, where people are
-    matched.
+    If humans are matched, the simulation also gets the attributes that only their file has.
     """
     if simulated.is_empty():
         return None
@@ -533,7 +558,8 @@ def _in_both_tables(column: str, simulated: pl.DataFrame, real: pl.DataFrame) ->
 
 
 def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
-    """The simulation with the attributes that only the file of people has, by participant."""
+    """Return the simulation with the attributes that only the human file has, joined by
+    participant."""
     who = "participant_id"
     if not _in_both_tables(who, simulated, real) or real[who].is_duplicated().any():
         return simulated
@@ -549,7 +575,8 @@ def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFram
 def _with_choices(
     column: str, simulated: pl.DataFrame, real: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Both with a truth value for each option of a column of choices: "initial_choice: Agree"."""
+    """Return both tables with a truth value for each option of a choice: "initial_choice:
+    Agree"."""
     options = sorted({*simulated[column].drop_nulls(), *real[column].drop_nulls()})
     if len(options) > MOST_LEVELS:
         return simulated, real

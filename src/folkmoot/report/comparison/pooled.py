@@ -1,10 +1,11 @@
-"""What a grid of runs found: which claims hold, pooled estimates, sources of their variance.
+"""Join the runs of a grid: which claims hold, pooled estimates, and sources of their variance.
 
-Primary claims (the hypotheses stated beforehand where there are some) are judged over all cells,
-with direction and margin, by joint inference over people (`specification_curve`). Every
-other estimate that the cells' findings draw with an interval is pooled over all cells and
-described, without a verdict. The independent unit there is the repeat: cells of one repeat share
-their people.
+Primary claims, or the hypotheses of the study file if there are some, are judged over all cells
+with direction and margin. The method is joint inference over people (`specification_curve`).
+
+All other estimates that findings of the cells draw with an interval are pooled over the cells. They
+are described without a verdict. Their independent unit is the repeat, because cells of one repeat
+share their participants.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 
 SECTION = "Pooled over runs"
-MOST_LINES = 60  # of a curve
+# Most specifications that one curve draws.
+MOST_LINES = 60
+# A caveat names this many figures and counts the rest.
 MOST_NAMED = 6
 
 
@@ -61,7 +64,7 @@ Cells = Mapping[str, tuple[GridCell, RunFolder]]
 
 
 def findings_of_cells(grid: RunGrid) -> Found:
-    """What each finished cell found, by name; None for a cell that holds nothing usable."""
+    """Map each finished cell to its findings, or to None if it holds nothing usable."""
     return {
         name: None
         if run.unusable_reason
@@ -71,9 +74,10 @@ def findings_of_cells(grid: RunGrid) -> Found:
 
 
 def pooled_findings(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
-    """Findings over the finished cells of a grid, of which `cells` says what each found.
+    """Return the findings over the finished cells of a grid.
 
-    Raises InputError while no cell has finished, or where none holds anything usable.
+    `cells` are the findings of the cells, if the caller has them. Raises InputError if no cell has
+    finished or none holds anything usable.
     """
     cells = findings_of_cells(grid) if cells is None else cells
     if not cells:
@@ -82,7 +86,8 @@ def pooled_findings(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
     if not usable:
         raise InputError(f"{grid.path}: nothing is usable in any of its cells")
     figures = _collect_figures(usable)
-    if has_forks(grid):  # the people are the same in all cells, so repeats are no further people
+    # All forks have the same participants, so repeats add no participants to generalise over.
+    if has_forks(grid):
         return collect_findings(effect_of_reply(grid, figures))
     named = {cell.name for cell, _ in usable}
     return collect_findings(
@@ -100,7 +105,8 @@ def pooled_findings(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
 
 
 def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> list[Figure]:
-    """Every line of every chart of intervals, by finding and label, in order of first mention."""
+    """Collect every line of every interval chart by finding and label, in order of first
+    mention."""
     drawn: dict[tuple[str, str], Figure] = {}
     cells: dict[tuple[str, str], list[MeasuredFigure]] = defaultdict(list)
     for cell, findings in usable:
@@ -108,7 +114,7 @@ def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> li
             chart = finding.chart
             if not isinstance(chart, IntervalChart) or finding.key == STATED:
                 continue
-            # Ratios are averaged by their logarithms, whose value of no effect is 0.
+            # Ratios are averaged on the log scale, where 0 means no effect.
             unit, zero = (", log", 0.0) if chart.ratios else ("", chart.reference_line)
             for name, *ends in chart.items:
                 label = name + unit
@@ -122,7 +128,8 @@ def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> li
 
 
 def overall_estimate(figure: Figure) -> Estimate:
-    """The mean over cells; its interval is over repeats, and there is none below five."""
+    """Return the mean over cells with an interval over repeats. Below five repeats there is
+    none."""
     return clustered_mean(
         [measured_figure.value for measured_figure in figure.cells],
         [measured_figure.cell.repeat for measured_figure in figure.cells],
@@ -130,7 +137,10 @@ def overall_estimate(figure: Figure) -> Estimate:
 
 
 def specification_estimates(figure: Figure) -> dict[str, Estimate]:
-    """Each combination of settings: the mean of its repeats; see `_of_repeats`."""
+    """Map each combination of settings to the mean of its repeats.
+
+    `_of_repeats` explains how the interval is computed.
+    """
     by: dict[str, list[MeasuredFigure]] = defaultdict(list)
     for measured_figure in figure.cells:
         by[
@@ -140,9 +150,12 @@ def specification_estimates(figure: Figure) -> dict[str, Estimate]:
 
 
 def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
-    """The mean of independent repeats. From five on with a t interval over them; of fewer, or of
-    repeats that all say the same, with the cells' own standard errors put together, which leave out
-    what varies between repeats alone."""
+    """Return the mean of independent repeats.
+
+    From five repeats on, the interval is a t interval over them. Below that, or if all repeats are
+    equal, it combines the standard errors of the cells. It then leaves out variance between
+    repeats.
+    """
     n = len(cells)
     if n >= FEWEST_UNITS and len({measured_figure.value for measured_figure in cells}) > 1:
         return clustered_mean(
@@ -164,12 +177,16 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
         )
         / n
     )
+    # The interval comes from within the cells, so the number of repeats does not forbid it.
     return Estimate(value, value - low, value + high, FEWEST_UNITS)
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Over specifications: the share with the sign of the pooled estimate, and the share that has
-    that sign with an interval that excludes no effect."""
+    """Return two shares of specifications: those with the sign of the pooled estimate, and the
+    clear ones.
+
+    A clear specification has that sign, and its interval excludes the value of no effect.
+    """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     each = list(specification_estimates(figure).values())
     alike = [np.sign(estimate.value - zero) == sign != 0 for estimate in each]
@@ -220,11 +237,11 @@ def _overview_finding(grid: RunGrid, finished: int, usable: int) -> Finding:
 
 
 def judge_claims(runs: Cells) -> Finding | None:
-    """Each primary claim of the runs, judged over all specifications together; None without one.
-    `runs`: name → cell and its run.
+    """Judge each primary claim over all specifications together. Returns None if there is no claim.
 
-    The level of the joint tests is 5 % divided by the number of claims (Bonferroni), so the chance
-    that any claim of no effect is called robust is at most 5 %.
+    `runs` maps names to (cell, run). The level of the joint tests is 5 % divided by the number of
+    claims (Bonferroni). So the chance that any claim without an effect is called robust is at most
+    5 %.
     """
     stated = {name: _primary_claims(run) for name, (_, run) in runs.items()}
     claims = list(dict.fromkeys(claim for own in stated.values() for claim in own))
@@ -287,7 +304,10 @@ def judge_claims(runs: Cells) -> Finding | None:
 
 
 def _primary_claims(run: RunFolder) -> list[Claim]:
-    """The primary claims of a run, alike in all cells: unit and estimand come from the tables."""
+    """Return the primary claims of a run in a form that is equal in all cells.
+
+    Unit and estimand depend on the tables of a run, so they are left out.
+    """
     claims = claims_of_run(find_study_of_run(run), run)
     return [replace(claim, unit="", estimand="") for claim in claims if claim.family == "primary"]
 
@@ -295,8 +315,11 @@ def _primary_claims(run: RunFolder) -> list[Claim]:
 def _curve_of(
     stated_claim: Claim, runs: Cells, stated: Mapping[str, Sequence[Claim]], level: float
 ) -> tuple[Curve, list[str]] | None:
-    """A claim over the cells that state it, and its verdict in each of them; None where no cell can
-    test it. Repeats of one specification are put together. `level`: of the joint tests."""
+    """Return a claim over the cells that state it, and its verdict in each cell.
+
+    Repeats of one specification are joined. `level` is the level of the joint tests. Returns None
+    if no cell can test the claim.
+    """
     parts: dict[str, list[tuple[Side, Side]]] = defaultdict(list)
     verdicts = []
     claim = None
@@ -307,7 +330,7 @@ def _curve_of(
         claim, first, second = read
         alpha = ALPHA / len(stated[name])
         verdicts.append(evaluate(claim, first, second, alpha).verdict)
-        # People of another repeat are others, whatever their ids.
+        # Different repeats draw different participants, even if their ids are equal.
         arms = tuple(
             replace(side, units=tuple((cell.repeat, unit) for unit in side.units))
             for side in (first, second)
@@ -399,7 +422,8 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
 
 
 def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
-    """The caveat that names what is not in every cell; none where all cells have all."""
+    """Return the caveat that names figures that some cells lack, or nothing if no cell lacks
+    any."""
     lacking = [figure.label for figure in effects if len(figure.cells) < usable]
     if not lacking:
         return ()
@@ -412,7 +436,7 @@ def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
 
 
 def _curve_finding(figure: Figure) -> Finding | None:
-    """The specification curve: estimates of all specifications in order of size."""
+    """Return the specification curve: the estimates of all specifications in order of size."""
     each = specification_estimates(figure)
     if len(each) < 2:
         return None
@@ -440,7 +464,7 @@ def _curve_finding(figure: Figure) -> Finding | None:
 
 
 def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
-    """How much of the variation between cells goes with each axis (η², balanced grids only)."""
+    """Return the share of variance between cells by axis (η²), for balanced grids only."""
     factors = [key for key, values in grid.axes.items() if len(values) > 1]
     whole = [
         figure

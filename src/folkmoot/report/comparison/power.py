@@ -1,7 +1,7 @@
-"""Statistical power: which effects a study of this size can detect.
+"""Compute statistical power: which effects a study of this size can detect.
 
-The study type states how large the design is (`Study.size`): arms of independent participants, the
-same sets at every level, or sessions of several who talk.
+The study type states how large the design is (`Study.size`). A design has conditions of independent
+participants, the same units in every condition, or sessions of several participants.
 """
 
 from __future__ import annotations
@@ -38,20 +38,28 @@ from folkmoot.storage.findings import Finding, LineChart, ResultTable
 from folkmoot.storage.tables import DRAWS
 
 SECTION = "Power"
-BASE = 0.10  # people change their choice for no reason, too
+# The assumed rate of change without treatment: some people change their choice for no reason.
+BASE = 0.10
+# Rates of change for the tables, differences of rates, and intraclass correlations (ICC).
 BASES = (0.05, 0.10, 0.20, 0.30, 0.50)
 DIFFERENCES = (0.05, 0.10, 0.15, 0.20, 0.30)
 ICCS = (0.0, 0.02, 0.05, 0.10, 0.20)
-WIDTH = 0.10  # of an interval: five points to each side
-FITS = (0.0, 0.3, 0.5, 0.7, 0.9)  # correlations of people's answers with the simulated ones
+# Width of an interval for a share: five points to each side.
+WIDTH = 0.10
+# Correlations between human answers and simulated ones.
+FITS = (0.0, 0.3, 0.5, 0.7, 0.9)
+# Means have no natural unit before a run. The sample sizes for means detect half a standard
+# deviation, a medium effect by Cohen.
 HALF_SD = 0.5
+# The search for a sample size ends here.
 MOST_UNITS = 1_000_000
 
 
 def power_of(found: StudyFile, iccs: Sequence[float] = (), width: float = WIDTH) -> list[Finding]:
-    """Findings on what the design of this study file can detect, its primary claims first.
+    """Return findings on what the design of a study file can detect, its primary claims first.
 
-    `width`: of the interval of an estimate that people correct.
+    `iccs` are the assumed intraclass correlations. `width` is the width of the interval of an
+    estimate that is corrected with human answers.
     """
     size = found.study.size(found.config, found.study_folder)
     findings = power_report(size, found.study.title, iccs=tuple(iccs) or ICCS)
@@ -62,8 +70,10 @@ def power_of(found: StudyFile, iccs: Sequence[float] = (), width: float = WIDTH)
 
 
 def primary_claims(found: StudyFile) -> tuple[list[Claim], list[float | None]]:
-    """The primary claims of a study file, and the difference that is expected of each: of the
-    hypotheses that it states, else nothing."""
+    """Return the primary claims of a study file, and the expected difference of each.
+
+    Only hypotheses state an expected difference. For claims of the study type it is None.
+    """
     claims = [claim for claim in claims_of(found.study, found.config) if claim.family == "primary"]
     stated = [hypothesis.expected for hypothesis in found.config.hypotheses]
     return claims, stated or [None] * len(claims)
@@ -72,9 +82,9 @@ def primary_claims(found: StudyFile) -> tuple[list[Claim], list[float | None]]:
 def power_report(
     size: DesignSize | None, title: str = "", *, iccs: Sequence[float] = ICCS
 ) -> list[Finding]:
-    """Findings for a design of this size: what it can detect, and what it would need.
+    """Return findings on what a design of this size can detect, and on the size that it would need.
 
-    `iccs` are the intraclass correlations assumed in turn.
+    `iccs` are the assumed intraclass correlations, used in turn.
     """
     title = title.split(":", maxsplit=1)[0] or "This design"
     if size is None:
@@ -96,13 +106,13 @@ def claim_power(
     expected: Sequence[float | None] = (),
     iccs: Sequence[float] = (),
 ) -> Finding:
-    """The power of each primary claim, by the rule that decides it after the run, and how many
-    units its margin needs.
+    """Return the power of each primary claim, and the number of units that its margin needs.
 
-    `expected`: the difference that is expected of each claim, where it is stated. A share starts
-    from `BASE` in the second arm; a mean is computed in standard deviations, because nobody knows
-    its spread before the run.
+    Power is that of the rule that decides the claim after the run. `expected` holds the expected
+    difference of each claim, if stated. A share starts from `BASE` in the second condition. A mean
+    is computed in standard deviations, because its spread is unknown before the run.
     """
+    # Bonferroni, as in the report of the run.
     alpha = ALPHA / len(claims)
     rows: list[Row] = []
     said = []
@@ -169,15 +179,20 @@ def _standard_error(base: float, other: float, sample_size: float) -> float:
 
 
 def _starting_rate(claim: Claim) -> tuple[int, float]:
-    """The sign of the claim's direction, and the rate of the second arm."""
+    """Return the sign of the claim's direction, and the assumed rate of the second condition."""
     sign = -1 if claim.direction == "less" else 1
-    return sign, BASE if sign > 0 else 1 - BASE  # a fall needs a rate from which to fall
+    # A claim of a decrease needs a high rate from which the share can fall.
+    return sign, BASE if sign > 0 else 1 - BASE
 
 
 def _power_of_difference(
     claim: Claim, difference: float, sample_size: float, alpha: float
 ) -> float:
-    """The power at a difference in the claim's direction, with n independent units in each arm."""
+    """Return the power at a difference in the claim's direction.
+
+    `sample_size` counts independent units in each condition. NaN if the resulting rate is not
+    between 0 and 1.
+    """
     sign, base = _starting_rate(claim)
     other = base + sign * difference
     if not 0 < other < 1:
@@ -198,7 +213,11 @@ def _power_of_share(
     alpha: float,
     iccs: Sequence[float],
 ) -> tuple[float | None, str]:
-    """Power where `expected` is stated, else the least true difference with a power of 80 %."""
+    """Return the power at the expected difference, with a sentence.
+
+    If no difference is expected, the power is None, and the sentence names the smallest true
+    difference with a power of 80 %.
+    """
     sign, base = _starting_rate(claim)
     n = float(size.units)
     if size.kind == "clustered":
@@ -210,6 +229,7 @@ def _power_of_share(
         if not math.isfinite(chance):
             return None, f"{format_points(expected)} {start} is not a rate"
         return chance, f"a power of {format_percent(chance)} at {format_points(expected)} {start}"
+    # The smallest difference is searched, because the rule of a claim has no simple inverse.
     steps = (key / 1000 for key in range(1, 1000))
     least = next(
         (step for step in steps if _power_of_difference(claim, step, n, alpha) >= POWER), None
@@ -229,9 +249,9 @@ def _units_needed(
     alpha: float,
     iccs: Sequence[float],
 ) -> int | None:
-    """How many units in each arm give a power of 80 %; None where nothing states a difference.
+    """Return the units in each condition for a power of 80 %, or None if no difference is stated.
 
-    See the caption of `claim_power` for the difference that is taken.
+    The caption of `claim_power` explains which difference is used.
     """
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:
@@ -239,6 +259,8 @@ def _units_needed(
         aim = 2 * claim.margin if expected is None else _directed_difference(claim, expected)
         if claim.direction == "equivalent":
             aim = abs(expected or 0.0)
+        # Each unit counts as one independent unit, or a session as its effective number of
+        # participants.
         worth = 1.0
         if size.kind == "clustered":
             worth = effective_n(size.size, size.size, _assumed_icc(iccs))
@@ -255,7 +277,10 @@ def _units_needed(
 
 
 def _growing_sizes() -> Iterator[int]:
-    """Numbers of units, one by one at first and then in steps of one in a hundred."""
+    """Yield numbers of units: single steps at first, later steps of one percent.
+
+    An answer is thus exact up to 200 and within one percent above.
+    """
     units = FEWEST_UNITS
     while units <= MOST_UNITS:
         yield units
@@ -263,7 +288,7 @@ def _growing_sizes() -> Iterator[int]:
 
 
 def _least_mean(size: DesignSize, alpha: float) -> str:
-    """How far a mean must lie beyond the margin, in standard deviations."""
+    """Describe how far a mean must lie beyond the margin, in standard deviations."""
     if size.kind == "paired":
         least, of = smallest_d_paired(size.units, alpha=alpha), f"differences of {size.unit_name}s"
     else:
@@ -278,10 +303,11 @@ def _least_mean(size: DesignSize, alpha: float) -> str:
 def people_power(
     width: float, size: DesignSize | None = None, iccs: Sequence[float] = ()
 ) -> Finding:
-    """How many people to ask, so that they correct the simulated answers to an interval of this
-    width, by how well the simulation follows them.
+    """Return how many humans to ask so that they correct the simulation to an interval of this
+    width.
 
-    `width`: of a share; of a mean, in standard deviations of people's answers.
+    The number depends on the correlation between simulated and human answers. `width` is a
+    difference of shares, or for means a number of standard deviations of human answers.
     """
     together = size.size if size is not None and size.kind != "independent" else 1
     icc = _assumed_icc(iccs) if together > 1 else 0.0
@@ -290,7 +316,13 @@ def people_power(
             "fit_r": fit,
             "people_for_a_share": people_needed(width, 0.5, fit, size=together, icc=icc),
             "for_an_effect_on_it": people_needed(
-                width / math.sqrt(2), 0.5, fit, size=together, icc=icc
+                # The variance of a difference of two conditions is twice that of one, so each needs
+                # an interval narrower by √2.
+                width / math.sqrt(2),
+                0.5,
+                fit,
+                size=together,
+                icc=icc,
             ),
             "people_for_a_mean": people_needed(width, 1.0, fit, size=together, icc=icc),
         }
@@ -320,7 +352,7 @@ def people_power(
 
 
 def _share_power_finding(size: DesignSize, title: str) -> Finding:
-    """Smallest differences between two arms, by base rate."""
+    """Return the smallest detectable differences between two conditions, by base rate."""
     n, strict = size.units, ALPHA / max(1, size.pair_count)
     if n < 2:
         return _too_small(title, size)
@@ -366,7 +398,7 @@ def _share_power_finding(size: DesignSize, title: str) -> Finding:
 
 
 def _power_table(size: DesignSize, title: str) -> Finding:
-    """Power by base rate and true difference."""
+    """Return the power by base rate and true difference."""
     n = size.units
     rows = []
     for rate in BASES:
@@ -402,7 +434,7 @@ def _power_table(size: DesignSize, title: str) -> Finding:
 
 
 def _needed_participants_finding(size: DesignSize, title: str) -> Finding:
-    """Participants per arm for a given difference."""
+    """Return the participants needed in each condition for a given difference."""
     rows = [
         {
             "base_rate": rate,
@@ -431,7 +463,7 @@ def _needed_participants_finding(size: DesignSize, title: str) -> Finding:
 
 
 def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) -> list[Finding]:
-    """Designs in which every unit passes through all arms: differences within units."""
+    """Return the power of a design in which every unit passes through all conditions."""
     n = size.units
     strict = ALPHA / max(1, size.pair_count)
     plain, safe = smallest_d_paired(n), smallest_d_paired(n, alpha=strict)
@@ -472,7 +504,7 @@ def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) 
 
 
 def _effective_n_finding(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
-    """The effective number of participants of an arm, by intraclass correlation."""
+    """Return the effective number of participants in a condition, by intraclass correlation."""
     people = size.units * size.size
     rows = [
         {
@@ -497,7 +529,7 @@ def _effective_n_finding(size: DesignSize, title: str, iccs: Sequence[float]) ->
 
 
 def _clustered_power_finding(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
-    """Arms of sessions: shares compared at the effective number of participants."""
+    """Return the power of conditions of sessions, at the effective number of participants."""
     people = size.units * size.size
     if size.units < 2:
         return _too_small(title, size)
@@ -565,7 +597,8 @@ def _unknown_size_finding(title: str) -> Finding:
 
 
 def _assumed_icc(iccs: Sequence[float]) -> float:
-    """The intraclass correlation used in sentences: .05 if given, else the first."""
+    """Return the intraclass correlation for sentences: .05 if it is among `iccs`, otherwise the
+    first."""
     return 0.05 if 0.05 in iccs or not iccs else iccs[0]
 
 

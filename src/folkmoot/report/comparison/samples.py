@@ -1,4 +1,4 @@
-"""What can be compared: a run, or a CSV of people's answers, in one form."""
+"""Read what can be compared, a run or a CSV of human answers, into one form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from folkmoot.storage.tables import (
     condition_column,
 )
 
+# Columns that identify a subject. A file of human answers may name it `seat`.
 UNITS = (*PARTICIPANT_COLUMNS, "seat")
+# Short column names that a file of human answers may use, and their names in runs.
 ALIASES = {
     "participant": "participant_id",
     "arm": "condition",
@@ -37,22 +39,27 @@ TEXTS = (*ALIASES, *ALIASES.values())
 CHANGES = ("initial_choice", "final_choice", "position_changed")
 EVERYBODY = "everybody"
 CONDITION = "condition"
-# Names that stand for plainer conditions in the study types here, plainest first.
+# Conditions that serve as a baseline in the built-in study types, the plainest first.
 PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_passive")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A run or a file of human answers. `tables` holds what it has; `config` {} for people."""
+    """A run, or a file of human answers.
+
+    `kind` is the study type, or "people" for a file. `config` holds the settings of a run. `sealed`
+    maps each sealed part of the plan to its hash. `seated` are the ids of participants that humans
+    played. `claims` are the contrasts that the run compares.
+    """
 
     name: str
     kind: str
     tables: Mapping[str, pl.DataFrame]
     config: Mapping[str, object]
     manifest: Mapping[str, Any]
-    sealed: Mapping[str, str] = field(default_factory=dict)  # sealed part → its hash
-    seated: frozenset[str] = frozenset()  # participants whom people played
-    claims: tuple[Claim, ...] = ()  # what the run compares
+    sealed: Mapping[str, str] = field(default_factory=dict)
+    seated: frozenset[str] = frozenset()
+    claims: tuple[Claim, ...] = ()
 
     @property
     def is_human(self) -> bool:
@@ -64,7 +71,7 @@ class Sample:
 
 
 def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
-    """Samples with names that tell them apart. Raises InputError for what cannot be read."""
+    """Read runs and files, and give them unique names. Raises InputError if one cannot be read."""
     found = [_load_sample(source) for source in sources]
     counts: dict[str, int] = {}
     named = []
@@ -81,6 +88,7 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
         return people_file(Path(source))
     run = source if isinstance(source, RunFolder) else RunFolder(source)
     run.require_tables()
+    # Comparisons scan these two large tables when they need them and do not hold them in memory.
     wanted = [text for text in run.table_names() if text not in ("answers", "utterances")]
     tables = {name: run.read_table(name) for name in wanted}
     sealed = {name: str(part.get("hash")) for name, part in run.plan.get("sealed", {}).items()}
@@ -93,8 +101,10 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
 
 
 def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
-    """What a run compares: as its plan sealed it, else as its study type states it; none where that
-    cannot be had any more."""
+    """Return the claims of a run: as its plan sealed them, otherwise as its study type states them.
+
+    The result is empty if the study type is not available any more.
+    """
     sealed = registered_claims(run)
     if sealed is not None:
         return tuple(sealed)
@@ -105,7 +115,10 @@ def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
 
 
 def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
-    """The answers of participants, with who gave them; none of a run that does not say so."""
+    """Return the answers of participants with the column `answered_by`.
+
+    The result is empty for a run without this column.
+    """
     if run.has_table("answers"):
         answers = run.scan_table("answers")
         if "answered_by" in answers.collect_schema().names():
@@ -114,12 +127,16 @@ def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
 
 
 def people_in(run: Sample) -> Sample | None:
-    """The people who sat in a run, as a sample of their own, without what was drawn for their
-    seats; None where the run has no table of participants, or nobody sat in it."""
+    """Return the humans in a run as a separate sample, without the attributes drawn for their
+    seats.
+
+    Returns None if no human took part, or if the run has no table of participants with ids.
+    """
     table = run.tables.get("participants")
     if table is None or not run.seated or "participant_id" not in table.columns:
         return None
     theirs = table.filter(pl.col("participant_id").is_in(run.seated))
+    # These columns describe the persona of the seat and not the human.
     drawn = pl.selectors.starts_with("demographic_", "persona", "base_persona", "summary_draw")
     counted = pl.selectors.ends_with("_exchanges")
     theirs = theirs.select(~(drawn | counted))
@@ -130,21 +147,21 @@ def people_in(run: Sample) -> Sample | None:
 
 
 def same_people(first: Sample, second: Sample) -> bool:
-    """Whether two runs drew the same people: all that both sealed besides the design and its claims
-    is the same.
+    """Return whether two runs drew the same participants.
 
-    Models and prompts belong to the design; who takes part, and in which condition, is sealed
-    apart from it.
+    This holds if all parts that both runs sealed are equal, apart from the design and its claims.
+    Models and prompts belong to the design. Participants and their conditions are sealed
+    separately.
     """
     parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
 
 
 def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFrame:
-    """The units that both tables hold with a known value of a column.
+    """Join the units that have a known value of `column` in both tables.
 
-    One row a unit: its id and cluster, the value in the first table as `first`, in the second as
-    `second`. Empty where ids are not unique or not shared.
+    A row holds the ids and clusters of the unit, the value of the first table as `first`, and that
+    of the second as `second`. The result is empty if ids are not unique or not shared.
     """
     keys = [
         column
@@ -160,18 +177,22 @@ def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.
 
 
 def people_file(path: Path) -> Sample:
-    """A CSV (or Parquet) of answers by people, one row a person (or what else the run observes) in
-    an arm, as a `participants` table.
+    """Read a CSV or Parquet file of human answers as a `participants` table.
 
-    Columns: `first` and `last` (or `initial_choice` and `final_choice`), or `position_changed`
-    (true/false); `arm` (or `condition`, or the run's own column of arms) if there are several;
-    `participant` (or `participant_id`) where people can be matched with simulated ones; anything
-    else under the name that it has in the run's own table. Mistakes are told with column and line.
+    A row is one person, or another unit that the run observes, in one condition. Columns:
+
+    - `first` and `last` (or `initial_choice` and `final_choice`), or `position_changed`.
+    - `arm` (or `condition`, or the condition column of the run) if there are several conditions.
+    - `participant` (or `participant_id`) if people can be matched with simulated participants.
+    - Any other measure under the name that it has in the table of the run.
+
+    Raises InputError that names column and line of a problem.
     """
     try:
         data = _read_csv(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        # The first line says what is wrong, the others how to call the library.
+        # The first line of the library's message names the problem. The other lines are hints for
+        # programmers.
         where = _ragged_line(path)
         why = f"{where}: more fields than columns" if where else str(error).splitlines()[0]
         problem = f"{path}: cannot be read as a table: {why}"
@@ -187,10 +208,12 @@ def people_file(path: Path) -> Sample:
     words = [text for text in TEXTS if text in data.columns]
     data = data.with_columns(pl.col(words).cast(pl.String).str.strip_chars().replace("", None))
     if "position_changed" in data.columns and data["position_changed"].is_null().all():
-        data = data.drop("position_changed")  # a column that nobody filled in
+        # The column is empty in all rows.
+        data = data.drop("position_changed")
     if CONDITION in data.columns and data[CONDITION].is_null().all():
         data = data.drop(CONDITION)
-    data = data.drop("status", strict=False)  # of a run it says who came to its end
+    # In a run, `status` tells which participants finished. In a file it has no meaning.
+    data = data.drop("status", strict=False)
     _require_answers(data, path)
     names = data.columns
     if "position_changed" not in names and {"initial_choice", "final_choice"} <= set(names):
@@ -203,13 +226,17 @@ def people_file(path: Path) -> Sample:
 
 
 def cell_location(path: Path | str, column: str, row: int) -> str:
-    """Where a cell of a file stands: "people.csv, line 3, position_changed". `row`: from 0."""
+    """Describe the location of a cell for a message: "people.csv, line 3, position_changed".
+
+    `row` counts from 0. A Parquet file has no lines, so its rows are counted from 1.
+    """
+    # The header is line 1 of a CSV, so row 0 is line 2.
     line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"
     return f"{path}, {line}, {column}"
 
 
 def _ragged_line(path: Path) -> str:
-    """The first line of a CSV with more fields than columns; empty where there is none."""
+    """Return the first line of a CSV with more fields than columns, or "" if there is none."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file)
@@ -220,8 +247,8 @@ def _ragged_line(path: Path) -> str:
 
 
 def _require_answers(data: pl.DataFrame, path: Path) -> None:
-    """Raise InputError for a file without answers, for somebody who answers twice in an arm, and
-    for what is no finite number."""
+    """Raise InputError if the file has no answers, repeated rows of a person, or values that are
+    not finite."""
     answers = (
         column
         for column, kind in data.schema.items()
@@ -252,9 +279,9 @@ def _require_answers(data: pl.DataFrame, path: Path) -> None:
 def _read_csv(path: Path) -> pl.DataFrame:
     if path.suffix == ".parquet":
         return pl.read_parquet(path)
-    # Ids and choices may look like numbers: 007 stays 007.
+    # Ids and choices may look like numbers. Read as text, 007 remains 007.
     texts = {name: pl.String() for name in TEXTS}
-    # R writes NA for what is not known.
+    # R writes NA for a missing value.
     missing = ["", "NA", "NaN"]
     return pl.read_csv(path, infer_schema_length=None, schema_overrides=texts, null_values=missing)
 
@@ -278,13 +305,13 @@ def _parse_truth_values(column: pl.Series, path: Path) -> pl.Series:
 
 
 def condition_name(condition: str) -> str:
-    """A condition's name for readers."""
+    """Return the name of a condition for readers."""
     named = {EVERYBODY: "Everybody", "acp": "Adversarial (ACP)"}
     return named.get(condition) or condition.replace("_", " ").capitalize()
 
 
 def split_by_condition(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """The table by condition, the plainer ones first; one part if there are no conditions."""
+    """Split a table by condition, baselines first. A table without conditions is one part."""
     by = condition_column(table)
     if by is None:
         return {EVERYBODY: table}

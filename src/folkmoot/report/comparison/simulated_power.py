@@ -1,7 +1,8 @@
-"""Power by simulation: the study runs many times with the embedded respondent, at several sizes.
+"""Compute power by simulation: run the study many times with the embedded respondent, at several
+sizes.
 
-The respondent's effects are planted, so this is the power of the design and its test if people were
-moved as the respondent is; it says nothing about people or models.
+The effects of the respondent are built in. So the result is the power of the design and its test if
+people reacted as the respondent does. It is no evidence about people or models.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from folkmoot.models.catalog import SYNTHETIC_MODEL
 from folkmoot.report.comparison.power import primary_claims
 from folkmoot.storage.findings import Finding, ResultTable
 
-SIZES = (0.5, 1, 2)  # times that of the study file, where none are given
+# Multiples of the size in the study file, used if the command names no sizes.
+SIZES = (0.5, 1, 2)
 LEAST_SIZE = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run: the study file, its overrides, the size in words, the seed."""
+    """One simulated run: the study file, its overrides, the size in words, and the random seed."""
 
     path: Path
     overrides: tuple[str, ...]
@@ -45,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """What one run says of each claim: its verdict and the difference (None: not known)."""
+    """The result of one simulated run for each claim: verdict and difference (None if unknown)."""
 
     size: str
     verdicts: tuple[str, ...]
@@ -54,7 +56,10 @@ class TrialOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """All runs of a simulation, those of one size one after another."""
+    """All runs of a simulation, grouped by size.
+
+    `key` is the setting that sets the size. `expected` holds the expected difference of each claim.
+    """
 
     claims: tuple[Claim, ...]
     expected: tuple[float | None, ...]
@@ -70,7 +75,8 @@ class Trials:
         runs: int,
         consent: Consent,
     ) -> Trials:
-        """Trials of a study file. Raises InputError for a mistake at any of the sizes."""
+        """Create the trials of a study file. Raises InputError for a problem at any of the
+        sizes."""
         found = _load_study_file(path, overrides, None, consent)
         claims, expected = primary_claims(found)
         if not claims:
@@ -78,6 +84,7 @@ class Trials:
             raise InputError(Problem("has no primary claims to simulate", str(path), hint=hint))
         key, values = _size_values(found, sizes)
         settings = [(*overrides, f"{key}={n}") for n in values] if values else [overrides]
+        # All sizes are checked before the first run, because a run may take minutes.
         for each in settings:
             _load_study_file(path, each, None, consent)
         first = found.config.random_seed
@@ -89,11 +96,14 @@ class Trials:
         return cls(tuple(claims), tuple(expected), key, tuple(jobs))
 
     def run_trials(self, workers: int | None = None) -> Iterator[TrialOutcome]:
-        """The outcome of each run, in order; runs side by side in `workers` processes."""
+        """Yield the outcome of each run in order, with up to `workers` runs at once in
+        processes."""
         workers = min(workers or os.cpu_count() or 1, len(self.jobs))
         if workers == 1:
             yield from map(run_trial, self.jobs)
             return
+        # Spawned processes do not inherit locks and open files of this process, as forked ones
+        # would.
         pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
         try:
             yield from pool.map(run_trial, self.jobs)
@@ -102,7 +112,7 @@ class Trials:
 
 
 def run_trial(job: Job) -> TrialOutcome:
-    """Run a study once in a folder that is thrown away."""
+    """Run a study once in a temporary folder and evaluate its primary claims."""
     found = _load_study_file(job.path, job.overrides, job.seed, Consent(granted=True))
     with tempfile.TemporaryDirectory(prefix="folkmoot-power-") as folder:
         config = found.study.dry_run_config(found.config, Path(folder))
@@ -123,7 +133,11 @@ def _load_study_file(
 
 
 def _size_values(found: StudyFile, given: str | None) -> tuple[str, Sequence[int]]:
-    """The key that sets the size and its values; no values where nothing sets it."""
+    """Return the setting that sets the size, and its values in ascending order.
+
+    The values are empty if no single setting sets the size. Raises InputError for a malformed
+    `given`.
+    """
     design = found.study.size(found.config, found.study_folder)
     key, own = design.setting if design else ("", 0)
     if given is None:
@@ -142,7 +156,8 @@ def _size_values(found: StudyFile, given: str | None) -> tuple[str, Sequence[int
 
 
 def simulated_power(trials: Trials, outcomes: Iterable[TrialOutcome]) -> Finding:
-    """Power of each primary claim at each size: the share of runs that support it."""
+    """Return the finding on the power of each primary claim: the share of runs that support it, by
+    size."""
     by: dict[str, list[TrialOutcome]] = {}
     for each in outcomes:
         by.setdefault(each.size, []).append(each)
