@@ -1,6 +1,7 @@
 """`folkmoot view`: the pages on which runs are watched and read.
 
-`site.py` holds what every page shares (look, headers, who may ask); `shelf.py` finds runs;
-`people.py`, `talk.py` and `search.py` read one; `pages.py` puts them on pages. Nothing here writes
-into a run folder.
+`site` holds what every page shares: look, headers and access. `run_list` finds runs. `people`,
+`talk`, `rooms` and `search` read one run, and `pages` shows it. `seat` and `forms` are the pages of
+human participants. `connections` and `server` serve the pages. Nothing here writes into a run
+folder, except through the seats of a run that is in progress.
 """

@@ -1,8 +1,9 @@
-"""The HTTP server of the reader and of the seats, which a stranger cannot exhaust.
+"""The HTTP server of the reader and of the seats, protected against exhaustion by strangers.
 
-A connection is *trusted* once a request with a valid token has come over it. All others are
-limited in time and in number: when there are too many, the oldest of the address with the most is
-closed. An honest visitor sends a whole request at once, so it is a half-sent one that is closed.
+A connection is trusted after a request with a valid token has come over it. Other connections are
+limited in time and number. If there are too many, the server closes the oldest one of the address
+that has the most. It prefers one with an incomplete request, because an honest visitor sends a
+whole request at once.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ if sys.platform != "win32":
     import resource
 
 LOGGER = logging.getLogger("folkmoot.pages")
-BACKLOG = 1024  # visitors who wait in the system: a class that opens its links at once
+# Connections that wait in the operating system, enough for a class that opens its links at once.
+BACKLOG = 1024
 ACCEPT_RETRY_SECONDS = 1.0
-MAX_FILES = 8192  # that we ask the system for, where it gives that many
-CONNECTION = "folkmoot.connection"  # its key in the state of a request
+# The number of open files to request from the operating system.
+MAX_FILES = 8192
+# The key of the connection in the state of a request.
+CONNECTION = "folkmoot.connection"
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How long a visitor may take, and how many connections may be open.
+    """Time limits for visitors, and limits for the number of open connections.
 
-    `answer_seconds` limits how long a visitor without a token takes to read the answer. The number
-    for one address leaves room for a class of 100 behind one router, of whom each browser opens
-    some connections that it does not use yet. No limit counts more than half of the files that the
-    process may open: the run needs the others.
+    `answer_seconds` limits how long a visitor without a token takes to read the response. The limit
+    for one address allows a class of 100 behind one router, where browsers open some connections
+    that they do not use yet. In total, the server uses at most half of the files that the process
+    may open, because the run needs the others.
     """
 
     head_seconds: float = 15.0
@@ -49,7 +53,7 @@ class ConnectionLimits:
 
 
 class PageConnection(H11Protocol):
-    """One connection: each part of a request has a time limit."""
+    """One connection with a time limit for each part of a request."""
 
     def __init__(self, server: PageServer) -> None:
         state = {**server.lifespan.state, CONNECTION: self}
@@ -68,18 +72,18 @@ class PageConnection(H11Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a whole request has come and is being answered."""
+        """Return whether a whole request has arrived and is being answered."""
         return self._part == "answer"
 
     def trust(self) -> None:
-        """Note that a request with a valid token has come."""
+        """Mark the connection as trusted after a request with a valid token."""
         self.trusted = True
         self._pool.release_connection(self)
         if self.is_answering:
             self._stop_timer()
 
     def drop_connection(self) -> None:
-        """Close without a word."""
+        """Close the connection without a response."""
         self._stop_timer()
         self.transport.abort()
 
@@ -97,26 +101,30 @@ class PageConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             super().data_received(data)
-        except h11.ProtocolError:  # the answer to what cannot be read had begun already
+        # The request is malformed, but its response has already started.
+        except h11.ProtocolError:
             self.drop_connection()
         else:
             self._enter_part(self._awaited_part())
 
     def send_400_response(self, msg: str) -> None:
-        if self.conn.our_state is not h11.IDLE:  # another answer is under way on this connection
+        # Another response is in progress on this connection.
+        if self.conn.our_state is not h11.IDLE:
             self.drop_connection()
             return
         super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
-        if self.conn.their_state is not h11.SEND_BODY:  # else its time limit goes on
-            self._enter_part("")  # the limit of uvicorn holds until the next request begins
+        # Until the next request begins, the keep-alive limit of uvicorn holds. If the body of the
+        # request is still arriving, its time limit continues.
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._enter_part("")
         super().on_response_complete()
         if self._awaited_part() != "head":
             self._enter_part(self._awaited_part())
 
     def _awaited_part(self) -> str:
-        """The part of a request that comes next."""
+        """Return the part of a request that comes next: head, body or answer."""
         states: dict[object, str] = {h11.IDLE: "head", h11.SEND_BODY: "body"}
         return states.get(self.conn.their_state, "answer")
 
@@ -135,7 +143,7 @@ class PageConnection(H11Protocol):
 
 
 class ConnectionPool:
-    """The open connections of a server, and by address those that are not trusted."""
+    """The open connections of a server, with untrusted ones grouped by address."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -147,7 +155,7 @@ class ConnectionPool:
         self._closed = asyncio.Event()
 
     def add_connection(self, connection: PageConnection) -> None:
-        """Count a new connection; close another one where that is one too many."""
+        """Add a new connection, and close another one if a limit is exceeded."""
         self._open.add(connection)
         same = self._untrusted.setdefault(connection.address, {})
         same[connection] = None
@@ -159,14 +167,14 @@ class ConnectionPool:
             )
 
     def release_connection(self, connection: PageConnection) -> None:
-        """Count a connection no longer among those that are not trusted."""
+        """Remove a connection from the untrusted ones."""
         same = self._untrusted.get(connection.address, {})
         same.pop(connection, None)
         if not same:
             self._untrusted.pop(connection.address, None)
 
     def discard_connection(self, connection: PageConnection) -> None:
-        """Forget a connection that is closed."""
+        """Remove a closed connection."""
         self.release_connection(connection)
         self._open.discard(connection)
         self._closed.set()
@@ -178,7 +186,7 @@ class ConnectionPool:
             await self._closed.wait()
 
     def _close_oldest(self, address: str) -> None:
-        """Close the oldest connection of an address, if possible one that sent no whole request."""
+        """Close the oldest connection of an address, preferably one with an incomplete request."""
         same = self._untrusted[address]
         oldest = next(
             (page_connection for page_connection in same if not page_connection.is_answering),
@@ -189,8 +197,10 @@ class ConnectionPool:
 
 
 class PageServer(uvicorn.Server):
-    """Serves an app at a socket. It accepts one connection at a time, so that those who connect
-    take no time from those who are connected, and it writes no line for each mistake of a visitor.
+    """Serve an app at a socket.
+
+    It accepts one connection at a time, so that new visitors take no time from connected ones. It
+    does not log mistakes of visitors.
     """
 
     def __init__(self, app: ASGIApp, limits: ConnectionLimits | None = None) -> None:
@@ -205,7 +215,8 @@ class PageServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
-        self.servers = []  # uvicorn's own, which accept in loops that we cannot bound
+        # uvicorn's accept loops cannot be limited, so this server starts none of them.
+        self.servers = []
         for listening in sockets or ():
             listening.setblocking(False)
             self._accepting.append(asyncio.ensure_future(self._accept_connections(listening)))
@@ -225,7 +236,8 @@ class PageServer(uvicorn.Server):
                 accepted, _ = await loop.sock_accept(listening)
             except ConnectionAbortedError:
                 continue
-            except OSError as error:  # no file is left: the next visitors wait in the system
+            # The process has no free file descriptor. New visitors wait in the operating system.
+            except OSError as error:
                 self._tell_shortage(error)
                 await asyncio.sleep(ACCEPT_RETRY_SECONDS)
                 continue
@@ -233,7 +245,9 @@ class PageServer(uvicorn.Server):
                 await loop.connect_accepted_socket(lambda: PageConnection(self), accepted)
             except OSError:
                 accepted.close()
-            await asyncio.sleep(0)  # `sock_accept` does not wait where somebody waits already
+            # `sock_accept` returns without yielding if a connection already waits. Let other tasks
+            # run.
+            await asyncio.sleep(0)
 
     def _tell_shortage(self, error: OSError) -> None:
         if not self._is_shortage_told:
@@ -242,15 +256,18 @@ class PageServer(uvicorn.Server):
 
 
 def trust_connection(scope: Scope) -> None:
-    """Note that the request of an ASGI scope holds a valid token."""
+    """Mark the connection of an ASGI request as trusted, because the request holds a valid
+    token."""
     connection = scope.get("state", {}).get(CONNECTION)
     if isinstance(connection, PageConnection):
         connection.trust()
 
 
 def group_of(host: str) -> str:
-    """What counts as one address: an IPv4 address, or a network of IPv6, of which a visitor has
-    all addresses."""
+    """Return the address by which visitors are grouped: IPv4 address, or /64 network of IPv6.
+
+    A visitor with IPv6 usually has all addresses of a /64 network.
+    """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -263,9 +280,10 @@ def group_of(host: str) -> str:
 
 
 def allow_files(wanted: int) -> int:
-    """Raise the number of files that this process may open, where it is lower and can be raised;
-    the number that holds now."""
-    if sys.platform == "win32":  # it has no such limit
+    """Raise the number of files that this process may open, if possible, and return the current
+    limit."""
+    # Windows has no such limit.
+    if sys.platform == "win32":
         return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

@@ -1,11 +1,11 @@
-"""Forms for people out of JSON schemas, and their answers back into JSON.
+"""Create forms for humans from JSON schemas, and convert their answers to JSON.
 
-A schema that a model fills in as text is filled in here field by field: enumerations as options,
-numbers within their bounds, lists of words one a line, lists of objects as rows of which blank ones
-count for nothing. What no field can show (a map of any keys) is written as JSON.
+A model writes JSON text, and a human fills in one field for each property. Enumerations become
+options, and numbers have their bounds. A list of texts has one item a line. A list of objects
+becomes rows, and blank rows are ignored. A schema that no field can show is filled in as JSON.
 
-Ways out (`none_of_these`, `declined`, `cannot_say`, or null) are separate from the options: with a
-choice as further buttons of the same group, with anything else as a box to tick.
+Ways out (`none_of_these`, `declined`, `cannot_say` or null) are separate from the options. A choice
+shows them as further buttons of the same group, and all other fields show a box to tick.
 """
 
 from __future__ import annotations
@@ -22,23 +22,30 @@ from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THE
 
 Kind = Literal["object", "rows", "choice", "several", "number", "text", "lines", "figures", "json"]
 Schema = Mapping[str, JsonValue]
-ROWS = 12  # of a list that has no largest length
-DEEPEST = 8  # a schema that contains itself ends here, as JSON
+# Rows of a list without a maximum length.
+ROWS = 12
+# A schema that contains itself ends at this depth, as JSON.
+DEEPEST = 8
 YES_NO = (("yes", True), ("no", False))
 WAY_LABELS = {
     NONE_OF_THESE: "None of these",
     DECLINED: "I prefer not to answer",
     CANNOT_SAY: "I cannot say",
 }
-DECLINES_ALL = "I prefer not to answer any of this"  # of a form with several fields
-OUT = "~out"  # after the name of a field: its ways out, where they have a box each
+# The label for declining a form with several fields.
+DECLINES_ALL = "I prefer not to answer any of this"
+# The suffix of a field name for its ways out, if they are boxes to tick.
+OUT = "~out"
 
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field of a form. `name` is its name in the form, `options` (label, value) of a choice;
-    of `rows` each part is a row. `ways_out` (label, value) are shown apart. An object with
-    `has_declined` holds a field `declined`, which is a way out of the whole of it."""
+    """One field of a form.
+
+    `name` is its name in the HTML form. `options` are (label, value). `parts` are the fields of an
+    object or the rows of a list. `ways_out` (label, value) are shown separately. An object with
+    `has_declined` has a property `declined`, which declines the whole object.
+    """
 
     name: str
     kind: Kind
@@ -57,18 +64,18 @@ class FormField:
 
 
 def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
-    """Ways out with their labels."""
+    """Return ways out with their labels."""
     return tuple((WAY_LABELS[str(value)], value) for value in values)
 
 
 def form_of(schema: Schema) -> FormField:
-    """The form of a schema."""
+    """Build the form of a schema."""
     defs = schema.get("$defs")
     return _build_field("a", "", schema, defs if isinstance(defs, dict) else {}, True)
 
 
 def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
-    """The JSON value that was filled in. Raises ValueError naming the field that makes no sense."""
+    """Return the JSON value of a submitted form. Raises ValueError that names an invalid field."""
     found = _field_value(form, sent)
     if isinstance(found, _Nothing):
         return {} if form.kind == "object" else None
@@ -76,8 +83,10 @@ def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
 
 def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
-    """The way out of the whole form that was taken, or None. Raises ValueError where an answer was
-    given as well."""
+    """Return the way out that was chosen for the whole form, or None.
+
+    Raises ValueError if the form also holds an answer.
+    """
     if not (taken := _ways_taken(form, sent)):
         return None
     if len(taken) > 1 or (form.kind != "choice" and not is_blank(sent)):
@@ -88,8 +97,10 @@ def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
 
 def is_blank(sent: Mapping[str, Sequence[str]]) -> bool:
-    """Whether nothing was filled in, ways out aside. Such a form is no answer: it may have been
-    sent by the second half of a double click."""
+    """Return whether the form is empty, apart from ways out.
+
+    An empty form is no answer, because the second half of a double click may have sent it.
+    """
     texts = (texts for name, texts in sent.items() if _is_answer(name))
     return not any(text.strip() for several in texts for text in several)
 
@@ -99,7 +110,7 @@ def _is_answer(name: str) -> bool:
 
 
 def problem_with(value: JsonValue, schema: Schema) -> str:
-    """What a value lacks, in words for the person; empty where it fits the schema."""
+    """Describe the problem of a value for the participant, or return "" if it fits the schema."""
     checker = jsonschema.Draft202012Validator(dict(schema))
     error = next(iter(sorted(checker.iter_errors(value), key=lambda entry: len(entry.path))), None)
     if error is None:
@@ -130,7 +141,7 @@ _PROBLEMS = {
 
 
 def label_of(key: str) -> str:
-    """`top_choice` as "Top choice"; ids such as `V1` stay."""
+    """Return a key as a label: `top_choice` becomes "Top choice". Ids such as `V1` stay."""
     words = key.replace("_", " ").strip()
     return words[:1].upper() + words[1:]
 
@@ -219,7 +230,8 @@ def _list_field(
 def _resolve_schema(
     schema: Schema, defs: Mapping[str, JsonValue]
 ) -> tuple[Schema, tuple[JsonValue, ...]]:
-    """A schema without a reference and without the ways out beside it (null is one), and these."""
+    """Return a schema without a reference and without ways out, and these ways out. Null is one of
+    them."""
     reference = schema.get("$ref")
     if isinstance(reference, str):
         found = defs.get(reference.rpartition("/")[2])
@@ -241,7 +253,7 @@ def _is_way_out(value: JsonValue) -> bool:
 
 
 def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
-    """The values of a schema that allows nothing but ways out; else none."""
+    """Return the values of a schema that allows only ways out, otherwise nothing."""
     if schema.get("type") == "null":
         return (None,)
     values = tuple(value for _, value in _field_options(schema))
@@ -251,7 +263,10 @@ def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
 def _label_ways_out(
     ways: Sequence[JsonValue], null: str, required: bool
 ) -> tuple[tuple[str, JsonValue], ...]:
-    """Ways out with their labels; `null` is what null means. What may be left blank needs none."""
+    """Return ways out with their labels, where `null` is the meaning of null.
+
+    Null is left out for a field that may stay blank, or if another way out has the same meaning.
+    """
     named = {way: null if way is None else str(way) for way in ways}
     return tuple(
         (WAY_LABELS[name], way)
@@ -279,21 +294,21 @@ def _number_limit(schema: Schema, key: str) -> float | None:
 
 
 class _Nothing:
-    """Nothing was filled in; null is a value."""
+    """The absence of a value. It differs from null, which is a value."""
 
 
 NOTHING = _Nothing()
 
 
 def _ways_taken(field: FormField, sent: Mapping[str, Sequence[str]]) -> list[JsonValue]:
-    """The ways out of a field that were taken, at most one where they are of one group."""
+    """Return the ways out of a field that were chosen. A group of buttons allows at most one."""
     name = field.name if field.kind == "choice" else field.name + OUT
     taken = [text for text in sent.get(name, ()) if text.startswith("~")]
     return [value for n, (_, value) in enumerate(field.ways_out) if f"~{n}" in taken]
 
 
 def _field_value(field: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue | _Nothing:
-    """What was filled in, or that nothing was."""
+    """Return the value of a field, or NOTHING if it is blank."""
     texts = [text.strip() for text in sent.get(field.name, ())]
     text = texts[0] if texts else ""
     ways = _ways_taken(field, sent)
@@ -332,8 +347,10 @@ def _field_value(field: FormField, sent: Mapping[str, Sequence[str]]) -> JsonVal
 
 
 def _picked_option(field: FormField, text: str) -> JsonValue:
-    """Options are sent by their number: what a page shows may differ from them in characters that
-    cannot be seen."""
+    """Return the option of a number.
+
+    Forms send options by number, because an option on the page may lack hidden characters.
+    """
     if text.isdigit() and int(text) < len(field.options):
         return field.options[int(text)][1]
     raise ValueError(f"{field.label}: please choose one of the options.".removeprefix(": "))

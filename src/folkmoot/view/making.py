@@ -1,4 +1,4 @@
-"""Makes the overview of a run: `python -m folkmoot.view.making RUN FOLDER` (see `overview.py`)."""
+"""Make the overview of a run: `python -m folkmoot.view.making RUN FOLDER` (see `overview.py`)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from folkmoot.view.site import template_environment
 
 
 def make(run: RunFolder, folder: Path) -> None:
-    """Write the overview of a run into a folder; its report too, where there are tables. Those of
-    a run that is being written are left alone: some are there and some are not."""
+    """Write the overview of a run into a folder, and the report if the run has tables.
+
+    The tables of a run in progress are ignored, because some may not be written yet.
+    """
     content: Document | None = None
     if run.table_names() and not is_held(run.path):
         content = build_document(run)
@@ -42,7 +44,7 @@ def make(run: RunFolder, folder: Path) -> None:
 
 
 def draw_chart(svg: str) -> Markup:
-    """A chart of ours without styles of its own, which the pages' policy forbids."""
+    """Return a chart without inline styles, which the policy of the pages forbids."""
     sized = re.sub(r' style="max-width:(\d+)px"', r' width="\1"', svg, count=1)
     return Markup(re.sub(r' style="[^"]*"', "", sized))
 

@@ -1,7 +1,7 @@
-"""What a run found, its design as a drawing, its lights and its report: made once and cached.
+"""Make and cache what a run found: its findings, its design, its lights and its report.
 
-They are made in a process of their own (`making.py`): figures of a large run take memory and
-seconds that the server's pages should not wait for. The cache lies outside of the run folder.
+A separate process computes them (`making.py`). For a large run this takes memory and seconds, and
+the pages of the server should not wait. The cache is outside of the run folder.
 """
 
 from __future__ import annotations
@@ -21,31 +21,34 @@ from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES, cache_folder
 from folkmoot.view.people import file_stamp
 
 FINDINGS = "findings.html"
-MADE = "made"  # of what state of the run
+# The file that records of which state of the run the cached overview is.
+MADE = "made"
 
 
 def open_overview_cache(run: Path) -> Path:
-    """The cache of a run (see `cache_folder`), made where it is not there yet."""
+    """Return the cache folder of a run (see `cache_folder`), created if needed."""
     folder = cache_folder(run)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def title_of(config: Mapping[str, object]) -> str:
-    """What the page of a run is called: the study's name for itself, else its question."""
+    """Return the title of the page of a run: the title of the study, otherwise its question."""
     return str(config.get("pilot_name") or config.get("title") or question_of(config))
 
 
 class Overviews:
-    """Makes what is not in the cache, one run at a time."""
+    """Make overviews that are not in the cache, one run at a time."""
 
     def __init__(self) -> None:
         self._one = asyncio.Lock()
         self._wanted: dict[Path, asyncio.Task[Path]] = {}
 
     async def overview_within(self, run: Path, seconds: float) -> Path | None:
-        """What `get` gives, or None where it takes longer; it is made meanwhile, for who asks
-        again. Raises InputError as `get` does."""
+        """Return the result of `get`, or None if it takes longer than `seconds`.
+
+        The work continues in the background for the next call. Raises InputError as `get` does.
+        """
         task = self._wanted.get(run)
         if task is None:
             task = self._wanted[run] = asyncio.ensure_future(self.get(run))
@@ -53,15 +56,20 @@ class Overviews:
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():
             return None
-        self._wanted.pop(run, None)  # the next one looks again whether the run has changed
+        # The next call must check whether the run has changed.
+        self._wanted.pop(run, None)
         return task.result()
 
     async def get(self, run: Path) -> Path:
-        """The folder in which `findings.html` and, where there is something to report,
-        `report.html` lie. Raises InputError that says why they could not be made."""
+        """Return the cache folder with `findings.html`, and `report.html` if there is something to
+        report.
+
+        Raises InputError with the reason if they could not be made.
+        """
         folder = open_overview_cache(run)
         async with self._one:
             made = folder / MADE
+            # A run may be written to while its overview is made. Then the overview is made again.
             while (state := _run_state(run)) != (
                 made.read_text("utf-8") if made.exists() else None
             ):
@@ -70,7 +78,7 @@ class Overviews:
                 except InputError:
                     if _run_state(run) == state:
                         raise
-                else:  # where the run was written to meanwhile, it is made again
+                else:
                     write_text(made, state)
         return folder
 
@@ -82,7 +90,8 @@ def _note_error(task: asyncio.Task[Path]) -> None:
 
 
 async def _make_overview(run: Path, folder: Path) -> None:
-    # -P: no module of the current folder, which a stranger may have sent.
+    # With -P, Python imports no module from the current folder, where a downloaded study may have
+    # put one.
     words = (sys.executable, "-P", "-m", "folkmoot.view.making", str(run.resolve()), str(folder))
     process = await asyncio.create_subprocess_exec(
         *words, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
@@ -99,7 +108,7 @@ async def _make_overview(run: Path, folder: Path) -> None:
 
 
 def _run_state(run: Path) -> str:
-    """What must be the same for a cached overview to be of the run as it is."""
+    """Return the state of a run to which a cached overview must belong."""
     parts = [version("folkmoot"), "being written" if is_held(run) else ""]
     for name in (PLAN, MANIFEST, AMENDMENTS_FILE, TABLES):
         parts.append(f"{name} {file_stamp(run / name)}")

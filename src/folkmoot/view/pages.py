@@ -1,7 +1,7 @@
-"""The pages of the reader: every address, and what stands on it.
+"""The pages of the reader: every address and its content.
 
-`/run/NAME/-/…` is one run, where NAME may be `grid/cell`. Free text (ids, addresses) stands in the
-query, so that it can hold any character.
+`/run/NAME/-/…` is one run, where NAME may be `grid/cell`. Free text such as ids and addresses is in
+the query, so that it can hold any character.
 """
 
 from __future__ import annotations
@@ -69,18 +69,25 @@ from folkmoot.view.site import (
 )
 from folkmoot.view.talk import base_of, call_drawer, replies_at
 
-PATIENCE_SECONDS = 0.5  # for what takes its time, before the page asks again later
-MAX_ZIP_IN_MEMORY = 20_000_000  # bytes; a larger archive is made on the disk
+# A page waits this long for slow content. Then it is shown without it and asks again.
+PATIENCE_SECONDS = 0.5
+# In bytes. A larger archive is made on the disk.
+MAX_ZIP_IN_MEMORY = 20_000_000
 ZIP_CHUNK = 1 << 16
-AROUND = 6  # utterances before and after the one that a link leads to
+# Utterances shown before and after the one to which a link leads.
+AROUND = 6
 REPORT = "report.html"
-# A report has its style and drawings in itself, and no script.
+# A report contains its styles and drawings and has no scripts.
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 TABS = (("Overview", ""), ("Participants", "people"), ("Rooms", "rooms"), ("Report", "report"))
-COLOURS = 8  # of speakers, as in view.css; who leads a talk has another one
-STEP = 100  # participants a page
-FEW_COLUMNS = 10  # of the table of participants, unless all are wanted
-NEVER_SHOWN = (SEATS, PEOPLE)  # links and names of the people who took part
+# Colours of speakers, as in view.css. Leaders of a conversation have a separate colour.
+COLOURS = 8
+# Participants on a page.
+STEP = 100
+# Columns in the table of participants, unless the visitor asks for all.
+FEW_COLUMNS = 10
+# These files hold links and names of human participants.
+NEVER_SHOWN = (SEATS, PEOPLE)
 ENGINES_FILES = (
     *(STUDY_FILE_NAME, PLAN, MANIFEST, JOURNAL, CODEBOOK, AMENDMENTS_FILE, LOG, LOG_LINES),
     *(REPORT, "report.pdf"),
@@ -88,7 +95,7 @@ ENGINES_FILES = (
 
 
 class Reader:
-    """The pages over a shelf of runs."""
+    """The pages that show the runs of a folder."""
 
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
@@ -96,7 +103,7 @@ class Reader:
         self.searches = Searches()
 
     def page_routes(self) -> list[Route]:
-        """Address → page."""
+        """Return the routes: each address with its page."""
         of_run: dict[str, Callable[[Request], object]] = {
             "": _retry_while_running(self.run),
             "live": keep_if_unreadable(self.live_run),
@@ -131,7 +138,7 @@ class Reader:
         )
 
     def live_runs(self, request: Request) -> Response:
-        """The table of runs, where it has changed."""
+        """Return the table of runs if it has changed."""
         return answer_poll(request, self._runs_part())
 
     def _runs_part(self) -> LivePart:
@@ -143,7 +150,7 @@ class Reader:
         return render_page("run.html.j2", self.describe_run(request))
 
     def describe_run(self, request: Request) -> dict[str, object]:
-        """What the first page of a run shows."""
+        """Return the content of the first page of a run."""
         run, shown = self._resolve_run(request, "")
         study = run.path / STUDY_FILE_NAME
         sealed, config = _read_or_empty(lambda: run.plan), _read_or_empty(lambda: run.config)
@@ -159,14 +166,17 @@ class Reader:
         }
 
     def live_run(self, request: Request) -> Response:
-        """How far a run is, where that has changed."""
+        """Return the progress of a run if it has changed."""
         run, _ = self._resolve_run(request, "")
         now = run_standing(run.path, request.path_params["name"])
         part = draw_live_part("_progress.html.j2", {"r": now})
         return answer_poll(request, part, is_last=not now.running)
 
     async def findings_page(self, request: Request) -> Response:
-        """The overview that takes its time, for a page that is there already and asks again."""
+        """Return the overview of a run, or a waiting page that asks again.
+
+        The overview takes seconds to compute. The first page of a run loads it as a part.
+        """
         run, shown = await run_in_threadpool(self._resolve_run, request, "")
         is_part = bool(request.headers.get("hx-request"))
         try:
@@ -175,7 +185,8 @@ class Reader:
                 template = "_waiting.html.j2" if is_part else "waiting.html.j2"
                 return render_page(template, {**shown, "what": "the findings"})
             content = (made / FINDINGS).read_text("utf-8")
-        except InputError as error:  # the rest of the page is there, and stays
+        # The first page of the run stays usable, so the part shows the error.
+        except InputError as error:
             content = str(Markup('<p class="alarm">{}</p>').format(error))
         if is_part:
             return HTMLResponse(content)
@@ -193,7 +204,7 @@ class Reader:
         return HTMLResponse(path.read_bytes(), headers={"Content-Security-Policy": REPORT_POLICY})
 
     def download_run_file(self, request: Request) -> Response:
-        """A file of the run, to be saved: one of those that the run wrote, and no other."""
+        """Send a file for download. Only files that the engine or the study wrote are allowed."""
         run, _ = self._resolve_run(request, "")
         name = request.query_params.get("name", "")
         known = name in downloadable_files(run)
@@ -203,7 +214,7 @@ class Reader:
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
     def zip(self, request: Request) -> Response:
-        """All files of the run that may be saved, in one archive."""
+        """Send all files that may be downloaded in one archive."""
         run, _ = self._resolve_run(request, "")
         here = run.path.resolve()
         archive = SpooledTemporaryFile(max_size=MAX_ZIP_IN_MEMORY)  # noqa: SIM115
@@ -248,7 +259,7 @@ class Reader:
         )
 
     def comparison_page(self, request: Request) -> Response:
-        """Two people, or one in two runs, side by side."""
+        """Show two participants, or one participant in two runs, side by side."""
         asked = request.query_params
         sides = [
             {"run": name, "base": _base_address(name), "p": find_person(self.shelf.run(name), who)}
@@ -272,26 +283,29 @@ class Reader:
 
     def room_page(self, request: Request) -> Response:
         run, shown = self._resolve_run(request, "rooms")
-        tag = _tag_of_talk(run)  # looked up first: it is then no newer than what is drawn
+        # The tag is read before the content, so it is never newer than the content.
+        tag = _tag_of_talk(run)
         return render_page("room.html.j2", {**shown, **_room_content(run, request), "tag": tag})
 
     def live_room(self, request: Request) -> Response:
-        """The talk of a room, where there is more of it."""
+        """Return the conversation of a room if it has grown."""
         run, shown = self._resolve_run(request, "rooms")
-        is_last = not is_held(run.path)  # looked up first: what is drawn is then no older
+        # This is read before the run is opened, so the last poll shows the complete conversation.
+        is_last = not is_held(run.path)
         now = open_run(run.path)
         try:
             tag = _tag_of_talk(now)
             if is_shown(request, tag) and not is_last:
                 return answer_unchanged(tag)
             found = {**shown, **_room_content(now, request)}
-        except HTTPException:  # in the middle of a change: the next look will tell
+        # The run may be changing a file. The next poll reads it.
+        except HTTPException:
             return Response(status_code=204)
         html = template_environment().get_template("_room.html.j2").render(found)
         return answer_poll(request, LivePart(Markup(html), tag), is_last=is_last)
 
     def utterance_page(self, request: Request) -> Response:
-        """An utterance by its address: a link to it can be pasted anywhere."""
+        """Show an utterance by its address, so that a link to it can be shared."""
         run, shown = self._resolve_run(request, "said")
         address = request.query_params.get("at", "")
         with _open_journal(run) as journal:
@@ -308,7 +322,8 @@ class Reader:
         return render_page("said.html.j2", {**shown, "call": call, "around": around})
 
     def call(self, request: Request) -> Response:
-        """The drawer of an utterance: prompt, reply, parse step, tries, tokens, cost, latency."""
+        """Show the details of a call: prompt, reply, parse step, re-asks, tokens, cost and
+        latency."""
         run, shown = self._resolve_run(request, "")
         with _open_journal(run) as journal:
             found = call_drawer(run, journal, request.query_params.get("at", ""))
@@ -329,7 +344,7 @@ class Reader:
         )
 
     def search_all(self, request: Request) -> Response:
-        """Search in all runs, as many of them as a page has time for."""
+        """Search as many runs as a page has time for."""
         query, start = (
             request.query_params.get("q", ""),
             _parse_start(request.query_params.get("start")),
@@ -345,7 +360,7 @@ class Reader:
         )  # fmt: skip
 
     def _resolve_run(self, request: Request, tab: str) -> tuple[RunFolder, dict[str, object]]:
-        """The run that an address names, and what every page of a run shows."""
+        """Return the run that an address names, and the content that every page of a run shows."""
         name = request.path_params["name"]
         run = self.shelf.run(name)
         now = run_standing(run.path, name)
@@ -354,8 +369,10 @@ class Reader:
 
 
 def downloadable_files(run: RunFolder) -> list[str]:
-    """The files of a run that may be saved: those that the engine or the study wrote. Whatever
-    else lies in the folder is not for the page."""
+    """Return the files that may be downloaded: those that the engine or the study wrote.
+
+    Other files in the folder may be private, so no page shows them.
+    """
     hashed = _read_or_empty(lambda: run.manifest).get("hashes", {})
     tables = [
         f"{TABLES}/{name}{kind}" for name in run.table_names() for kind in (".csv", ".parquet")
@@ -372,8 +389,10 @@ def _open_journal(run: RunFolder) -> JournalReader:
 
 
 def _retry_while_running(way: Callable[[Request], object]) -> Callable[[Request], object]:
-    """A page that looks once more where it could not read: a run under way may have replaced a
-    file in the middle."""
+    """Decorate a handler so that it is called once more if a run cannot be read.
+
+    A run in progress may just be replacing a file. Coroutines are returned unchanged.
+    """
     if iscoroutinefunction(way):
         return way
 
@@ -388,7 +407,7 @@ def _retry_while_running(way: Callable[[Request], object]) -> Callable[[Request]
 
 
 def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
-    """What the page of a room shows."""
+    """Return the content of the page of a room."""
     key, private = request.query_params.getlist("id"), "private" in request.query_params
     columns = room_columns(run)
     if len(key) != len(columns) or not key:
@@ -418,7 +437,10 @@ def _parse_start(text: str | None) -> int:
 
 
 def _read_or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a file of the run holds; nothing where it can't be read, which its standing says."""
+    """Return what a file of the run holds, or an empty mapping if it cannot be read.
+
+    The state of the run already reports unreadable files.
+    """
     try:
         return read()
     except (StorageError, ValueError, TypeError):
@@ -439,7 +461,7 @@ def _format_size(path: Path) -> str:
 
 
 def _tag_of_talk(run: RunFolder) -> str:
-    """The tag of all that was said in a run so far: it costs less than to draw a room."""
+    """Return a tag of everything said in a run. It is cheaper than rendering a room."""
     with _open_journal(run) as journal:
         row = journal.last_row()
     recorded = [file_stamp(run.path / f"{ROWS}{suffix}") for suffix in ("", "-wal")]

@@ -1,8 +1,8 @@
-"""The people of a run as one table: who took part, and all that was recorded once for each.
+"""The participants of a run as one table, with all that was recorded once for each.
 
-The people of a finished run are those of the table in which the id columns that study types use
-name every row; whatever other tables hold once for each of them is joined to it. Those of a run
-under way are the ones that the plan names or, where it names none, that were asked so far.
+Study types use known id columns. In a finished run, the participants are the rows of the largest
+table that these columns identify. Other tables with one row for each participant are joined to it.
+In a run in progress, the participants are those that the plan names, otherwise those asked so far.
 """
 
 from __future__ import annotations
@@ -25,28 +25,32 @@ from folkmoot.storage.run_folder import JOURNAL, MANIFEST, PLAN, TABLES, RunFold
 from folkmoot.storage.tables import PARTICIPANT_COLUMNS
 
 IDS = ("agent_id", *PARTICIPANT_COLUMNS)
-# Columns that tell apart those whose ids are unique in their conversation only, the nearest first.
+# Ids may be unique only within a conversation. These columns identify it, the most specific first.
 WITHIN = ("discussion_id", "group_id", "group", "experiment_id", "session", "session_id", "set")
 OF_ENGINE = ("answers", "provenance", "exposure", "texts", "codes")
-# Addresses at which texts are coded, models tried out, people asked for a card of their own.
+# Addresses of calls that hold no utterances: coding, preflight, and self-descriptions of humans.
 NOT_SAID = ("coding/", f"{PREFLIGHT_SCOPE}/", "seats/")
 NAMES = ("name", "member_name", "participant_name")
-SPEAKERS = ("speaker_id", "speaker", "target")  # columns that say whom a row is about
-# Roles and ids of speakers who lead a conversation or code its texts, and take no part in it.
+# Columns that name the speaker whom a row is about.
+SPEAKERS = ("speaker_id", "speaker", "target")
+# Roles and ids of speakers who lead a conversation or code its texts, without taking part.
 LEADERS = frozenset(
     {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", "coder"}
 )
 UTTERANCES = "utterances"
 KEY = "who"
-LONG = 60  # characters; longer cells are shown on a person's own page
-MOST_LEVELS = 12  # of a column that is offered as a filter
+# In characters. Longer cells are shown only on the page of the participant.
+LONG = 60
+# A column with more levels is not offered as a filter.
+MOST_LEVELS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """Where the people of a run are recorded: the table, and the columns that name a row.
+    """The place where the participants of a run are recorded: a table, and the columns of its key.
 
-    Without a table they come from the plan or the journal, and `drawn` holds them, all as text.
+    Without a table, the participants come from the plan or the journal, and `drawn` holds them as
+    text.
     """
 
     table: str
@@ -60,13 +64,13 @@ class People:
 
 
 def state_of(run: RunFolder) -> tuple[object, ...]:
-    """What must be the same for what was read from the tables to be of them as they are."""
+    """Return the state of the table files. It is a cache key for all that is read from them."""
     files = ((run.path / TABLES / f"{name}.parquet").stat() for name in run.table_names())
     return tuple((file.st_mtime_ns, file.st_size, file.st_ino) for file in files)
 
 
 def people_of(run: RunFolder) -> People:
-    """Where the people of a run are recorded."""
+    """Return the place where the participants of a run are recorded."""
     complete = not isinstance(run, RunSoFar)
     recorded = _recorded_people(run.path, state_of(run)) if complete and run.table_names() else None
     return (
@@ -77,7 +81,7 @@ def people_of(run: RunFolder) -> People:
 
 
 def file_stamp(path: Path) -> tuple[int, int]:
-    """What must be the same for a file to be as it was."""
+    """Return modification time and size of a file, or (0, 0) if there is none, as a cache key."""
     try:
         found = path.stat()
     except OSError:
@@ -87,7 +91,7 @@ def file_stamp(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=2048)
 def _recorded_people(path: Path, _state: tuple[object, ...]) -> People | None:
-    """The table with the most people, if there is one."""
+    """Return the table with the most participants, or None if no table has any."""
     run = RunFolder(path)
     best, place = None, (0, 0)
     for name in run.table_names():
@@ -102,12 +106,13 @@ def _recorded_people(path: Path, _state: tuple[object, ...]) -> People | None:
 
 @lru_cache(maxsize=8)
 def _planned_people(path: Path, _plan: tuple[int, int]) -> People | None:
-    """Those whom the sealed plan names, where it does."""
+    """Return the participants whom the sealed plan names, or None if it names none."""
     run = RunFolder(path)
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     try:
         planned = [table for table in find_study_of_run(run).expected_rows(sealed) if table.rows]
-    except Exception:  # a study of the user's own that is gone, not trusted here, or other now
+    # A study type by the user may be missing, changed, or not trusted here.
+    except Exception:
         return None
     drawn = [
         pl.DataFrame(expected_rows.rows, infer_schema_length=None).cast(pl.String)
@@ -118,7 +123,8 @@ def _planned_people(path: Path, _plan: tuple[int, int]) -> People | None:
         if named is None:
             continue
         joined = found
-        for others in drawn:  # people of a set who take part in several conversations
+        # In some studies the participants of a group take part in several conversations.
+        for others in drawn:
             shared = [column for column in others.columns if column in joined.columns]
             if shared and _nearest_column(others.columns) not in joined.columns:
                 joined = joined.join(others, on=shared, how="left", maintain_order="left")
@@ -133,7 +139,7 @@ def _nearest_column(columns: Sequence[str]) -> str:
 
 
 def _asked_participants(run: RunFolder) -> People:
-    """Those who were asked so far and lead no conversation."""
+    """Return the participants who were asked so far, without leaders of conversations."""
     empty = pl.LazyFrame(schema={"speaker_id": pl.String, "role": pl.String})
     asked = run.scan_table("answers") if run.has_table("answers") else empty
     leads = pl.any_horizontal(pl.col("role", "speaker_id").str.to_lowercase().is_in(LEADERS))
@@ -142,8 +148,10 @@ def _asked_participants(run: RunFolder) -> People:
 
 
 def journal_of(run: RunFolder) -> JournalReader | None:
-    """The journal of a run; None while nothing has been asked: its file is there before anything
-    is in it. Raises StorageError where it can't be read."""
+    """Open the journal of a run, or return None if it has no entries yet.
+
+    A new journal exists as a file before it has entries. Raises StorageError if it cannot be read.
+    """
     try:
         return JournalReader(run.path / JOURNAL)
     except EmptyJournalError:
@@ -157,7 +165,7 @@ def journal_of(run: RunFolder) -> JournalReader | None:
 
 
 def people_frame(run: RunFolder, people: People) -> pl.LazyFrame:
-    """A row for each of the people: `who` (their key), then all that is recorded once for each."""
+    """Return one row for each participant: `who` (the key), then all that is recorded once."""
     if people.table:
         return _cached_frame(run.path, people, state_of(run))
     return _with_key(people, people.drawn)
@@ -182,7 +190,7 @@ def _key_of(columns: Sequence[str]) -> pl.Expr:
 
 
 def count_of(run: RunFolder) -> int | None:
-    """How many people were recorded; None where nobody was."""
+    """Return the number of recorded participants, or None if none are recorded."""
     complete = not isinstance(run, RunSoFar) and run.table_names()
     people = _recorded_people(run.path, state_of(run)) if complete else None
     if people is None:
@@ -191,7 +199,7 @@ def count_of(run: RunFolder) -> int | None:
 
 
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
-    """Id → name of the people of a conversation, by the key of its room."""
+    """Map the ids of participants in a conversation to their names, by the key of its room."""
     people = people_of(run)
     found = people_frame(run, people)
     if len(people.within) > len(key):
@@ -210,7 +218,7 @@ def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
 
 
 def _join_table(run: RunFolder, found: pl.LazyFrame, people: People, name: str) -> pl.LazyFrame:
-    """With the columns of another table that holds one row for each of the people."""
+    """Join the columns of another table that has one row for each participant."""
     columns, have = _column_names(run, name), found.collect_schema().names()
     own = next((column for column in (people.id, "id") if column in columns), None)
     if own is None:
@@ -243,7 +251,7 @@ def _key_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unique_row_count(run: RunFolder, name: str, keys: Sequence[str]) -> int:
-    """How many rows a table has, if these columns name each of them; else 0."""
+    """Return the number of rows if these columns identify each row, otherwise 0."""
     counts = run.scan_table(name).select(
         pl.struct(keys).n_unique().alias("n"), pl.len().alias("all")
     )
@@ -257,6 +265,7 @@ def _column_names(run: RunFolder, name: str) -> list[str]:
 
 def _escape_key(column: str) -> pl.Expr:
     text = pl.col(column).cast(pl.String).fill_null("")
+    # A slash separates the parts of a key, so slashes within a part are escaped.
     return text.str.replace_all("%", "%25", literal=True).str.replace_all("/", "%2F", literal=True)
 
 
@@ -264,13 +273,16 @@ def _escape_key(column: str) -> pl.Expr:
 
 
 _CONDITION = re.compile(r"""([\w.]+)(>=|<=|!=|=|>|<)("[^"]*"|\S+)|"[^"]*"|\S+""")
-Rows = Callable[[str], pl.LazyFrame | None]  # a table with several rows for each: KEY, its columns
+# Returns a table with several rows for each participant: KEY and its columns.
+Rows = Callable[[str], pl.LazyFrame | None]
 
 
 def filter_rows(found: pl.LazyFrame, query: str, rows: Rows = lambda _: None) -> pl.LazyFrame:
-    """The rows that a query means: `age>40 condition=acp "street safety"`. A word without a column
-    must stand somewhere in the row; case does not count. `votes.vote=no` means those who have such
-    a row in the table `votes`."""
+    """Return the rows that match a query such as `age>40 condition=acp "street safety"`.
+
+    A word without a column must occur somewhere in the row, in any case. `votes.vote=no` matches
+    participants with such a row in the table `votes`.
+    """
     schema = found.collect_schema()
     words = []
     for condition in _CONDITION.finditer(query):
@@ -290,14 +302,15 @@ def filter_rows(found: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
 
 
 def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
-    """The table and the column of it that `table.column` means; no table where it means none."""
+    """Return the table and the column that `table.column` names, or (None, "") if it names none."""
     name, _, own = column.rpartition(".")
     of = rows(name) if name else None
     return (None, "") if of is None or own not in of.collect_schema() else (of, own)
 
 
 def _aggregate_cells(of: pl.LazyFrame, column: str, name: str) -> pl.LazyFrame:
-    """What several rows tell of each: the mean of numbers, the first of anything else."""
+    """Reduce several rows of a participant to one value: the mean of numbers, otherwise the
+    first."""
     cell, kind = pl.col(column), of.collect_schema()[column]
     told = cell.mean() if kind.is_numeric() else cell.first()
     return of.group_by(KEY, maintain_order=True).agg(told.alias(name))
@@ -322,18 +335,23 @@ def _compare_column(column: str, kind: pl.DataType, sign: str, value: str) -> pl
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows of the table of people, how many match of all, and what can be filtered by."""
+    """A part of the table of participants.
+
+    `total` counts the matching rows and `all` counts all rows. `levels` are the columns that can be
+    used as filters, with the counts of their values. `others` are tables with several rows for each
+    participant, and their columns.
+    """
 
     columns: list[str]
     rows: list[tuple[str, dict[str, TableCell]]]
     total: int
     all: int
     levels: list[tuple[str, list[tuple[TableCell, int]]]]
-    others: list[tuple[str, list[str]]]  # tables of several rows for each, and their columns
+    others: list[tuple[str, list[str]]]
 
 
 class Shape(NamedTuple):
-    """What is the same on all pages of the table of a run."""
+    """The content that all pages of the table of a run share."""
 
     columns: list[str]
     all: int
@@ -341,7 +359,11 @@ class Shape(NamedTuple):
 
 
 def table_of(run: RunFolder, query: str, sort: str, start: int, most: int) -> Page:
-    """The people that a query means, sorted by a column (`-column`: downwards)."""
+    """Return the participants that match a query, sorted by a column (`-column` for descending
+    order).
+
+    `start` is the index of the first row and `most` the number of rows.
+    """
     people = people_of(run)
     found = people_frame(run, people)
     shape = (
@@ -392,7 +414,7 @@ def _frame_shape(found: pl.LazyFrame, people: People) -> Shape:
 
 
 def _short_columns(found: pl.DataFrame, people: People) -> list[str]:
-    """The columns that fit a table, what tells people apart first."""
+    """Return the columns that are short enough for a table, with identifying columns first."""
     named = (*NAMES, people.id, *people.within, "condition", "status", "role")
     first = [column for column in named if column in found.columns]
     return list(
@@ -416,7 +438,8 @@ def _is_list(column: pl.Series) -> bool:
 
 
 def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]]:
-    """Tables with any number of rows for each of the people, and the columns that name them."""
+    """Map tables with several rows for each participant to the columns that identify a
+    participant."""
     found = {}
     for name in run.table_names() if people.table else ():
         columns = _column_names(run, name)
@@ -429,7 +452,7 @@ def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]
 def records_of(
     run: RunFolder, people: People, parts: Sequence[str]
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The rows of all other tables that are about one of the people: (table, rows)."""
+    """Yield the rows about one participant in all other tables: (table, rows)."""
     for name, keys in repeated_tables(run, people).items():
         if name in (*OF_ENGINE, UTTERANCES):
             continue

@@ -1,5 +1,5 @@
-"""One of the people of a run: what is recorded, each decision with what was shown, all that was
-said."""
+"""One participant of a run: all that is recorded, each decision with its exposure, and all
+replies."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ from folkmoot.view.people import (
 )
 from folkmoot.view.talk import ReplyView, addresses_of, replies_at, said_by_others
 
-MOST_ROWS = 60  # of another table about one person
+# Most rows of another table that are shown about one participant.
+MOST_ROWS = 60
 
 
 class ShownTexts(NamedTuple):
-    """A kind of text at a decision: how many of it stood in the prompt, which, and whether the
-    design shows it there (None: it says neither)."""
+    """The texts of one kind in the prompt of a decision.
+
+    `texts` counts them. `expected` says whether the design shows this kind there, or is None if the
+    design says neither.
+    """
 
     kind: str
     texts: int
@@ -46,7 +50,7 @@ class ShownTexts(NamedTuple):
 
 
 class DecisionView(NamedTuple):
-    """A decision, its outcome in words, and what stood in its prompt."""
+    """A decision with its outcome in words and the texts in its prompt."""
 
     name: str
     outcome: str
@@ -56,7 +60,11 @@ class DecisionView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """All of one person. `facts` are short, `texts` long (column, words)."""
+    """All that is known about one participant.
+
+    `facts` are short values and `texts` are long values: (column, value). `records` are (table,
+    first rows, number of all rows).
+    """
 
     key: str
     name: str
@@ -64,15 +72,19 @@ class Person:
     texts: tuple[tuple[str, str], ...]
     decisions: tuple[DecisionView, ...]
     talk: tuple[ReplyView, ...]
-    records: tuple[tuple[str, ResultTable, int], ...]  # (table, first rows, all of them)
+    records: tuple[tuple[str, ResultTable, int], ...]
 
 
 def find_person(run: RunFolder, key: str) -> Person:
-    """One of the people by the key of the table. Raises HTTPException (404) for nobody."""
+    """Return the participant with this key. Raises HTTPException (404) if there is none.
+
+    An id without its conversation is accepted if it is unique.
+    """
     people = people_of(run)
     everybody = people_frame(run, people)
     rows = everybody.filter(pl.col(KEY) == key).head(1).collect().to_dicts()
-    if not rows and "/" not in key:  # an id without its conversation, where one has it
+    # The key may be an id without its conversation.
+    if not rows and "/" not in key:
         named = everybody.filter(pl.col(people.id).cast(pl.String) == unescape_address_part(key))
         rows = named.head(2).collect().to_dicts()
         rows, key = (rows, str(rows[0][KEY])) if len(rows) == 1 else ([], key)
@@ -119,7 +131,7 @@ def _persona_first(cell: tuple[str, object]) -> bool:
 
 
 def _join_values(value: str) -> str:
-    """A cell of several values in words."""
+    """Format a cell with a JSON list as words."""
     try:
         found = json.loads(value)
     except ValueError:
@@ -133,7 +145,10 @@ def _records_table(found: pl.DataFrame) -> ResultTable:
 
 
 def _decisions_in_order(run: RunFolder, talk: Sequence[ReplyView]) -> list[DecisionView]:
-    """The decisions in the order in which they were made; without the table, the choices."""
+    """Return the decisions in the order in which they were made.
+
+    A run without a table of exposure shows the choices instead.
+    """
     outcomes = {reply_view.address: _describe_outcome(reply_view) for reply_view in talk}
     if not run.has_table(ExposureRow.table):
         return [

@@ -1,8 +1,8 @@
-"""Conversations of several speakers as one reads them: what was said in a room, in public and in
-private, each utterance with its call.
+"""Conversations of several speakers for readers: all utterances in a room, each with its call.
 
-The columns `address` and `public` of the table `utterances` tell the call and who heard it, of runs
-under way too. Runs of earlier versions lack both: their utterances are shown without calls.
+The columns `address` and `public` of the table `utterances` tell the call and whether others heard
+the utterance. Both can be read while the run is in progress. Runs of earlier versions lack these
+columns, so their utterances are shown without calls.
 """
 
 from __future__ import annotations
@@ -20,21 +20,25 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.people import LEADERS
 from folkmoot.view.talk import ReplyView, base_of, fields_of, is_within, place_of, replies_at
 
+# Column sets by which study types identify a conversation, the most specific first.
 ROOMS = (
     ("discussion_id",), ("group", "stimulus"), ("group_id", "condition"),
     ("experiment_id", "session"), ("group_id",), ("group",), ("session",), ("discussion",),
 )  # fmt: skip
-PARTS = ("topic", "task_id", "phase", "round")  # what the conversation of a room is divided by
+# Columns that divide the conversation of a room.
+PARTS = ("topic", "task_id", "phase", "round")
 SPEAKERS = ("speaker_id", "speaker")
-SPOKEN = ("speaker_name", "name", "speaker")  # the latter two in runs of earlier versions
-REFERENCES = "references"  # to whom a speaker responds, and how, where a study asks for it
+# Runs of earlier versions have the latter two columns.
+SPOKEN = ("speaker_name", "name", "speaker")
+# The table of whom a speaker refers to and how, if a study records it.
+REFERENCES = "references"
 
 Reactions = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One conversation of several: its key and how much was said in it."""
+    """A conversation of several speakers: its key, its utterances and its speakers."""
 
     key: tuple[str, ...]
     utterances: int
@@ -47,7 +51,11 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One utterance in a room or, with `private`, something that no other participant heard."""
+    """One utterance in a room, or a reply that no other participant heard (`private`).
+
+    `notes` are whom it answers and what it changed. `reactions` maps a kind of reference to its
+    targets. `prescribed` is true for a text that no model wrote.
+    """
 
     part: str
     speaker: str
@@ -56,26 +64,28 @@ class Line:
     turn: str
     text: str
     fields: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]  # whom it answers, what it moved
-    reactions: Reactions  # kind → to whom
+    notes: tuple[str, ...]
+    reactions: Reactions
     address: str
     private: bool
-    prescribed: bool = False  # no model wrote it
+    prescribed: bool = False
 
     @property
     def withdrawn(self) -> bool:
-        """Whether words of this were taken out because the speaker withdrew."""
+        """Return whether the text was redacted because its speaker withdrew from the study."""
         return bool(MARK.search(self.text))
 
     @property
     def leads(self) -> bool:
-        """Whether the speaker leads the conversation and takes no part in it."""
+        """Return whether the speaker leads the conversation without taking part in it."""
         return not LEADERS.isdisjoint((self.role.lower(), self.speaker_id.lower()))
 
 
 def room_columns(run: RunFolder) -> tuple[str, ...]:
-    """The columns of `utterances` that tell its rooms apart; none where participants talk alone
-    with a moderator, or where nothing was recorded."""
+    """Return the columns of `utterances` that identify rooms.
+
+    The result is empty if participants talk alone with a moderator, or if nothing was recorded.
+    """
     if not run.has_table(UTTERANCES):
         return ()
     have = set(run.scan_table(UTTERANCES).collect_schema().names())
@@ -85,7 +95,7 @@ def room_columns(run: RunFolder) -> tuple[str, ...]:
 
 
 def find_rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
-    """All rooms of a run in the order of its tables."""
+    """Return all rooms of a run in the order of its tables."""
     table = run.scan_table(UTTERANCES)
     have = table.collect_schema().names()
     heard = pl.col("public") if "public" in have else pl.lit(True)
@@ -97,7 +107,7 @@ def find_rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
 
 
 def spoken_at(run: RunFolder, room: Room) -> set[str]:
-    """Return the addresses of the replies that were said in a room."""
+    """Return the addresses of the replies that hold utterances of a room."""
     columns = room_columns(run)
     return _utterance_addresses(
         run,
@@ -109,12 +119,12 @@ def spoken_at(run: RunFolder, room: Room) -> set[str]:
 
 
 def spoken_by(run: RunFolder, speaker: str) -> set[str]:
-    """Return the addresses of the replies in which a speaker said something."""
+    """Return the addresses of the replies that hold utterances of a speaker."""
     return _utterance_addresses(run, pl.col("speaker_id") == speaker)
 
 
 def _utterance_addresses(run: RunFolder, *conditions: pl.Expr) -> set[str]:
-    """The addresses of some utterances; none in runs of earlier versions, which lack them."""
+    """Return the addresses of the selected utterances. Runs of earlier versions have none."""
     table = run.scan_table(UTTERANCES) if run.has_table(UTTERANCES) else pl.LazyFrame()
     if "address" not in table.collect_schema().names():
         return set()
@@ -128,10 +138,10 @@ def in_room(
     key: Sequence[str],
     called: Mapping[str, str],
 ) -> list[Line]:
-    """What was said in a room and, marked as private, what no other participant heard: private
-    utterances, and the answers to what was asked of one speaker alone.
+    """Return the utterances of a room, and its private replies marked as private.
 
-    `called`: names of those whose utterances are recorded by their ids alone.
+    Private replies are private utterances and answers to questions to one speaker alone. `called`
+    maps ids to names, for tables that record speakers by id.
     """
     same = [
         pl.col(column).cast(pl.String) == value for column, value in zip(columns, key, strict=True)
@@ -139,6 +149,7 @@ def in_room(
     table = run.scan_table(UTTERANCES).filter(*same).collect()
     names = {**_speaker_names(table), **called}
     referred = _references_by_utterance(run, columns, same, names)
+    # Private replies are merged in by the time of their calls.
     others = _unspoken_replies(run, journal, key, table) if "address" in table.columns else iter(())
     waiting = next(others, None)
     lines: list[Line] = []
@@ -158,8 +169,11 @@ def in_room(
 
 
 def _in_order(table: pl.DataFrame) -> list[dict[str, object]]:
-    """Rows in the order of their turns in each part. A study may record a round at once, in the
-    order of its participants."""
+    """Return the rows of each part in the order of their turns.
+
+    A study may record all utterances of a round at once, in the order of its participants. Private
+    rows keep their positions.
+    """
     rows = table.to_dicts()
     places = [n for n, row in enumerate(rows) if row.get("public", True) and row.get("turn")]
     parts = {
@@ -176,7 +190,7 @@ def _in_order(table: pl.DataFrame) -> list[dict[str, object]]:
 def _unspoken_replies(
     run: RunFolder, journal: JournalReader, key: Sequence[str], table: pl.DataFrame
 ) -> Iterator[ReplyView]:
-    """The replies in a room that no utterance comes from, in the order of the questions."""
+    """Return the replies in a room without an utterance, in the order of the questions."""
     spoken = set(table["address"])
     near = journal.addresses_containing(escape_address_part(key[0]), whole_part=False)
     own = [
@@ -188,7 +202,7 @@ def _unspoken_replies(
 
 
 def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
-    """Speaker's id → name, where utterances have both."""
+    """Map speaker ids to names, if utterances have both."""
     spoken = next((column for column in SPOKEN if column in table.columns), None)
     if spoken is None or "speaker_id" not in table.columns:
         return {}
@@ -196,7 +210,8 @@ def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
 
 
 def _conversation_part(row: Mapping[str, object]) -> str:
-    """The part of the conversation that an utterance is in. Private ones may be in none."""
+    """Return the part of the conversation of an utterance, or "" for a private one without a
+    part."""
     heard = row.get("public", True)
     column = next(
         (column for column in (*PARTS, *["stage"] * bool(heard)) if row.get(column) is not None), ""
@@ -256,7 +271,7 @@ def _shorten_address(address: str, who: str, key: Sequence[str]) -> str:
 def _references_by_utterance(
     run: RunFolder, columns: Sequence[str], same: Sequence[pl.Expr], names: Mapping[str, str]
 ) -> dict[tuple[str, str], Reactions]:
-    """(round, speaker) → how the speaker refers to whom."""
+    """Map (round, speaker) to the references of the speaker: each kind with its targets."""
     wanted = {*columns, "round", "speaker", "target", "interaction_type"}
     if not run.has_table(REFERENCES):
         return {}

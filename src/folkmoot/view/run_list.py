@@ -1,6 +1,6 @@
-"""The runs below a folder, and how each stands: finished, under way, stopped.
+"""The runs below a folder and their state: finished, in progress or stopped.
 
-Of a run that another process writes, its log says how far it is (see `RunLog`).
+The progress of a run in another process is read from its log (see `RunLog`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ from folkmoot.storage.run_folder import (
 from folkmoot.storage.table_buffer import ROWS
 from folkmoot.view.people import count_of, file_stamp
 
-COUNTING = 0.15  # seconds that a list of runs spends on counting people
-TAIL = 65_536  # bytes of a log that are read from its end
+# Seconds that a list of runs spends on counting participants.
+COUNTING = 0.15
+# Bytes that are read from the end of a log.
+TAIL = 65_536
 MOST_WARNINGS = 8
 RUNNING = "running"
 PEOPLE_MARK = "PEOPLE"
-# Outcomes of manifests, and what is found where there is none.
+# Outcomes in manifests, and the states of runs without a manifest.
 STATES = {
     RUNNING: "under way",
     "done": "finished",
@@ -58,7 +60,7 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A named part of a run. `total` and `seconds_left` are None where they are not known."""
+    """A named stage of a run. `total` and `seconds_left` are None if they are unknown."""
 
     name: str
     done: int
@@ -67,16 +69,18 @@ class Stage:
 
     @property
     def left(self) -> str:
-        """How long it will take, in words; empty where that is unknown."""
+        """The remaining time in words, or "" if it is unknown."""
         return "" if self.seconds_left is None else format_duration(self.seconds_left)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a run stands. `cost` is in words; `why` says what stopped it or cannot be read.
+    """The state of a run, as the list of runs and its first page show it.
 
-    `mark`: SYNTHETIC, HUMAN or MIXED, with `note` on who answered as whom; of a run under way with
-    seats PEOPLE. `rate`: live calls a second, `moved`: when it last wrote something.
+    `cost` is in words. `why` is the reason why the run stopped or cannot be read. `mark` is
+    SYNTHETIC, HUMAN or MIXED, and `note` says who answered in which role. A run in progress with
+    seats has the mark PEOPLE. `rate` is live calls per second, and `moved` is the time of the last
+    write. `warnings` are (time, message). `people` is None if the participants were not counted.
     """
 
     name: str
@@ -94,8 +98,8 @@ class Standing:
     note: str
     why: str
     stages: tuple[Stage, ...]
-    warnings: tuple[tuple[str, str], ...]  # (when, what)
-    people: int | None = None  # None: not counted
+    warnings: tuple[tuple[str, str], ...]
+    people: int | None = None
 
     @property
     def running(self) -> bool:
@@ -111,7 +115,7 @@ class Standing:
 
 
 class Shelf:
-    """The runs of a folder, those in its grids included; or the one run that the folder is."""
+    """The runs of a folder including those in its grids, or one run if the folder is a run."""
 
     def __init__(self, folder: Path) -> None:
         self.one = _is_run(folder)
@@ -120,7 +124,7 @@ class Shelf:
         self._only = folder.resolve().name if self.one else ""
 
     def run_names(self) -> list[str]:
-        """The runs by name; those of a grid are `grid/cell`."""
+        """Return the names of the runs. A run of a grid is named `grid/cell`."""
         return (
             [self._only]
             if self.one
@@ -128,8 +132,10 @@ class Shelf:
         )
 
     def run(self, name: str) -> RunFolder:
-        """The run of that name. Raises HTTPException (404) where there is none: a name from an
-        address is never a way to another folder."""
+        """Return the run of this name. Raises HTTPException (404) if there is none.
+
+        A name comes from an address of the site, so it must not lead to another folder.
+        """
         parts = name.split("/")
         plain = all(part and not part.startswith(".") and not _FAR & set(part) for part in parts)
         mine = name == self._only if self.one else plain and len(parts) <= 2
@@ -145,8 +151,10 @@ class Shelf:
         return self.root / first / CELLS_FOLDER / cell if cell else self.root / first
 
     def list_standings(self) -> list[Standing]:
-        """All runs, those that moved last first. People are counted for a moment only: what is
-        not known yet is the next time."""
+        """Return the state of all runs, the most recently written first.
+
+        Participants are counted for a short time only. A later call counts the rest.
+        """
         oldest = datetime.min.replace(tzinfo=UTC)
         until = time.monotonic() + COUNTING
         found = []
@@ -155,6 +163,8 @@ class Shelf:
             if shown != name:
                 found.append(replace(run_standing(path, shown), state="unreadable"))
                 continue
+            # These stamps are the cache key of the count, so a count is repeated only after a
+            # change.
             tables = is_held(path), file_stamp(path / TABLES), file_stamp(path / MANIFEST)
             people = _count_people(path, *tables) if time.monotonic() < until else None
             found.append(replace(run_standing(path, name), people=people))
@@ -164,11 +174,11 @@ class Shelf:
 
 
 def _as_text(name: str) -> str:
-    """A folder's name as text of one line; no address can hold one that is another."""
+    """Return the name of a folder as one line of text. An address can hold no other name."""
     return name.replace("\n", " ").encode("utf-8", "replace").decode()
 
 
-# In a part of a name: on this system, a way to another folder, or no name at all.
+# Characters that would make a part of a name lead to another folder, or make it invalid.
 _FAR = {"\x00", os.sep, os.altsep}
 ENGINES = (
     *(
@@ -186,7 +196,8 @@ ENGINES = (
 
 
 def _leads_away(path: Path) -> str:
-    """Why a run is not read: a link in it leads out of its folder. Empty for nearly all."""
+    """Return why a run is not read: a link in it leads out of its folder. Empty for a normal
+    run."""
     here = path.resolve()
     tables = [path / TABLES]
     with suppress(OSError):
@@ -219,7 +230,10 @@ def _is_run(path: Path) -> bool:
 
 
 def run_standing(path: Path, name: str) -> Standing:
-    """How a run stands, from its manifest, its log and who holds it."""
+    """Return the state of a run from its manifest, its log and its lock.
+
+    The result is cached until one of the files changes.
+    """
     read = (MANIFEST, LOG_LINES, f"{JOURNAL}-wal", JOURNAL, PLAN, SEATS)
     return _cached_standing(
         path, name, is_held(path), tuple(file_stamp(path / file) for file in read)
@@ -236,7 +250,8 @@ def _cached_standing(
     if said.get("unusable"):
         state, why = "unusable", str(said["unusable"])
     last = next(log.newest_lines(), {})
-    if running or not said:  # the manifest is of an earlier process, or there is none
+    # If a process holds the run, its manifest is of an earlier process.
+    if running or not said:
         state = RUNNING if running else state
         first = _first_line(path / LOG_LINES)
         begun = next(log.newest_lines("RunStarted"), first)
@@ -286,7 +301,8 @@ def _cached_standing(
 
 @lru_cache(maxsize=4096)
 def _count_people(path: Path, *_state: object) -> int | None:
-    """How many people were recorded; None where nobody was, or the tables can't be read."""
+    """Return the number of recorded participants, or None if there are none or the tables are
+    unreadable."""
     try:
         return count_of(open_run(path))
     except (FolkmootError, PolarsError, OSError):
@@ -294,7 +310,7 @@ def _count_people(path: Path, *_state: object) -> int | None:
 
 
 def _describe_cost(manifest: Mapping[str, object]) -> str:
-    """The money of a run that ended, with what is unknown."""
+    """Describe the cost of a finished run, including whether a part is unknown."""
     usd, unknown = manifest.get("cost_usd"), manifest.get("cost_unknown_for")
     if not isinstance(usd, (int, float)):
         return "unknown"
@@ -302,7 +318,7 @@ def _describe_cost(manifest: Mapping[str, object]) -> str:
 
 
 def _manifest_or_reason(path: Path) -> tuple[dict[str, object], str]:
-    """The manifest, and why it cannot be read."""
+    """Return the manifest and "", or an empty manifest and the reason why it cannot be read."""
     try:
         found = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
         return found, "" if found else f"{path / MANIFEST}: it holds nothing"
@@ -331,14 +347,17 @@ def _first_line(path: Path) -> dict[str, object]:
 
 
 class _Log:
-    """The last lines of a log; one that is still being written is left out. Few of them are needed,
-    so that each is read when it is asked for."""
+    """The last lines of a log without an unfinished last line.
+
+    Callers need few of the lines, so each line is parsed only on demand.
+    """
 
     def __init__(self, text: bytes, *, whole: bool) -> None:
         self.lines = text.split(b"\n")[0 if whole else 1 : -1]
 
     def newest_lines(self, *words: str) -> Iterator[dict[str, object]]:
-        """What was written, the newest first, of lines that hold one of these words."""
+        """Yield the entries that contain one of these quoted words, the newest first."""
+        # Searching the bytes first avoids parsing most lines as JSON.
         wanted = [f'"{word}"'.encode() for word in words]
         for line in reversed(self.lines):
             if (not wanted or any(w in line for w in wanted)) and (found := _parse_line(line)):
@@ -364,7 +383,7 @@ def _parse_line(text: bytes) -> dict[str, object]:
 
 
 def _latest_stages(log: _Log) -> tuple[Stage, ...]:
-    """The stages as the last line that tells of them has them."""
+    """Return the stages from the last line that holds them."""
     for line in log.newest_lines("stages"):
         found = line.get("stages")
         if isinstance(found, list):
@@ -375,7 +394,7 @@ def _latest_stages(log: _Log) -> tuple[Stage, ...]:
 
 
 def _latest_warnings(log: _Log) -> tuple[tuple[str, str], ...]:
-    """The last warnings and errors that the process now writing, or the last one, gave."""
+    """Return the last warnings and errors of the current or the last process."""
     told: list[tuple[str, str]] = []
     for line in log.newest_lines("RunStarted", "warning", "error"):
         if line.get("event") == "RunStarted" or len(told) == MOST_WARNINGS:

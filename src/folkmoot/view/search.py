@@ -1,8 +1,8 @@
-"""Full-text search over everything said in a run.
+"""Full-text search over all replies of a run.
 
-The index is a cache outside of the run folder and holds words, no texts: what is shown is read from
-the journal. It grows with a run under way, and is made anew when something was taken from the
-journal, so that words that somebody withdrew can't be found any more.
+The index is a cache outside of the run folder. It holds words and no texts, so results are read
+from the journal. It grows with a run in progress. It is rebuilt if something was removed from the
+journal, so withdrawn words can no longer be found.
 """
 
 from __future__ import annotations
@@ -30,12 +30,16 @@ from folkmoot.view.people import NOT_SAID, journal_of
 from folkmoot.view.talk import Asked, base_of, fields_of, hints_by_address, place_of
 
 INDEX = "search.sqlite"
-AT_ONCE = 2000  # replies a transaction
-WAIT = 0.25  # seconds that a page waits for the index
+# Replies in one transaction.
+AT_ONCE = 2000
+# Seconds that a page waits for the index.
+WAIT = 0.25
 PER_PAGE = 50
-WAIT_FOR_ALL, FROM_EACH = 0.4, 3  # in all runs: seconds a page, hits shown of each
+# Search in all runs: seconds that a page takes, and results shown of each run.
+WAIT_FOR_ALL, FROM_EACH = 0.4, 3
 DAMAGED = (sqlite3.Error, OSError, StorageError, PolarsError)
-AROUND = 130  # characters on each side of the first word found
+# Characters shown on each side of the first match.
+AROUND = 130
 _SCHEMA = """
 CREATE VIRTUAL TABLE said USING fts5(text, content='', tokenize='unicode61 remove_diacritics 2');
 CREATE TABLE state(stamp TEXT NOT NULL, upto INTEGER NOT NULL);
@@ -43,7 +47,7 @@ CREATE TABLE state(stamp TEXT NOT NULL, upto INTEGER NOT NULL);
 
 
 class Hit(NamedTuple):
-    """A reply that holds what was looked for, and the words around it."""
+    """A reply that contains all words of a query, with the text around the first match."""
 
     address: str
     speaker: str
@@ -53,8 +57,11 @@ class Hit(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A page of hits, how many there are in all, how much of the run is indexed (0 to 1), and why
-    it is not all."""
+    """One page of search results.
+
+    `total` counts all results. `indexed` is the indexed share of the run (0 to 1), and `why` is the
+    reason if indexing failed.
+    """
 
     hits: list[Hit]
     total: int
@@ -63,7 +70,7 @@ class Found(NamedTuple):
 
 
 class Searches:
-    """The indices of the runs; each is made once, in a thread of its own."""
+    """The indices of the runs. One thread for each run brings its index up to date."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,7 +86,10 @@ class Searches:
         *,
         wait: float = WAIT,
     ) -> Found:
-        """The replies that hold all words of a query, the best first. `"…"` is a phrase."""
+        """Return the replies that contain all words of a query, the best first.
+
+        A part of the query in quotation marks is a phrase. `wait` is in seconds.
+        """
         wanted = _query_expression(query)
         opened = journal_of(run) if wanted else None
         if opened is None:
@@ -107,8 +117,11 @@ class Searches:
     def find_in_runs(
         self, runs: Sequence[tuple[str, Callable[[], RunFolder]]], query: str
     ) -> tuple[list[tuple[str, Found]], int]:
-        """What is found in these runs (name, how to open it), and in how many of them it was
-        looked for: as many as a page has time for, of which the last may not be indexed yet."""
+        """Search several runs, given as (name, function that opens the run).
+
+        Returns the results by name, and the number of runs that were searched before the time was
+        up. The index of the last of them may be incomplete.
+        """
         until = time.monotonic() + WAIT_FOR_ALL
         found: list[tuple[str, Found]] = []
         for done, (name, opened) in enumerate(runs):
@@ -126,7 +139,7 @@ class Searches:
         return found, len(runs)
 
     def _brought_up(self, run: RunFolder, wait: float) -> None:
-        """Index what is new, or wait a moment for the thread that does."""
+        """Start a thread that indexes new replies, and wait for it for a moment."""
         with self._lock:
             thread = self._under_way.get(run.path)
             if thread is None or not thread.is_alive():
@@ -139,7 +152,8 @@ class Searches:
         self._failed.pop(run.path, None)
         try:
             _build_index(run)
-        except Exception as error:  # a thread has nobody to raise to
+        # An exception in a thread has no caller, so the page shows the message.
+        except Exception as error:
             self._failed[run.path] = str(error)
 
 
@@ -157,17 +171,19 @@ def _build_index(run: RunFolder) -> None:
                 db.executemany("INSERT INTO said(rowid, text) VALUES (?, ?)", rows)
                 db.execute("UPDATE state SET upto = ?", (replies[-1][0],))
             upto = replies[-1][0]
-        with db:  # the last rows may be of embeddings, which nobody said
+        # The last rows may be embeddings, which are not replies.
+        with db:
             db.execute("UPDATE state SET upto = max(upto, ?)", (last,))
 
 
 def _searchable_text(reply: str) -> str:
     fields = "\n".join(value for _, value in fields_of(reply) if value != "null")
-    return without_hidden(fields) or reply  # JSON may hold half a character, no text can
+    # JSON may hold an unpaired surrogate, which no text of the index can hold.
+    return without_hidden(fields) or reply
 
 
 def _open_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
-    """The index of a run; an empty one where there is none of the journal as it is."""
+    """Open the index of a run, or create an empty one if there is none for the current journal."""
     path, stamp = open_overview_cache(run.path) / INDEX, _journal_stamp(run, journal)
     db = sqlite3.connect(path, timeout=30)
     try:
@@ -187,9 +203,10 @@ def _open_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
 
 
 def _journal_stamp(run: RunFolder, journal: JournalReader) -> str:
-    """What must be the same for an index to hold only what the journal holds."""
+    """Return the state of the journal to which an index must belong."""
     amended = run.path / AMENDMENTS_FILE
     changed = amended.stat().st_mtime_ns if amended.exists() else 0
+    # The leading number is the version of the index format.
     return f"1 {(run.path / JOURNAL).stat().st_ino} {journal.superseded_count()} {changed}"
 
 
@@ -201,7 +218,7 @@ def _query_words(query: str) -> Iterator[str]:
 
 
 def _query_expression(query: str) -> str:
-    """A query in the index's language: every word or phrase, the last one as a beginning."""
+    """Translate a query for SQLite's FTS5: all words and phrases, the last one as a prefix."""
     words = [f'"{text}"' for text in _query_words(query)]
     return f"{' '.join(words)}*" if words else ""
 
@@ -218,7 +235,7 @@ def _build_hit(address: str, reply: str, query: str, known: dict[str, Asked]) ->
 
 
 def _mark_matches(text: str, query: str) -> Markup:
-    """The words around the first that was found, all that were found marked."""
+    """Return the text around the first match, with all matches marked."""
     pattern = re.compile(
         "|".join(rf"\b{re.escape(word)}\w*" for word in _query_words(query)), re.IGNORECASE
     )

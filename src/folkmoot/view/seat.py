@@ -1,8 +1,7 @@
-"""The pages of the seats: where people read what was said, and answer.
+"""The pages of the seats, where human participants read the conversation and answer.
 
-Served by the process that runs the study, on its own event loop. A link holds a token that can't be
-guessed; who has the link has the seat. The page shows what a model in this seat would be sent, and
-nothing else.
+The process that runs the study serves them on its event loop. A link holds a secret token, and who
+has the link has the seat. The page shows only what a model in this seat would be sent.
 """
 
 from __future__ import annotations
@@ -60,35 +59,42 @@ from folkmoot.view.site import (
 )
 
 LOOPBACK = "127.0.0.1"
-CLOCK_SECONDS = 15  # a page that counts down is told so often how much time is left
+# A page with a countdown is updated in steps of this length.
+CLOCK_SECONDS = 15
 TICK_SECONDS = 1.0
-LINGER_SECONDS = 60.0  # at the end, for the pages of people who are there
-NUDGE_SHARE, NUDGE_SECONDS = 0.25, 30.0  # of the time for an answer that is left, whichever is more
-LONGEST_ANSWER = 200_000  # characters
+# The pages stay available for this long at the end, so that participants see the last one.
+LINGER_SECONDS = 60.0
+# The page reminds a participant when this share of the answer time is left, or this many seconds if
+# they are longer.
+NUDGE_SHARE, NUDGE_SECONDS = 0.25, 30.0
+# In characters.
+LONGEST_ANSWER = 200_000
 MOST_FIELDS = 2_000
-# A form that was sent twice, or from a page that the study has left behind.
+# Messages for a form that was sent twice, or from a page of an earlier question.
 ANSWERED = "You had answered that question already. Your first answer counts."
 STALE = "That question is not open any more, so nothing was recorded. The study is now here."
 GONE_ON = "Something has changed since that page was opened. Please read it again."
 NOT_TICKED = "Tick the box if you mean it."
-CLOSED_FORMS = {"choice": NONE_OF_THESE, "number": CANNOT_SAY}  # their own ways out
+# Answer kinds that have a specific way out besides declining.
+CLOSED_FORMS = {"choice": NONE_OF_THESE, "number": CANNOT_SAY}
 _OWN_IMAGES = "img-src 'self' data:"
-# An address whose host holds no wildcard, and whose path is not that of a whole folder.
+# An image address that a policy can name exactly: the host has no wildcard, and the path is not a
+# folder, which would allow all files in it.
 _NAMEABLE = re.compile(r"(?ai)(https?://[a-z0-9.-]+(?::\d+)?/[!\"$->@-~]*\w)(?:[?#]|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class UtteranceView:
-    """One thing said, as the page shows it. `whose`: mine, theirs, or asked (a question
-    put earlier)."""
+    """One utterance as the page shows it."""
 
     name: str
     text: str
+    # One of "mine", "theirs" and "asked", where "asked" is an earlier question.
     whose: str
 
 
 def create_seat_app(desk: SeatManager, guard: Guard) -> Starlette:
-    """The pages of a desk."""
+    """Create the app with the pages of the seats."""
     pages = _Pages(desk)
     routes = [
         Route("/seat/{token}", pages.show_seat),
@@ -104,7 +110,7 @@ def create_seat_app(desk: SeatManager, guard: Guard) -> Starlette:
 
 
 class _Pages:
-    """The handlers, with the desk that they share."""
+    """The request handlers and the seat manager that they share."""
 
     def __init__(self, desk: SeatManager) -> None:
         self.desk = desk
@@ -122,13 +128,16 @@ class _Pages:
         return _redirect_to_seat(chair)
 
     async def answer(self, request: Request) -> Response:
-        """Take an answer to the question that is open; the reply comes when it is on the disk."""
+        """Record an answer to the open question. The response is sent after the answer is on
+        disk."""
         chair = self._find_seat(request)
         sent = await _read_form(request)
         asked = _first_of(sent, "question")
         question = self.desk.find_pending_question(chair, asked)
         if question is None:
             return self._render_page(chair, STALE, status=409)
+        # The question may have been closed by an answer, by the end of its time or by the end of
+        # the study.
         if question.reply.done():
             is_theirs = question.reply.result().finish in ("stop", f"refused:{DECLINED}")
             await question.saved.wait()
@@ -144,7 +153,7 @@ class _Pages:
         return self._render_page(chair, lost, sent, 503)
 
     async def leave_study(self, request: Request) -> Response:
-        """Ask whether the person means to withdraw, and withdraw what they wrote."""
+        """Ask for confirmation of a withdrawal, then withdraw what the participant wrote."""
         chair = self._find_seat(request)
         if chair.ended:
             return self._render_page(chair)
@@ -158,7 +167,8 @@ class _Pages:
         return render_page("seat_leave.html.j2", shown, 409 if problem else 200)
 
     async def report_news(self, request: Request) -> Response:
-        """What a page that is open must know, where it has changed."""
+        """Return what an open page must know, if it has changed: the question shown and the time
+        left."""
         chair = self._find_seat(request)
         question = self.desk.current_question(chair)
         shows = "end" if chair.ended else question.id if question else ""
@@ -169,12 +179,12 @@ class _Pages:
         return JSONResponse({"shows": shows, "left": left}, headers={"ETag": tag})
 
     async def seats_overview(self, request: Request) -> Response:
-        """All seats, for the researcher."""
+        """Show all seats to the researcher."""
         self._check_researcher(request)
         return render_page("seats.html.j2", {"desk": self.desk, "part": self._seats_part()})
 
     async def seats_update(self, request: Request) -> Response:
-        """All seats, where something has changed."""
+        """Return the list of all seats if it has changed."""
         self._check_researcher(request)
         is_last = all(chair.ended for chair in self.desk)
         return answer_poll(request, self._seats_part(), is_last=is_last)
@@ -186,7 +196,7 @@ class _Pages:
         return draw_live_part("_seats.html.j2", found)
 
     async def close(self, request: Request) -> Response:
-        """Ask the researcher whether to close a seat, and close it."""
+        """Ask the researcher for confirmation, then close a seat."""
         self._check_researcher(request)
         is_sent = request.method == "POST"
         sent = await _read_form(request) if is_sent else {}
@@ -206,6 +216,7 @@ class _Pages:
 
     def _find_seat(self, request: Request) -> SeatState:
         token = request.path_params["token"]
+        # Each token is compared in constant time, so that response times reveal nothing about it.
         for known, chair in self.desk.chairs.items():
             if secrets.compare_digest(known.encode(), token.encode()):
                 trust_connection(request.scope)
@@ -254,35 +265,44 @@ class _Pages:
 
 
 def _state_of(chair: SeatState) -> str:
-    """Return a digest of the state that the page of an irreversible step shows. The page asks
-    again if a person has joined or answered since."""
+    """Return a digest of the state of a seat, for the confirmation of an irreversible step.
+
+    If a participant has joined or answered since the page was shown, the digest differs. The page
+    then asks again.
+    """
     return digest(chair.place.name, str(chair.agreed), str(chair.answers), size=9).hex()
 
 
 def _problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
-    """Why a form does not say that its sender means a step that cannot be undone; else empty."""
+    """Return why a form does not confirm an irreversible step, or "" if it does."""
     if _first_of(sent, "state") != state:
         return GONE_ON
     return "" if _first_of(sent, "sure") == "yes" else NOT_TICKED
 
 
 def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
-    """A text with the images that it shows, where they stand."""
+    """Split a text into passages and the images that it shows."""
     return split_messages([Message("user", text)], images)[0][1]
 
 
 def policy_for(images: Collection[str]) -> str:
-    """The policy of a page that shows these images (their words): it may load exactly them. What
-    cannot be named exactly is not loaded, and stands there as a link."""
+    """Return the content security policy of a page that may load exactly these images.
+
+    `images` are the texts that reference them. An image that a policy cannot name exactly is shown
+    as a link.
+    """
     found = (image.url for words in images for image in find_image_references(words))
     named = [exact[1] for url in found if (exact := _NAMEABLE.match(url))]
+    # A semicolon or a comma would end the entry in the policy.
     named = [address.replace(";", "%3B").replace(",", "%2C") for address in named]
     return POLICY.replace(_OWN_IMAGES, " ".join([_OWN_IMAGES, *named]))
 
 
 def so_far(question: PendingQuestion) -> list[UtteranceView]:
-    """What the person heard, as `build_messages` gives it to a model: others bear their names
-    where there are several."""
+    """Return the history that the participant is shown, as `build_messages` gives it to a model.
+
+    Other speakers are shown with their names if there are several.
+    """
     scene = question.view
     several = len({utterance.speaker_id for utterance in scene.history} - {"", scene.who.id}) > 1
     return [_format_history(utterance, scene.who.id, several) for utterance in scene.history]
@@ -299,7 +319,7 @@ def _format_history(utterance: Utterance, me: str, several: bool) -> UtteranceVi
 
 
 def form_for(question: PendingQuestion) -> forms.FormField:
-    """The form for an answer: by its schema, or by its form and what is offered."""
+    """Build the form for an answer, from its JSON schema or from its answer kind and options."""
     schema, scene = question.request.schema, question.view
     if schema is not None:
         form = forms.form_of(schema)
@@ -313,14 +333,17 @@ def form_for(question: PendingQuestion) -> forms.FormField:
         form = forms.FormField("a", "number", "", required=True, low=low, high=high)
     else:
         form = forms.FormField("a", "text", "", required=True, shortest=1)
-    if form.kind == "object":  # the whole of it; its fields have ways out of their own
+    # Declining refers to the whole object. Its fields have their own ways out.
+    if form.kind == "object":
         return replace(form, ways_out=((forms.DECLINES_ALL, DECLINED),))
     return replace(form, ways_out=forms.ways_out(*_ways_out(question)))
 
 
 def _ways_out(question: PendingQuestion) -> list[str]:
-    """The ways out of a question: whatever its form, a person may decline to answer it. One that
-    is among the options themselves, or that the answer type does not read, is not offered."""
+    """Return the ways out of a question. A participant may always decline to answer.
+
+    A way out is left out if it equals an option, or if the answer type cannot parse it.
+    """
     scene, own = question.view, []
     if question.request.schema is None and (way := CLOSED_FORMS.get(scene.answer_kind)):
         options = {"_".join(re.findall(r"[^\W_]+", option.casefold())) for option in scene.options}
@@ -332,7 +355,10 @@ def _ways_out(question: PendingQuestion) -> list[str]:
 def _parse_form(
     question: PendingQuestion, sent: Mapping[str, Sequence[str]]
 ) -> tuple[str | None, str]:
-    """Return the reply in a submitted form (None: they decline), and what is wrong with it."""
+    """Return the reply in a submitted form and a problem with it, or "".
+
+    The reply is None if the participant declines.
+    """
     form, schema = form_for(question), question.request.schema
     try:
         way = forms.way_out_of(form, sent)
@@ -355,13 +381,13 @@ def _parse_form(
 
 
 def _blank_answer_message(form: forms.FormField) -> str:
-    """What is said where nothing was filled in."""
+    """Return the message for an empty form."""
     what = "choose one of the options" if form.kind == "choice" else "give an answer"
     return f"Please {what}, or say that you prefer not to."
 
 
 def _for_people(problem: str, form: forms.FormField) -> str:
-    """Why an answer cannot be read, without what is said to models about the form of a reply."""
+    """Rewrite a parse problem for humans, without the format instructions that models get."""
     if not problem:
         return ""
     why = problem.replace(ALL_FIELDS_INSTRUCTION, "").removeprefix("The JSON did not fit: ")
@@ -384,7 +410,7 @@ def _first_of(sent: Mapping[str, Sequence[str]], name: str) -> str:
 
 
 async def _read_form(request: Request) -> dict[str, list[str]]:
-    """The fields of a form, without files."""
+    """Return the fields of a form without files."""
     form = await request.form(max_files=0, max_fields=MOST_FIELDS)
     found: dict[str, list[str]] = {}
     for name, value in form.multi_items():
@@ -408,16 +434,19 @@ def build_seat_host(
     say: Callable[[str], object] = print,
     linger: float = LINGER_SECONDS,
 ) -> SeatHost:
-    """What serves a run's pages: for `RunOptions.seat_host`, and `folkmoot.run(…, host=host())`.
+    """Return the server of the pages of the seats, as `RunOptions.seat_host` and `folkmoot.run`
+    take it.
 
-    `public_url` is where people reach this server through a proxy; `say` is told each link. At the
-    end the pages stay for `linger` seconds, or until everybody who is there has seen theirs.
+    `public_url` is the address under which participants reach this server through a proxy. `say` is
+    called with each link. At the end, the pages stay for `linger` seconds or until all connected
+    participants have seen the last one.
     """
 
     @asynccontextmanager
     async def serve_seats(desk: SeatManager) -> AsyncIterator[None]:
         listening = _open_socket(address, port if port is not None else desk.port)
         desk.port = listening.getsockname()[1]
+        # The links must stay valid after a resume, so the port is saved before they are shown.
         desk.save_state()
         shown = f"[{address}]" if ":" in address else address
         base = public_url.rstrip("/") or f"http://{shown}:{desk.port}"
@@ -480,7 +509,7 @@ async def _let_time_pass(desk: SeatManager) -> None:
 
 
 async def _until_told(desk: SeatManager, seconds: float) -> None:
-    """Wait until everybody who is there has seen the end."""
+    """Wait until all connected participants have seen the last page, for at most `seconds`."""
 
     async def wait_until_shown() -> None:
         while not desk.researcher_left and not all(
@@ -490,4 +519,5 @@ async def _until_told(desk: SeatManager, seconds: float) -> None:
 
     with suppress(TimeoutError):
         await asyncio.wait_for(wait_until_shown(), seconds)
-        await asyncio.sleep(0.2)  # the last page is on its way
+        # The last page may still be on its way to the browser.
+        await asyncio.sleep(0.2)

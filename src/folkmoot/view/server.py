@@ -1,4 +1,4 @@
-"""Serves the reader until Ctrl-C."""
+"""Serve the reader until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from folkmoot.view.site import TOKEN, Guard, create_app, is_loopback, own_names
 def serve_reader(
     folder: Path, host: str, port: int, *, token: bool, tell: Callable[[str], None]
 ) -> None:
-    """Serve the runs of a folder; `tell` gets the address to open. Raises InputError for a folder
-    that is not there, or an address that cannot be had."""
+    """Serve the runs of a folder and pass the address to open to `tell`.
+
+    Raises InputError if the folder does not exist or the address is not available.
+    """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; name the one that holds your runs")
+    # Other machines can reach an address that is not loopback, so the pages then need a token.
     secret = secrets.token_urlsafe(24) if token or not is_loopback(host) else ""
     guard = Guard(own_names(host), secret)
     serve_app(create_app(Reader(Shelf(folder)).page_routes(), guard), host, port, secret, tell)
@@ -32,7 +35,10 @@ def serve_reader(
 def serve_app(
     app: Starlette, host: str, port: int, secret: str, tell: Callable[[str], None]
 ) -> None:
-    """Serve an app at an address until Ctrl-C. Port 0 means any free port."""
+    """Serve an app at an address until Ctrl-C. Port 0 means any free port.
+
+    Raises InputError if the address is not available.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)

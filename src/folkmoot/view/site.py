@@ -1,8 +1,8 @@
-"""What all pages share: the look, who may ask for them, and what a browser may do with them.
+"""The parts that all pages share: the look, access control, and limits for the browser.
 
-`create_app(routes, guard)` makes the app. Templates extend `base.html.j2`, whose `title` and `main`
-blocks they fill; whatever people or models wrote is escaped. No page loads anything from another
-host, and none holds a script or style of its own: both are files under `/static/`.
+`create_app(routes, guard)` creates the app. Templates extend `base.html.j2` and fill its blocks
+`title` and `main`. Text by humans and models is escaped. No page loads anything from another host
+or has inline scripts or styles. Scripts and styles are files under `/static/`.
 """
 
 from __future__ import annotations
@@ -43,15 +43,18 @@ from folkmoot.view.connections import trust_connection
 
 HERE = Path(__file__).parent
 COOKIE = "folkmoot"
-TOKEN = "token"  # of the query
+# The query parameter that holds the token.
+TOKEN = "token"
 READING = frozenset({"GET", "HEAD"})
-MAX_FORM_BYTES = 3_000_000  # a form of a seat: the longest answer, each character of it escaped
-STOP_POLLING = 286  # htmx shows what such an answer holds, and asks no more
+# Holds a form of a seat with the longest answer, even if each character is percent-encoded.
+MAX_FORM_BYTES = 3_000_000
+# On this status, htmx shows the content of the response and stops polling.
+STOP_POLLING = 286
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# What reading a run may end with: damaged files, or a run that was deleted meanwhile.
+# Errors when reading a run: its files are damaged, or it was deleted in the meantime.
 UNREADABLE = (InputError, StorageError, sqlite3.Error, PolarsError, OSError)
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -59,17 +62,18 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",  # profiles and answers of people do not belong in a cache
+    # Profiles and answers of participants must not remain in a browser cache.
+    "Cache-Control": "no-store",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Who may ask: by which names the site is called, with which token, by which methods.
+    """Access control of a site: its host names, its token and its methods.
 
-    A name of another site that was made to point to this machine (DNS rebinding) is none of
-    `hosts`; an address in figures can't be. Without a token whoever reaches the port may read,
-    unless `links_hold_tokens`: each link then has a separate token, which its page checks.
+    `hosts` protects against DNS rebinding, where a name of another site points to this machine. A
+    numeric address is safe from it. Without a token, everyone who reaches the port may read.
+    `links_hold_tokens` is the exception: each link then holds a token, and its page checks it.
     """
 
     hosts: frozenset[str] = field(default_factory=lambda: own_names("localhost"))
@@ -79,7 +83,7 @@ class Guard:
     max_form_bytes: int = MAX_FORM_BYTES
 
     def names_us(self, host: str) -> bool:
-        """Whether a Host header (`name:port`) means this site."""
+        """Return whether a Host header (`name:port`) names this site."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         name = name.strip("[]").lower().rstrip(".")
         try:
@@ -90,21 +94,24 @@ class Guard:
 
     @property
     def cookie_name(self) -> str:
-        """The cookie that holds the token. Browsers do not tell ports apart, so that each server
-        needs a name of its own."""
+        """The name of the cookie that holds the token.
+
+        Browsers send a cookie to all ports of a host. So each server needs a different name.
+        """
         return f"{COOKIE}-{digest(self.token).hex()[:12]}"
 
     def admits_token(self, given: str) -> bool:
+        # Compare in constant time, so that response times reveal nothing about the token.
         return not self.token or secrets.compare_digest(given.encode(), self.token.encode())
 
 
 def own_names(*more: str) -> frozenset[str]:
-    """The names by which this machine may be asked, in lower case."""
+    """Return the names under which this machine may be requested, in lower case."""
     return frozenset(name.lower() for name in ("localhost", socket.gethostname(), *more) if name)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens at this address."""
+    """Return whether only this machine can reach a server that listens at this address."""
     if host == "localhost":
         return True
     try:
@@ -114,7 +121,8 @@ def is_loopback(host: str) -> bool:
 
 
 class Guarded:
-    """ASGI middleware: turns away whom the guard does not admit, and sets the headers."""
+    """ASGI middleware that rejects requests which the guard does not admit, and sets the
+    headers."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app = app
@@ -140,7 +148,7 @@ class Guarded:
         await answer(scope, receive, send_with_headers)
 
     def _turned_away(self, scope: Scope) -> Response | None:
-        """What is answered in place of a page; None for whom the guard admits."""
+        """Return the response to a rejected request, or None if the guard admits the request."""
         headers = Headers(scope=scope)
         if not self.guard.names_us(headers.get("host", "")):
             said = "This page was asked for under another site's name. Use the address printed."
@@ -156,8 +164,11 @@ class Guarded:
         if given and self.guard.admits_token(given):
             rest = urlencode([(key, value) for key, value in query if key != TOKEN])
             there = quote(scope["path"]) + (f"?{rest}" if rest else "")
+            # The redirect removes the token from the address bar. A path that starts with two
+            # slashes would lead to another host, so the leading slashes are reduced to one.
             answer = RedirectResponse("/" + there.lstrip("/"), 303)
-            # Lax, not strict: the link may be opened from a message on another site's page.
+            # Lax and not strict, because the link may be opened from a message on the page of
+            # another site.
             answer.set_cookie(self.guard.cookie_name, given, httponly=True, samesite="lax")
             return answer
         cookie = SimpleCookie(headers.get("cookie", "")).get(self.guard.cookie_name)
@@ -168,13 +179,13 @@ class Guarded:
 
 
 def _is_bounded(headers: Headers, most: int) -> bool:
-    """Whether a request says how long its form is, and the form may be that long."""
+    """Return whether a request states the length of its form, and the length is allowed."""
     length = headers.get("content-length", "")
     return length.isdecimal() and len(length) < 10 and int(length) <= most
 
 
 def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
-    """An app of these pages, with the shared files, error pages and the guard before them."""
+    """Create an app of these routes with the shared files, the error pages and the guard."""
     app = Starlette(
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
         middleware=[Middleware(Guarded, guard)],
@@ -188,42 +199,46 @@ def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
 
 
 def render_page(template: str, context: Mapping[str, object], status: int = 200) -> HTMLResponse:
-    """A page from its template."""
+    """Render a page from its template."""
     return HTMLResponse(template_environment().get_template(template).render(context), status)
 
 
 class LivePart(NamedTuple):
-    """A part of a page that changes by itself, and the tag of this state of it. A page asks for it
-    now and then, and gives the tag of what it shows."""
+    """A part of a page that updates itself, and a tag of its state.
+
+    A page polls the part and sends the tag of the state that it shows.
+    """
 
     html: Markup
     tag: str
 
 
 def draw_live_part(template: str, context: Mapping[str, object]) -> LivePart:
-    """Draw a part from its template; it has changed when its HTML has."""
+    """Render a part from its template. Its tag changes if its HTML changes."""
     html = template_environment().get_template(template).render(context)
     return LivePart(Markup(html), tag_of(html))
 
 
 def tag_of(*state: object) -> str:
-    """The tag of a state, as an `ETag` header has it."""
+    """Return the tag of a state in the form of an `ETag` header."""
     return f'"{digest(*map(str, state)).hex()[:24]}"'
 
 
 def is_shown(request: Request, tag: str) -> bool:
-    """Whether the page that asks shows the state of this tag already."""
+    """Return whether the requesting page already shows the state with this tag."""
     return request.headers.get("if-none-match") == tag
 
 
 def answer_unchanged(tag: str) -> Response:
-    """The answer where `is_shown`."""
+    """Return the response for a page that already shows the current state."""
     return Response(status_code=304, headers={"ETag": tag})
 
 
 def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> Response:
-    """The part, or nothing where the page shows it already. After the last one it asks no more,
-    and the event `over` tells the rest of the page."""
+    """Return the part, or an empty response if the page already shows it.
+
+    After the last state, the page stops polling, and the event `over` informs the rest of the page.
+    """
     headers = {"ETag": part.tag}
     if is_last:
         return HTMLResponse(part.html, STOP_POLLING, {**headers, "HX-Trigger": "over"})
@@ -233,8 +248,10 @@ def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> R
 
 
 def keep_if_unreadable(way: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    """A part that stays as it is where it cannot be read: a run under way may have replaced a file
-    in the middle, and the next look will tell."""
+    """Decorate a handler of a part so that the part stays unchanged if the run cannot be read.
+
+    A run in progress may just be replacing a file. The next poll reads it.
+    """
 
     @wraps(way)
     def answer_request(request: Request) -> Response:
@@ -248,7 +265,7 @@ def keep_if_unreadable(way: Callable[[Request], Response]) -> Callable[[Request]
 
 @cache
 def template_environment() -> Environment:
-    """The templates, with the filters of the house."""
+    """Return the templates with the filters of the pages."""
     env = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -273,17 +290,17 @@ def template_environment() -> Environment:
 
 
 def in_order(items: Iterable[object], name: str) -> list[tuple[object, list[object]]]:
-    """Neighbours that share an attribute, group by group, in their own order."""
+    """Group neighbours by an attribute without changing their order."""
     return [(key, list(group)) for key, group in groupby(items, attrgetter(name))]
 
 
 def _remove_hidden_characters(value: object) -> object:
-    """Text without the characters that hide or reverse what stands beside them."""
+    """Remove characters that hide or reverse the characters beside them."""
     return without_hidden(value) if type(value) is str else value
 
 
 def format_age(moment: datetime | None) -> str:
-    """How long ago that was, in the largest unit that fits."""
+    """Format how long ago a moment was, in the largest unit that fits."""
     if moment is None:
         return "unknown"
     seconds = max(0.0, (datetime.now(moment.tzinfo) - moment).total_seconds())
@@ -295,7 +312,8 @@ def format_age(moment: datetime | None) -> str:
 
 
 async def _client_left_response(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=400)  # for nobody: the visitor has gone
+    # The client has disconnected and receives no response. Starlette needs one nevertheless.
+    return Response(status_code=400)
 
 
 async def _missing_response(_request: Request, error: Exception) -> Response:

@@ -1,6 +1,6 @@
-"""Prompts by source: which passage of a message comes from where, and the legend of a prompt.
+"""Prompts by source: the source of each passage of a message, and the legend of a prompt.
 
-The pages (`_call.html.j2`) and the terminal (`cli/show.py`) draw prompts with this.
+The pages (`_call.html.j2`) and the terminal (`cli/show.py`) show prompts with this module.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from folkmoot.provenance import Source, Span
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder
 
-SPEAKER_COLOURS = 8  # as in view.css; the ninth speaker has the first colour again
-SPOKEN = ("utterance", "answer", "reply")  # kinds that the legend lists by speaker
-# Kind → its key in the legend and its name. Speakers are numbered.
+# As in view.css. The ninth speaker has the first colour again.
+SPEAKER_COLOURS = 8
+# The legend lists these kinds by speaker.
+SPOKEN = ("utterance", "answer", "reply")
+# Maps a kind to its key in the legend and its name. Speakers have numbers as keys.
 KINDS = {
     "persona": ("P", "persona"),
     "material": ("M", "material of the study"),
@@ -32,17 +34,24 @@ KINDS = {
 
 
 class Label(NamedTuple):
-    """One entry of a legend. `key` stands before each passage, so that no reader needs colours."""
+    """One entry of a legend.
+
+    `key` is shown before each passage, so that no reader depends on colours. `style` is a class in
+    view.css.
+    """
 
     key: str
     name: str
-    style: str  # the class in view.css
+    style: str
 
 
 class Piece(NamedTuple):
-    """Consecutive characters of a message with the same sources: the spans that cover them, the
-    innermost last (none: instructions of the study), and those that begin and end with them.
-    `resumed`: the innermost one goes on after another one has interrupted it."""
+    """Consecutive characters of a message with the same sources.
+
+    `spans` are the spans that cover them, the innermost last. Text without spans is an instruction
+    of the study. `opened` and `closed` are the spans that begin and end here. `resumed` is true if
+    the innermost span continues after another one interrupted it.
+    """
 
     text: str
     spans: tuple[Span, ...]
@@ -57,27 +66,30 @@ class Piece(NamedTuple):
 
     @property
     def marked(self) -> tuple[Source, ...]:
-        """The sources that a reader is told before it: colour and underline are not the only signs
-        of a change. Names and figures are too short and too many for that."""
+        """The sources to name before the piece, so that colour is not the only sign of a change.
+
+        Names and figures are left out, because they are short and frequent.
+        """
         told = self.opened or self.spans[-1:] * self.resumed
         return tuple(span.source for span in told if span.source.kind != "value")
 
     @property
     def indent(self) -> str:
-        """The blanks and line breaks before its first word, which a mark stands behind."""
+        """The leading blanks and line breaks, after which a mark is placed."""
         return self.text[: len(self.text) - len(self.text.lstrip())]
 
     @property
     def address(self) -> str:
-        """The reply that it comes from: of the innermost source that is one; empty if none is."""
+        """The address of the reply from which the piece comes, or "" if it comes from none."""
         return next(
             (address for span in reversed(self.spans) if (address := span.source.address)), ""
         )
 
 
 def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
-    """Split a message where a source begins or ends. Spans may be nested."""
-    # Of two that begin together the longer one is outside. A withdrawal may have shortened a text.
+    """Split a message at the start and end of each source. Spans may be nested."""
+    # Of two spans with the same start, the longer one is outside. A withdrawal may have shortened
+    # the text, so spans may lie beyond its end.
     known = sorted(
         (span for span in spans if span.start < len(text)), key=lambda span: (span.start, -span.end)
     )
@@ -95,7 +107,7 @@ def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
         covering += opened
         closed = tuple(span for span in covering if min(span.end, len(text)) <= end)
         interrupted = pieces and any(span.source.kind != "value" for span in pieces[-1].closed)
-        # A mark before a mere line break or comma would only be in the way.
+        # A mark before a line break or a comma would only disturb the reader.
         has_words = any(map(str.isalnum, text[start:end]))
         resumed = bool(interrupted and covering and not opened) and has_words
         pieces.append(Piece(text[start:end], tuple(covering), tuple(opened), closed, resumed))
@@ -105,17 +117,21 @@ def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
 
 @dataclass(frozen=True)
 class Legend:
-    """The sources of one call's prompts: what each is called and how it is marked."""
+    """The sources of the prompts of one call, with their names and styles.
 
-    labels: Mapping[tuple[str, str], Label]  # (kind, or "" for speech; speaker) → label
-    names: Mapping[str, str]  # id of a speaker → name
+    `labels` has the keys (kind, speaker), where the kind is "" for speech. `names` maps speaker ids
+    to names.
+    """
+
+    labels: Mapping[tuple[str, str], Label]
+    names: Mapping[str, str]
 
     def label(self, source: Source) -> Label:
-        """Return the entry of a source."""
+        """Return the legend entry of a source."""
         return self.labels[_source_group(source)]
 
     def describe(self, piece: Piece) -> str:
-        """Return where a passage comes from, in words, the innermost source first."""
+        """Describe the source of a passage in words, the innermost source first."""
         return ", in ".join(self._describe_source(span.source) for span in reversed(piece.spans))
 
     def _describe_source(self, source: Source) -> str:
@@ -127,14 +143,17 @@ class Legend:
 
 
 class Sourced(NamedTuple):
-    """The messages of a request in passages of known source. No legend: the run recorded none."""
+    """The messages of a request in passages of known source: (message role, passages).
 
-    messages: tuple[tuple[str, tuple[Piece, ...]], ...]  # (message role, passages)
+    `legend` is None if the run recorded no sources.
+    """
+
+    messages: tuple[tuple[str, tuple[Piece, ...]], ...]
     legend: Legend | None
 
 
 def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]]:
-    """Address → the spans of the request there. Runs of earlier versions have none."""
+    """Map each address to the spans of its request. Runs of earlier versions have none."""
     found: dict[str, list[Span]] = {address: [] for address in addresses}
     if not addresses or not run.has_table(PROVENANCE):
         return found
@@ -151,7 +170,7 @@ def draw_by_source(
 ) -> list[Sourced]:
     """Return the prompts of requests in passages of known source.
 
-    `requests`: address and request, as the journal has them; `asked`: the id of the speaker.
+    `requests` are pairs of address and journaled request. `asked` is the id of the speaker.
     """
     spans = read_spans(run, [address for address, _ in requests])
     every = [span for found in spans.values() for span in found]
@@ -188,7 +207,7 @@ def _source_group(source: Source) -> tuple[str, str]:
 
 
 def _build_legend(spans: Sequence[Span], asked: str, names: Mapping[str, str]) -> Legend:
-    """The legend, in the order in which the sources appear first."""
+    """Build the legend in the order in which sources first appear."""
     labels: dict[tuple[str, str], Label] = {}
     speakers = 0
     for span in sorted(spans, key=lambda span: (span.message, span.start, -span.end)):
@@ -208,8 +227,11 @@ def _build_legend(spans: Sequence[Span], asked: str, names: Mapping[str, str]) -
 
 
 def _speaker_names(run: RunFolder, spans: Sequence[Span]) -> dict[str, str]:
-    """Speaker → name with id, of those with utterances in these prompts. An id can stand for others
-    in another conversation, so the utterances themselves tell the name."""
+    """Map the speakers of utterances in these prompts to a name with the id.
+
+    The same id can belong to another speaker in another conversation. So the names come from the
+    utterances themselves.
+    """
     ids = {span.source.id for span in spans if span.source.kind == "utterance"}
     if not ids or not run.has_table(UTTERANCES):
         return {}

@@ -1,7 +1,7 @@
-"""Replies as one reads them: who was asked where in the protocol, with the call behind them.
+"""Replies for readers: the speaker, the place in the protocol, and the call behind each reply.
 
-A run's journal holds every reply at its address. The table `answers` tells who was asked there, of
-runs under way too.
+The journal of a run holds every reply at its address. The table `answers` tells which speaker was
+asked there. Both can be read while the run is in progress.
 """
 
 from __future__ import annotations
@@ -22,16 +22,21 @@ from folkmoot.storage.findings import column_heading
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.sources import Sourced, draw_by_source
 
-_TRY = re.compile(r"(/ask\d+|^ask\d+)\.[\w.]+$")  # an address of a further try: `…/ask2.r1`
-UNKNOWN = "unknown speaker"  # the row of the answer is not there (yet)
-CODER = "coder"  # reads what was said, and takes no part in it
+# Matches the address of a re-ask, such as `…/ask2.r1`.
+_TRY = re.compile(r"(/ask\d+|^ask\d+)\.[\w.]+$")
+# Shown until the run has written the row of the answer.
+UNKNOWN = "unknown speaker"
+# A coder reads texts of the run and takes no part in its conversations.
+CODER = "coder"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyView:
-    """One reply at an address. `fields` are those of a JSON reply, `text` is any other.
+    """One reply at an address.
 
-    `place`: where in the protocol, in words; `own`: it is of the person whose page this is.
+    `fields` are those of a JSON reply, and `text` is any other reply. `place` is the place in the
+    protocol in words. `own` is true if the participant of the current page gave the reply. `tries`
+    counts the reply and its re-asks. `at` is in seconds since 1970.
     """
 
     address: str
@@ -49,7 +54,7 @@ class ReplyView:
 
 
 class Asked(NamedTuple):
-    """Who was asked at an address, and how the reply was read (a row of `answers`)."""
+    """The speaker at an address and how the reply was parsed: a row of the table `answers`."""
 
     speaker: str
     role: str
@@ -64,7 +69,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Drawer:
-    """All that is known of one call: each try with its prompt by source and its reply."""
+    """The details of one call: each try with its prompt by source and its reply."""
 
     address: str
     asked: Asked | None
@@ -73,20 +78,20 @@ class Drawer:
 
 
 def base_of(address: str) -> str:
-    """The address of the question that a try at this address belongs to."""
+    """Return the address of the question to which a re-ask at this address belongs."""
     return _TRY.sub(r"\1", address)
 
 
 def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
-    """Where in the protocol an address is, in words."""
+    """Describe the place of an address in the protocol in words, without the given parts."""
     dropped = {escape_address_part(part) for part in leave_out}
     parts = [unescape_address_part(part) for part in address.split("/")[:-1] if part not in dropped]
-    # Names of stages are words; whatever holds a figure may be an id.
+    # Names of stages are words. A part with a digit may be an id, so it is shown unchanged.
     return " · ".join(part if re.search(r"\d", part) else column_heading(part) for part in parts)
 
 
 def addresses_of(journal: JournalReader, within: Sequence[str], who: str) -> list[str]:
-    """The addresses of what was asked about or of one of the people, tries left out."""
+    """Return the addresses of questions to or about a participant, without re-asks."""
     found = journal.addresses_containing(escape_address_part(who))
     return [
         address for address in found if base_of(address) == address and is_within(address, within)
@@ -94,8 +99,11 @@ def addresses_of(journal: JournalReader, within: Sequence[str], who: str) -> lis
 
 
 def is_within(address: str, within: Sequence[str]) -> bool:
-    """Return whether an address is of a conversation: its names are parts of the address, or one
-    part joins them (`family_01-C4`, `game.3`)."""
+    """Return whether an address belongs to a conversation.
+
+    The names of the conversation are parts of the address, or one part joins them (`family_01-C4`,
+    `game.3`).
+    """
     parts, names = address.split("/"), [escape_address_part(name) for name in within]
     if not names or {"-".join(names), ".".join(names)} & set(parts):
         return True
@@ -107,7 +115,8 @@ def is_within(address: str, within: Sequence[str]) -> bool:
 
 
 def hints_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
-    """Address → who was asked there; empty while the run has no tables."""
+    """Map each address to its row of `answers`. The result is empty if the run has no such table
+    yet."""
     if not run.has_table("answers") or not addresses:
         return {}
     table = run.scan_table("answers")
@@ -131,9 +140,10 @@ def replies_at(
     who: Sequence[str] = (),
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> list[ReplyView]:
-    """The replies at addresses in the order in which they were asked for.
+    """Return the replies at these addresses in the order of their questions.
 
-    `who`: the key of the person whose page it is; its last part is the id of the speaker.
+    `who` is the key of the participant of the current page. Its last part is the speaker id.
+    Replies of coders are left out.
     """
     known = hints_by_address(run, addresses)
     tries: dict[str, list[JournalEntry]] = {}
@@ -174,16 +184,17 @@ def said_by_others(
     within: Mapping[str, str],
     names: Mapping[str, str],
 ) -> list[ReplyView]:
-    """What replies of other speakers say in a participant's name: one session may play several.
+    """Return utterances of a participant that come from replies of other speakers.
 
-    `who`: the key of the participant; `within`: the columns of `utterances` that name the
-    conversation, with their values.
+    One model call may play several participants. `who` is the key of the participant. `within` maps
+    the columns of `utterances` that name the conversation to their values.
     """
     if not run.has_table(UTTERANCES):
         return []
     table = run.scan_table(UTTERANCES)
     have = table.collect_schema().names()
-    if not {"address", "speaker_role"} <= {*have}:  # a run of an earlier version
+    # Runs of earlier versions lack these columns.
+    if not {"address", "speaker_role"} <= {*have}:
         return []
     same = [
         pl.col(column).cast(pl.String) == value
@@ -211,7 +222,7 @@ def said_by_others(
 
 
 def _entries_of_call(journal: JournalReader, address: str, *, whole: bool) -> list[JournalEntry]:
-    """The entry at an address and those of its further tries, in order."""
+    """Return the entry at an address and those of its re-asks, in order."""
     read = (journal.entry_at(address, expand_texts=whole) for address in journal.tries(address))
     found = [entry for entry in read if entry is not None]
     return sorted(
@@ -224,7 +235,7 @@ def _unfinished_reason(entry: JournalEntry) -> str:
 
 
 def fields_of(reply: str) -> tuple[tuple[str, str], ...]:
-    """The fields of a reply that is a JSON object; empty for any other."""
+    """Return the fields of a reply that is a JSON object, otherwise nothing."""
     text = reply.strip()
     if not text.startswith("{"):
         return ()
@@ -254,7 +265,7 @@ def _plain_text(value: object) -> str:
 
 
 def call_drawer(run: RunFolder, journal: JournalReader, address: str) -> Drawer | None:
-    """All that is known of the call at an address; None where there is none."""
+    """Return the details of the call at an address, or None if there is no call."""
     base = base_of(address)
     tries = _entries_of_call(journal, base, whole=True)
     if not tries:
