@@ -1,10 +1,10 @@
-"""Describe the fields of a JSON answer for its prompt, and find these descriptions in a reply.
+"""Describe the fields of a JSON answer for its prompt, and drop these descriptions from replies.
 
-The schema of an answer is the only statement of its fields. `describe_format` renders it as a list
-for a prompt (`{{ answer_format }}`), so that prompt and schema cannot disagree. Small models give
-a description back in place of an answer (`"reason": "why, in one sentence"`). It would count as
-something that a participant said. `drop_descriptions` takes it out of a reply, field by field, and
-keeps the rest.
+The schema of an answer type is the only statement of its fields. `describe_format` renders the
+schema as a list for a prompt (`{{ answer_format }}`), so prompt and schema cannot disagree. Small
+models often repeat a description in place of an answer, as in `"reason": "why, in one sentence"`.
+Such a text would be recorded as the words of a participant. `drop_descriptions` removes it from the
+reply, field by field, and keeps the rest.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 
 # A shorter description ("why", "yes") may be an honest answer.
 MIN_WORDS = 3
+# A text above this length is a real answer. The bound also keeps the comparison cheap for replies
+# with very long fields.
 MAX_CHARACTERS = 500
 INDENT = "  "
 TYPE_NAMES = {
@@ -31,7 +33,10 @@ TYPE_NAMES = {
 
 
 class DroppedDescription(NamedTuple):
-    """A description of a field that a reply repeated in the field at `path`."""
+    """A field description that a reply repeated as the value of that field.
+
+    `path` is the dotted path of the field in the reply, `text` the repeated description.
+    """
 
     path: str
     text: str
@@ -40,12 +45,15 @@ class DroppedDescription(NamedTuple):
 def describe_format(
     schema: Schema, options: Mapping[str, Sequence[str]] | None = None
 ) -> SourcedText:
-    """Return a list of the keys of a JSON object with what each holds, nested objects indented.
+    """Return the keys of a JSON object as a list for a prompt, with nested objects indented.
 
-    Descriptions, closed values and bounds are those of the schema. Keys that hold objects of the
-    same kind, such as the items of a ballot, stand in one line. The text is an instruction, so it
-    has no source. Options that somebody has written need theirs: `options` gives by field the
-    values with their sources, and other closed fields are then not listed but left to the prompt.
+    Each line holds the description, the closed values and the bounds that the schema states.
+    Neighbouring keys that refer to the same definition, such as the items of a ballot, share one
+    line.
+
+    The text is an instruction, so it has no source. Options written by a person or a model do need
+    their sources. `options` maps a field to its values, each with its source. If `options` is
+    given, the closed values of other fields are not listed.
     """
     lines = _describe_object(schema, schema.get("$defs", {}), "", options)
     return join_texts("\n", lines)
@@ -56,6 +64,8 @@ def _describe_object(
 ) -> Iterator[SourcedText]:
     for names, field in _group_equal_objects(node["properties"]):
         inner = _resolve(field, definitions)
+        # The schema holds its enumerations as plain strings. Only the caller has the options with
+        # their sources, so its list replaces the enumeration.
         values = inner.get("enum", ()) if options is None else options.get(names[0], ())
         each = "each " if len(names) > 1 else ""
         described = _describe_field(field, inner, values)
@@ -66,8 +76,10 @@ def _describe_object(
 
 
 def _group_equal_objects(properties: Schema) -> Iterator[tuple[list[str], Schema]]:
-    """Yield the names of fields with their schema; fields in a row that refer to one definition
-    come together."""
+    """Yield groups of field names with the schema that they share.
+
+    Consecutive fields form a group if they refer to the same definition.
+    """
     names: list[str] = []
     last: Schema = {}
     for name, field in properties.items():
@@ -82,8 +94,13 @@ def _group_equal_objects(properties: Schema) -> Iterator[tuple[list[str], Schema
 
 
 def _resolve(node: Schema, definitions: Schema) -> Schema:
-    """Return the schema of what a field holds: of the entries of a list, of what may be null."""
+    """Return the schema of the values in a field.
+
+    References are followed. The schema of a list resolves to that of its items, the schema of a
+    nullable field to that of its other alternative.
+    """
     while "properties" not in node:
+        # The order matters: a reference says nothing about its target, so it is followed first.
         if "$ref" in node:
             node = definitions[node["$ref"].removeprefix("#/$defs/")]
         elif "anyOf" in node:
@@ -96,7 +113,10 @@ def _resolve(node: Schema, definitions: Schema) -> Schema:
 
 
 def _describe_field(node: Schema, inner: Schema, values: Sequence[object]) -> SourcedText:
-    """Return what a prompt says of a field after its name. `inner`: see `_resolve`."""
+    """Return the description of a field that a prompt prints after the field's name.
+
+    `inner` is the result of `_resolve` for `node`.
+    """
     is_list = node.get("type") == "array"
     each = "each " if is_list else ""
     parts: list[str] = [str(node.get("description", ""))]
@@ -105,6 +125,7 @@ def _describe_field(node: Schema, inner: Schema, values: Sequence[object]) -> So
     elif values:
         listed = concatenate_texts(_with_separator(", ", values), plain=None)
         parts += [concatenate_texts((f"{each}one of ", listed), plain=None)]
+    # The description of a field usually states its type, so the type is added only without one.
     elif not parts[0]:
         parts += ["" if is_list else _describe_type(node, inner)]
     kept = [part for part in parts if part]
@@ -120,7 +141,7 @@ def _with_separator(separator: str, parts: Sequence[object]) -> Iterator[object]
 
 
 def _describe_type(node: Schema, inner: Schema) -> str:
-    """Return the type of a field without a description, as a prompt may say it."""
+    """Return the type and the bounds of a field that has no description."""
     named = TYPE_NAMES.get(str(inner.get("type")), "a value")
     low, high = inner.get("minimum"), inner.get("maximum")
     bounds = f" from {low} to {high}" if low is not None and high is not None else ""
@@ -131,14 +152,17 @@ def _describe_type(node: Schema, inner: Schema) -> str:
 def drop_descriptions(
     value: object, schema: Schema | None
 ) -> tuple[object, tuple[DroppedDescription, ...]]:
-    """Return a JSON value without the fields that hold their own description.
+    """Return a JSON value without fields that hold their description, and the list of dropped
+    fields.
 
-    An entry of a list is dropped alone. A list of nothing else is dropped with its field.
+    In a list, only the entries that repeat the description are dropped. If no entry is left, the
+    field is dropped too.
     """
     dropped: list[DroppedDescription] = []
     if not schema:
         return value, ()
     kept = _drop_sentences(value, schema, schema.get("$defs", {}), "", dropped)
+    # Return the original object if nothing was dropped, so that the caller sees it unchanged.
     return (kept if dropped else value), tuple(dropped)
 
 
@@ -172,15 +196,17 @@ def _drop_sentences(
 def _is_description(text: object, field: Schema, definitions: Schema) -> bool:
     if not field or not isinstance(text, str) or len(text) > MAX_CHARACTERS:
         return False
+    # Models change case and punctuation when they repeat a description, so only words are compared.
     words = normalise_words(text)
     if len(words.split()) < MIN_WORDS:
         return False
     inner = _resolve(field, definitions)
+    # A model may repeat the bare description from the schema or the whole line of the prompt.
     line = _describe_field(field, inner, inner.get("enum", ()))
     said_of_it = (str(field.get("description", "")), line)
     return any(words == normalise_words(description) for description in said_of_it)
 
 
 def normalise_words(text: str) -> str:
-    """Return the words of a text in lower case, without marks."""
+    """Return the words of a text in lower case, without punctuation, separated by single spaces."""
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))

@@ -1,7 +1,7 @@
-"""Answers: a reply parsed to a type, or `Missing` with its reason, never blank text.
+"""Answer types: parse a reply into a typed value, or return `Missing` with a reason.
 
-Each answer type tries ever more forgiving readings and says which one succeeded (the parse step).
-When none does, it says what was wrong, so that the engine can ask again.
+Each answer type tries parse steps from strict to lenient and reports the step that succeeded. If
+all fail, it returns a `ParseFailure`. The engine puts the stated problem into a re-ask.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """There is no answer. `reason`: refused, unparsed, empty, too_long, filtered, ….
+    """A missing answer with its reason.
 
-    The speaker can give a reason too, as one of the ways out `none_of_these`, `declined` and
-    `cannot_say`. `last_reply` keeps the last reply, for the record; it is never scored.
+    `reason` is a code such as `refused`, `unparsed`, `empty`, `too_long` or `filtered`. It can also
+    be a way out that the speaker took: `none_of_these`, `declined` or `cannot_say`. `detail`
+    explains the reason in words. `last_reply` keeps the last reply for the record, and no measure
+    reads it.
     """
 
     reason: str
@@ -44,7 +46,7 @@ class Missing:
 
 
 class ParsedAnswer(NamedTuple, Generic[T_co]):
-    """A value, the parse step at which it was read, and what was put right in it."""
+    """An answer with the parse step that read it and the repairs that were made."""
 
     value: T_co
     parse_step: str
@@ -54,18 +56,20 @@ class ParsedAnswer(NamedTuple, Generic[T_co]):
 # Ways out of a closed answer. A speaker who takes one has answered, but chose no option.
 NONE_OF_THESE, DECLINED, CANNOT_SAY = "none_of_these", "declined", "cannot_say"
 WAYS_OUT = (NONE_OF_THESE, DECLINED, CANNOT_SAY)
-WAYS_OUT_OF_OPTIONS = (NONE_OF_THESE, DECLINED)  # those that are offered beside a list of options
+# Only these two are offered beside a list of options. `cannot_say` belongs to numbers.
+WAYS_OUT_OF_OPTIONS = (NONE_OF_THESE, DECLINED)
 
 
 def with_ways_out(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options of an enumeration with the ways out that they do not hold yet."""
+    """Return the options of an enumeration, followed by the ways out that they lack."""
     return (*options, *(way for way in WAYS_OUT_OF_OPTIONS if way not in options))
 
 
 def parse_way_out(reply: object, ways_out: Sequence[str] = WAYS_OUT_OF_OPTIONS) -> Missing | None:
-    """Return the way out that a value or a whole reply is, or None.
+    """Return `Missing` if a value or a whole reply is one of the ways out, else None.
 
-    Case, quotes and closing marks are ignored, as is the spelling with spaces.
+    Case, quotation marks and punctuation are ignored. Words may be separated by spaces instead of
+    underscores.
     """
     if not isinstance(reply, str) or len(reply) > LONGEST_WAY_OUT:
         return None
@@ -73,23 +77,25 @@ def parse_way_out(reply: object, ways_out: Sequence[str] = WAYS_OUT_OF_OPTIONS) 
     return Missing(name, last_reply=reply) if name in ways_out else None
 
 
-LONGEST_WAY_OUT = 40  # characters; a longer reply says more than its way out
+# In characters. A longer reply contains more than a way out, so it is parsed as an answer.
+LONGEST_WAY_OUT = 40
 
 
 @dataclass(frozen=True, slots=True)
 class ParseFailure:
-    """Why a reply could not be read, in words for the model that is asked again."""
+    """The reason why a reply could not be parsed, worded for the model that gets the re-ask."""
 
     problem: str
 
 
-CHOICE, NUMBER = "choice", "number"  # kinds of closed answers
+# The kinds of closed answers: the answer is one of the options or a number.
+CHOICE, NUMBER = "choice", "number"
 
 
 class AnswerType(ABC, Generic[T_co]):
-    """An answer type: reads replies, and may carry a JSON schema for the request.
+    """A parser of replies, with an optional JSON schema for the request.
 
-    A subclass defines `kind` and `parse_reply`, and whatever else is not as here.
+    A subclass defines `kind` and `parse_reply`, and overrides other members where needed.
     """
 
     __slots__ = ()
@@ -97,111 +103,111 @@ class AnswerType(ABC, Generic[T_co]):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """`text`, `choice`, `number`, `json`, or the word of a study; a column of `answers`."""
+        """The answer kind: `text`, `choice`, `number`, `json` or a kind that a study defines."""
 
     @abstractmethod
     def parse_reply(self, reply: str) -> ParsedAnswer[T_co] | ParseFailure | Missing:
-        """Read a reply. `Missing`: the speaker took a way out, and is not asked again."""
+        """Parse a reply. `Missing` means that the speaker took a way out and gets no re-ask."""
 
     def problem_in(self, reply: str) -> str:
-        """Why the answer of a person cannot be taken, in words; empty where it can. Nothing is
-        mended or left out: a person can correct what they wrote."""
+        """Return why a human's answer is not acceptable, or an empty string. Nothing is
+        repaired.
+        """
         read = self.parse_reply(reply)
         return read.problem if isinstance(read, ParseFailure) else ""
 
     @property
     def schema(self) -> Schema | None:
-        """The JSON schema of the reply; None for a reply that is not JSON."""
+        """The JSON schema of the reply, or None if the reply is not JSON."""
         return None
 
     def describe_format(self, options: Mapping[str, Sequence[str]] | None = None) -> str:
-        """Return the keys of a reply in JSON with what each holds, for a prompt; else empty.
-
-        `options`: see `answer_format.describe_format`.
+        """Return the keys of a JSON reply as a list for a prompt
+        (`answer_format.describe_format`).
         """
         return describe_format(self.schema, options) if self.schema else ""
 
     @property
     def configuration_error(self) -> str:
-        """Why nobody can answer, in words; else empty."""
+        """The reason why no reply could ever be accepted, or an empty string."""
         return ""
 
     @property
     def form_kind(self) -> str:
-        """The kind as pages and the embedded respondent know it."""
+        """The answer kind for question pages and the embedded respondent."""
         return self.kind
 
     @property
     def listed_options(self) -> tuple[str, ...]:
-        """The options that the answer is one of, in the order shown."""
+        """The options of a choice, in the order in which the prompt lists them."""
         return ()
 
     @property
     def offered_values(self) -> tuple[str, ...]:
-        """What pages and the embedded respondent choose from: options, or bounds of a number."""
+        """The options, or the bounds of a number, for question pages and respondents."""
         return self.listed_options
 
     @property
     def is_closed(self) -> bool:
-        """Whether the answer is one of the options or a number."""
+        """Return True if the answer is one of the options or a number."""
         return self.kind in (CHOICE, NUMBER)
 
     @property
     def is_short(self) -> bool:
-        """Whether the beginning of an answer may be another answer, should it be cut."""
+        """Return True if the beginning of a truncated answer could be a different valid answer."""
         return self.is_closed
 
     @property
     def is_read(self) -> bool:
-        """Whether a value is read out of the reply; free text is taken as it is."""
+        """Return True if a value is parsed out of the reply. Free text is used as it is."""
         return True
 
     @property
     def end_signal(self) -> str:
-        """What ends the conversation if it is said instead of an answer; else empty."""
+        """The reply that ends the conversation instead of answering, or an empty string."""
         return ""
 
     @property
     def total(self) -> float | None:
-        """What the numbers of the answer add up to, for the embedded respondent."""
+        """The required sum of the numbers in the answer, for the embedded respondent, or None."""
         return None
 
     @property
     def fallback_value(self) -> T_co | None:
-        """The value that stands for an answer which could not be read; None: it is missing."""
+        """The value to use if no reply could be parsed. If None, the answer is missing."""
         return None
 
     @property
     def clarifying_answer(self) -> ClarifyingAnswer[T_co] | None:
-        """The second and last question after a reply that could not be read, if there is one."""
+        """The answer type of the single follow-up question after an unparsed reply, or None."""
         return None
 
     def salvage_reply(self, _reply: str) -> ParsedAnswer[T_co] | None:
-        """What is kept of the last reply where no reply could be read as a whole; None: nothing."""
+        """Return the readable part of the last reply if every reply failed, or None."""
         return None
 
     def find_mentioned_values(self, _reply: str) -> frozenset[object] | None:
-        """Return the values that a reply names anywhere; None if the answer type cannot tell."""
+        """Return the values that a reply mentions anywhere, or None if the type cannot tell."""
         return None
 
 
 class ClarifyingAnswer(AnswerType[T_co]):
-    """An answer type with a question to go with it, asked after a reply that was unreadable."""
+    """An answer type with its prompt, for a follow-up question after an unparsed reply."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def prompt(self) -> str:
-        """The question for a speaker after their reply."""
+        """The follow-up question that is put to the speaker after the unparsed reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text(AnswerType[str]):
-    """Free text. Only an empty reply is unreadable.
+    """Free text. Only an empty reply fails to parse.
 
-    `offered_values`: the option whose view the text is to give, where it is not the speaker's own.
-    `end_signal`: what ends the conversation if it is said instead.
+    `offered_values` holds the option to argue for, if it is not the speaker's choice. `end_signal`
+    ends the conversation if it is given instead of an answer.
     """
 
     kind: str = "text"
@@ -218,7 +224,11 @@ class Text(AnswerType[str]):
 
 
 class Repair(NamedTuple):
-    """One thing put right while an answer was read; `replacement` is empty where it was dropped."""
+    """A value that was corrected or dropped during parsing.
+
+    `field` is the dotted path of the value, `kind` a code such as `spelling` or `unreadable`.
+    `replacement` is empty if the value was dropped.
+    """
 
     field: str
     kind: str
@@ -232,12 +242,11 @@ class Repair(NamedTuple):
 
 @dataclass(slots=True)
 class ValidationContext:
-    """What the validators of an answer's model may know, and where they note what they put right.
+    """The context of the pydantic validators of an answer model, with their list of repairs.
 
-    A validator gets it by `ValidationContext.from_info(info)`. `context` is what the answer type
-    was given. `echoed`: dotted paths of fields that were dropped because they held the prompt
-    template's own sentence. `unread_fields`: those of fields and entries that were left out because
-    nobody could read them.
+    A validator gets it with `ValidationContext.from_info(info)`. `context` is the
+    `validation_context` of the answer type. `echoed` holds the dotted paths of fields that repeated
+    a sentence of the prompt.
     """
 
     context: Any = None
@@ -246,40 +255,46 @@ class ValidationContext:
 
     @property
     def unread_fields(self) -> frozenset[str]:
+        """The dotted paths of the fields and list entries that were dropped as unreadable."""
         return frozenset(repair.field for repair in self.repairs if repair.kind == UNREADABLE)
 
     @classmethod
     def from_info(cls, info: ValidationInfo) -> ValidationContext:
-        """The reading that a validator runs in; an empty one where a model is made in Python."""
+        """Return the context of a validator, or an empty one outside of parsing."""
         return info.context if isinstance(info.context, ValidationContext) else cls()
 
     def add_repair(self, field: str, kind: str, original: object, replacement: object = "") -> None:
-        """Note a repair; without `replacement` it says that the value was dropped."""
+        """Record a repair. Without `replacement` the repair states that the value was dropped."""
         self.repairs.append(Repair(field, kind, str(original)[:80], str(replacement)[:80]))
 
 
 ALL_FIELDS_INSTRUCTION = "Reply with only the JSON object, all fields present."
 NO_OBJECT = "The reply was not a JSON object."
-MOST_MENDINGS = 8  # times that a reply is validated, each time with more of it put right
+# Maximum number of validations of one reply. Each repair can uncover errors that pydantic did not
+# report before, so one pass is not enough. The bound guarantees an end.
+MOST_MENDINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Json(AnswerType[M]):
-    """A JSON object validated by a pydantic model.
+    """A JSON object that a pydantic model validates.
 
-    Ladder: direct → fenced block → repair library; in each, fields are read leniently
-    (`lenient_fields`). Then ask again; then what can be read of the last reply; then `Missing`, or
-    `fallback_value` (the protocol's documented minimal structure, which carries `_parse_error`).
+    The parse steps are: the reply itself, a fenced code block, and the output of a JSON repair
+    library. Each step reads fields leniently (`lenient_fields`). If all fail, the engine re-asks.
+    After the last re-ask it keeps the readable part of the last reply. If nothing is readable, the
+    answer is `fallback_value`, or `Missing` without one. A fallback value is the protocol's
+    documented minimal structure, which carries `_parse_error`.
 
-    `validation_context`: what the model's validators need to know, such as the names at the table
-    (`ValidationContext`). `options`: the texts that a field may hold, for the schema alone
-    (`{"votes.choice": […]}`, dots lead into nested models and lists); a validator decides about
-    other spellings. `excluded_fields`: fields left out of the schema. `schema`: one in place of the
-    model's. `may_decline`: the schema begins with a field `declined`; a reply that sets it is
-    `Missing`, whatever its other fields hold and whatever `fallback_value` is.
-    A field that gives its description back has no value (`answer_format`).
-    `total`: what the numbers of the object must add up to, for the embedded respondent; a validator
-    of the model checks it.
+    - `validation_context`: data for the model's validators, such as the names of the speakers.
+    - `options`: allowed texts by dotted field path, such as `{"votes.choice": […]}`, for the
+      schema. Paths lead into nested models and lists. A validator decides about other spellings.
+    - `excluded_fields`: fields that are left out of the schema.
+    - `schema`: a schema that replaces the model's.
+    - `may_decline`: add a boolean field `declined` to the schema. A reply that sets it is
+      `Missing`, regardless of its other fields and of `fallback_value`.
+    - `total`: the required sum of the numbers, for the embedded respondent. A validator checks it.
+
+    A field that repeats its description has no value (`answer_format`).
     """
 
     model: type[M]
@@ -298,6 +313,7 @@ class Json(AnswerType[M]):
             schema = json_schema(self.model, self.options, self.excluded_fields)
         if self.may_decline:
             schema = declinable_schema(schema)
+        # The dataclass is frozen. Build the schema once here, because each request reads it.
         object.__setattr__(self, "schema", schema)
 
     def parse_reply(self, reply: str) -> ParsedAnswer[M] | ParseFailure | Missing:
@@ -320,9 +336,12 @@ class Json(AnswerType[M]):
     def read(
         self, value: object, *, salvage: bool = False, mend: bool = True
     ) -> ParsedAnswer[M] | ParseFailure | Missing:
-        """Read what is JSON already: a part of a larger reply. `salvage`: keep what can be read.
-        Without `mend` a value that does not fit is refused."""
+        """Validate a JSON value, such as a part of a larger reply.
+
+        `salvage` keeps the readable part. Without `mend`, a value that does not fit is rejected.
+        """
         if self.may_decline and isinstance(value, dict):
+            # Check this first: a speaker who declines may leave the other fields empty.
             if is_declined(value.get(DECLINED)):
                 return Missing(DECLINED)
             value = {name: entry for name, entry in value.items() if name != DECLINED}
@@ -334,6 +353,8 @@ class Json(AnswerType[M]):
         for path, sentence in dropped:
             notes.add_repair(path, "template_sentence", sentence)
         for _ in range(MOST_MENDINGS):
+            # A failing pass may add repairs too. Each pass gets its own copy of the list, so that a
+            # repair is recorded once.
             reading = replace(notes, repairs=list(notes.repairs))
             try:
                 read = self.model.model_validate(value, context=reading)
@@ -351,6 +372,7 @@ class Json(AnswerType[M]):
                 return ParsedAnswer(read, "exact", tuple(reading.repairs))
         first = "; ".join(
             f"{'.'.join(map(str, error['loc'])) or 'object'}: {error['msg']}"
+            # State only the first three errors. A further re-ask can state the others.
             for error in errors[:3]
         )
         own_words = f" {dropped[0].path} repeats the question: answer it." if dropped else ""
@@ -359,13 +381,14 @@ class Json(AnswerType[M]):
 
 @dataclass(frozen=True, slots=True)
 class JsonList(AnswerType[tuple[M, ...]]):
-    """A list of JSON objects, each validated by a pydantic model; the value is a tuple.
+    """A list of JSON objects, each validated by a pydantic model. The answer is a tuple.
 
-    Asked for as `{"items": […]}` (`name`), since endpoints want an object; a bare list is read too.
-    An item that does not fit is dropped, as is one whose `unique_key(item)` came before, or one
-    beyond `max_items`; each is a `Repair`. With fewer than `min_items` left, or none of several,
-    the reply is unreadable. `fallback_value`, `validation_context`, `options` and `excluded_fields`
-    are as in `Json`, of one item.
+    The prompt asks for `{"items": […]}` because many endpoints accept only objects. `name` is the
+    key of the list. A bare list is parsed too. An item is dropped if it does not fit, if its
+    `unique_key(item)` occurred before, or if it exceeds `max_items`. Each dropped item is a
+    `Repair`. The reply fails to parse with fewer than `min_items` valid items, or if none of
+    several items is valid. `fallback_value`, `validation_context`, `options` and `excluded_fields`
+    work as in `Json` and apply to one item.
     """
 
     model: type[M]
@@ -393,7 +416,7 @@ class JsonList(AnswerType[tuple[M, ...]]):
         return _parse_json(reply, (list, dict), self.read, "The reply was not a list in JSON.")
 
     def read(self, value: object) -> ParsedAnswer[tuple[M, ...]] | ParseFailure:
-        """Read what is JSON already: a list, or an object that holds it."""
+        """Validate a JSON list, or a JSON object that holds the list."""
         notes = ValidationContext()
         one = Json(
             self.model,
@@ -402,6 +425,7 @@ class JsonList(AnswerType[tuple[M, ...]]):
             excluded_fields=self.excluded_fields,
         )
         kept: list[M] = []
+        # A list and not a set, because the values need not be hashable.
         seen: list[object] = []
         problem = ""
         items = self._parse_items(value, notes)
@@ -435,6 +459,7 @@ class JsonList(AnswerType[tuple[M, ...]]):
     def _parse_items(self, value: Any, notes: ValidationContext) -> list[Any]:
         if isinstance(value, list):
             return value
+        # Models rename the key of the list, so use the only value if it is a list.
         lists = [value for value in value.values() if isinstance(value, list)]
         found = value.get(self.name, lists[0] if len(value) == len(lists) == 1 else value)
         if isinstance(found, list):
@@ -444,9 +469,10 @@ class JsonList(AnswerType[tuple[M, ...]]):
 
 
 class MapEntries(NamedTuple, Generic[T_co]):
-    """The entries of one reply by key; `problems` says why others are not there.
+    """The entries of one reply by key.
 
-    `declined`: keys of entries that decline to answer. They are not asked again.
+    `problems` gives the reason for each key without an entry. `declined` lists the keys of declined
+    entries, which are not asked for again.
     """
 
     values: dict[str, T_co]
@@ -456,12 +482,12 @@ class MapEntries(NamedTuple, Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class JsonMap(AnswerType["MapEntries[M]"]):
-    """One JSON object with an entry for each key, such as each resident. What can be read is taken.
+    """A JSON object with one entry per key, such as one per resident. Readable entries are kept.
 
-    A reply that was cut off gives the keys that it had come to; the caller asks again for the rest.
-    Only a reply with no readable entry is unreadable. `match_key(said, keys)` gives the key that is
-    meant, or ""; entries may stand one level deeper, or in a list that names them in a field of
-    `name_fields`.
+    A truncated reply provides the keys before the cut, and the caller asks again for the rest. The
+    reply fails to parse only if no entry is readable. `match_key(key_in_reply, keys)` returns the
+    intended key, or an empty string. The entries may be nested one level deeper. They may also be
+    in a list of objects that state their key in one of `name_fields`.
     """
 
     parts: Mapping[str, Json[M]]
@@ -480,7 +506,7 @@ class JsonMap(AnswerType["MapEntries[M]"]):
         return _parse_json(reply, dict, self.read, NO_OBJECT)
 
     def read(self, value: Any) -> ParsedAnswer[MapEntries[M]] | ParseFailure:
-        """Read what is JSON already: a part of a larger reply."""
+        """Validate a JSON value, such as a part of a larger reply."""
         said = self._entries_by_key(value)
         values: dict[str, M] = {}
         unread: dict[str, str] = {}
@@ -522,6 +548,7 @@ class JsonMap(AnswerType["MapEntries[M]"]):
         found: dict[str, object] = {}
         for said, entry in entries:
             if key_ := self.match_key(said, keys):
+                # If a reply holds a key twice, the first entry counts.
                 found.setdefault(key_, entry)
         return found
 
@@ -532,27 +559,29 @@ class JsonMap(AnswerType["MapEntries[M]"]):
 
 
 def pin_schema(title: str, description: str = "", config: ConfigDict | None = None) -> ConfigDict:
-    """Fix the title and the description under which an answer model is sent to models.
+    """Return a `model_config` that fixes the title and description of an answer model for requests.
 
-    Use it as the `model_config` of the model; `config` holds further settings of pydantic's. The
-    schema is part of a request and of its fingerprint. With an explicit title, renaming the class
-    or editing its docstring does not change the requests of paused runs.
+    `config` holds further pydantic settings. The schema is part of a request's fingerprint. With an
+    explicit title, renaming the class or editing its docstring does not change paused runs.
     """
     extra: dict[str, JsonValue] = {"description": description} if description else {}
     return {**(config or {}), "title": title, "json_schema_extra": extra}
 
 
 def is_declined(value: object) -> bool:
-    """Return whether the field `declined` of a JSON reply says yes."""
+    """Return True if the field `declined` of a JSON reply is true, also when it is spelled as a
+    text.
+    """
     return value is True or (isinstance(value, str) and value.strip().casefold() in ("true", "yes"))
 
 
 def declinable_schema(schema: Schema) -> Schema:
-    """Return the schema of an object with the field `declined` before all others."""
+    """Return an object schema with the boolean field `declined` before all other fields."""
     declined = {
         "type": "boolean",
         "description": "true to decline to answer; the other fields do not count then",
     }
+    # Models generate fields in order, so a speaker can decline before giving any value.
     return schema | {"properties": {DECLINED: declined, **schema.get("properties", {})}}
 
 
@@ -561,9 +590,10 @@ def json_schema(
     options: Mapping[str, Sequence[str]] | None = None,
     excluded_fields: tuple[str, ...] = (),
 ) -> Schema:
-    """The JSON schema of a model for an endpoint: `options` and `excluded_fields` as in `Json`.
+    """Return the JSON schema of a model for an endpoint.
 
-    Made once (it costs milliseconds). Not to be changed.
+    `options` and `excluded_fields` work as in `Json`. The schema is cached because building it
+    takes milliseconds. Callers must not change it.
     """
     allowed = tuple((path, tuple(texts)) for path, texts in (options or {}).items())
     return _build_schema(model, allowed, tuple(excluded_fields))
@@ -593,9 +623,8 @@ def _build_schema(
 class _SentSchemaGenerator(GenerateJsonSchema):
     """Generate the schema of an answer model as it is sent to an endpoint.
 
-    The schema is part of the request and of its fingerprint. So a model with a title in its
-    `model_config` is sent under this title, described by its `json_schema_extra` alone: its class
-    can be renamed and its docstring edited. Without a title, class name and docstring are sent.
+    A model with a title in its `model_config` is sent under this title, with the description of its
+    `json_schema_extra`. Otherwise its class name and docstring are sent (see `pin_schema`).
     """
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
@@ -608,9 +637,10 @@ class _SentSchemaGenerator(GenerateJsonSchema):
 
 
 def _with_definitions_by_title(schema: Schema) -> Schema:
-    """Name the definitions of a schema by their titles, where pydantic names them by classes."""
+    """Rename the definitions of a schema from class names to their titles."""
     definitions = schema.get("$defs", {})
     titles = {name: str(body.get("title", name)) for name, body in definitions.items()}
+    # Two models may share a title. Renaming would merge their definitions, so keep the class names.
     if list(titles) == list(titles.values()) or len(set(titles.values())) < len(titles):
         return schema
     refs = {f"#/$defs/{name}": f"#/$defs/{title}" for name, title in titles.items()}
@@ -627,13 +657,14 @@ def _with_definitions_by_title(schema: Schema) -> Schema:
 
     named = {titles[name]: body for name, body in definitions.items()}
     renamed: Schema = rename_references(
+        # Sort the definitions, so that the sent schema does not depend on class names.
         schema | {"$defs": {name: named[name] for name in sorted(named)}}
     )
     return renamed
 
 
 def _find_parent_object(schema: Schema, definitions: Schema, path: str) -> tuple[Schema, str]:
-    """The object of a schema that has the field at the end of a dotted path, and its name."""
+    """Return the object schema that contains the field of a dotted path, and the field's name."""
     *above, name = path.split(".")
     for step in above:
         schema = _unwrap_field_schema(schema["properties"][step], definitions)
@@ -641,7 +672,7 @@ def _find_parent_object(schema: Schema, definitions: Schema, path: str) -> tuple
 
 
 def _unwrap_field_schema(node: Schema, definitions: Schema) -> Schema:
-    """What a field of a schema holds: the items of a list, the type that may be null, the ref."""
+    """Return the schema of a field's values: the items of a list, the target of a reference."""
     while "type" not in node or node["type"] == "array":
         if "$ref" in node:
             node = definitions[node["$ref"].removeprefix("#/$defs/")]
@@ -653,7 +684,7 @@ def _unwrap_field_schema(node: Schema, definitions: Schema) -> Schema:
 
 
 def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
-    """An object whose parts have schemas of their own; equal parts are written once."""
+    """Return the schema of an object, with a shared definition for equal properties."""
     definitions: Schema = {}
     properties: Schema = {}
     bodies = {
@@ -665,6 +696,7 @@ def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
         shared = str(body.get("title", "Part")).replace(" ", "")
         if sum(other == body for other in bodies.values()) == 1:
             properties[name] = body
+        # Another schema may already be defined under this title. It is then written out in place.
         elif definitions.setdefault(shared, body) == body:
             properties[name] = {"$ref": f"#/$defs/{shared}"}
         else:
@@ -679,7 +711,7 @@ def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
 
 
 def _remove_unused_definitions(schema: Schema) -> Schema:
-    """The schema without definitions that nothing refers to."""
+    """Return the schema without definitions that nothing refers to."""
     definitions = schema.pop("$defs", {})
     used: set[str] = set()
     waiting = _referenced_definitions(schema)
@@ -707,7 +739,7 @@ def _parse_json(
     read: Callable[[object], ParsedAnswer[T] | ParseFailure | Missing],
     problem: str,
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
-    """The first reading of the reply as JSON that `read` takes, with its parse step."""
+    """Return the first JSON reading of a reply that `read` accepts, with its parse step."""
     unread = ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
     for parse_step, candidate in json_candidates(
         reply, "{" if opening_characters is dict else "{["
@@ -716,6 +748,7 @@ def _parse_json(
             found = read(candidate)
             if isinstance(found, ParsedAnswer):
                 return found._replace(parse_step=parse_step)
+            # A speaker who declines has answered. A more lenient reading must not overrule that.
             if isinstance(found, Missing):
                 return found
             unread = found

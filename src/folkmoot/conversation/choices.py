@@ -1,7 +1,8 @@
-"""Choices and numbers: one of the listed options, or a number within bounds, never guessed.
+"""Answer types for choices and numbers.
 
-Each tries ever more forgiving readings and says which one succeeded (the parse step). A speaker
-can always take a way out, and no reply is constrained to values without one.
+A choice is one of the listed options, a number is within bounds. Neither is ever guessed. Each
+answer type tries parse steps from strict to lenient and reports the step that succeeded. A speaker
+can always take a way out, and every constrained reply allows one.
 """
 
 from __future__ import annotations
@@ -45,16 +46,22 @@ from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 
 
 class Choice(AnswerType[str]):
-    """One of the options, in the order in which the prompt lists them.
+    """A choice of one option, from options in the order in which the prompt lists them.
 
-    The parse steps are exact, normalised, number (the option's number or letter in the list) and
-    named (in a carrier phrase, in quotation marks, after its label, or alone in every line). What
-    fits two options fits none. A reply that is none of these is followed by one
-    `clarifying_answer`, in which the speaker says which option they stated. With `clarify=False`
-    the question is asked again in plain text instead, as often as the caller allows.
+    The parse steps are:
 
-    The replies `none_of_these` and `declined` are ways out, also as a first reply. Where the
-    prompt lists the options without numbers (`labelled=False`), a bare number is no option.
+    - `exact`: the text of an option.
+    - `normalised`: the text of an option in another case, spelling or decoration.
+    - `number`: the number or letter of an option in the list.
+    - `named`: an option in a carrier phrase, in quotation marks, after its label, or alone in every
+      line.
+
+    A reply that fits two options is not parsed. After an unparsed reply, one `clarifying_answer`
+    asks the speaker which option they stated. With `clarify=False` the same question is asked again
+    in plain text, as often as the caller allows.
+
+    The replies `none_of_these` and `declined` are ways out, also as a first reply. If the prompt
+    lists the options without numbers (`with_labels=False`), a bare number is not an option.
     """
 
     __slots__ = ("_clarify", "_index", "_labelled", "options")
@@ -63,20 +70,24 @@ class Choice(AnswerType[str]):
     def __init__(
         self, options: Sequence[str], *, with_labels: bool = True, clarify: bool = True
     ) -> None:
+        # A plain string is a sequence too: "Yes" would become the options Y, e and s.
         if isinstance(options, str) or not all(isinstance(option, str) for option in options):
             raise TypeError('options are a list of texts: Choice(["Yes", "No"])')
         self.options = tuple(options)
         self._labelled = with_labels
         self._clarify = clarify
+        # Sorted and without duplicates, so that all orders of the same options share one cached
+        # index.
         self._index = _build_index(tuple(sorted(set(options))))
 
     @property
     def configuration_error(self) -> str:
-        """Why nobody can choose, in words (options that cannot be told apart); else empty."""
+        """The reason why no reply could be parsed, such as similar options, or an empty string."""
         if not self.options:
             return "there are no options to choose from"
         pairs = (
             indistinguishable_pairs(self.options)
+            # Comparing all pairs is quadratic, so it is done only if some option is ambiguous.
             if len(self._index.exact) < len(set(self.options))
             else []
         )
@@ -91,12 +102,12 @@ class Choice(AnswerType[str]):
 
     @property
     def formatted_options(self) -> str:
-        """The options as a prompt should list them, one a line."""
+        """The options as the prompt lists them, one per line."""
         return format_option_list(self.options, with_labels=self._labelled)
 
     @property
     def clarifying_answer(self) -> Clarification | None:
-        """The second and last request of a choice that could not be read."""
+        """The follow-up question after an unparsed reply, or None with `clarify=False`."""
         return Clarification(self) if self._clarify else None
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
@@ -105,6 +116,7 @@ class Choice(AnswerType[str]):
             return ParsedAnswer(text, "exact")
         forms = forms_in_phrases(text)
         found = self._index.from_forms(forms)
+        # An option may be spelled like a way out ("Declined"). The option has priority.
         way_out = None if found else parse_way_out(text)
         if way_out is not None:
             return way_out
@@ -112,6 +124,8 @@ class Choice(AnswerType[str]):
             bare = self._index.from_forms(undecorated_forms(text))
             return ParsedAnswer(next(iter(found)), "normalised" if bare == found else "named")
         by_label = [] if found else self._match_label(text)
+        # Labels come after texts, because an option may itself be a number: "2" means the option
+        # "2".
         if len(by_label) == 1:
             return ParsedAnswer(by_label[0], "number")
         if (repeated := self._repeated_option(text)) is not None:
@@ -126,23 +140,27 @@ class Choice(AnswerType[str]):
 
     @property
     def ways_out(self) -> tuple[str, ...]:
-        """The ways out, but for those that are among the options themselves."""
+        """The ways out, without those that are also options."""
         options = {normalise_text(option).replace(" ", "_") for option in self.options}
         return tuple(way for way in WAYS_OUT_OF_OPTIONS if way not in options)
 
     def describe_ways_out(self) -> str:
-        """Return the ways out with their meaning, as a part of a sentence."""
+        """Return the ways out with their meanings, as part of a sentence."""
         return " or ".join(f"{way} if you {_MEANING[way]}" for way in self.ways_out)
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:
-        """Return the options that a reply names anywhere, by their text or as `option 3`.
+        """Return the options that a reply mentions anywhere, by their text or as `option 3`.
 
-        An option that is part of a longer option counts only if it also occurs outside of that one.
+        An option that is part of a longer option counts only if it also occurs outside of the
+        longer one.
         """
-        if reply in self._index.exact:  # most replies: nothing has to be searched
+        # Most replies are the bare option, so the search is not needed.
+        if reply in self._index.exact:
             return frozenset((reply,))
         text = comparison_key(normalise_text(reply[:LONGEST_SEARCHED]))
         found = set()
+        # Remove each match before searching for shorter options, which may be part of a longer one.
+        # The NUL character keeps the words on both sides from forming a new match.
         for option in self._index.longest_first:
             text, count = _pattern_of(option).subn(" \0 ", text)
             if count:
@@ -152,10 +170,10 @@ class Choice(AnswerType[str]):
         return frozenset(found)
 
     def _in_quotation_marks(self, text: str) -> str | None:
-        """The option that a reply names in quotation marks, or as `Option 3: <its text>`.
+        """Return the option given in quotation marks or as `Option 3: <its text>`, or None.
 
-        No other option may be named, and the reply may not say no to anything: what remains in
-        doubt is for the speaker to clarify.
+        The reply may not mention another option and may not contain a negation. The speaker is
+        asked to clarify such replies.
         """
         if len(text) > MAX_REPLY_CHARACTERS:
             return None
@@ -164,7 +182,9 @@ class Choice(AnswerType[str]):
             return None
         (option,) = mentioned
         whole = comparison_key(normalise_text(text))
-        # The words of the option itself, as of "No change", say no to nothing.
+        # Remove the option before the search for negations, because an option such as "No change"
+        # contains one.
+
         if _NEGATED.search(_pattern_of(option).sub(" ", whole)):
             return None
         labels = [label for label, listed in self._options_by_label().items() if listed == option]
@@ -174,17 +194,23 @@ class Choice(AnswerType[str]):
         return option if re.search(quoted, whole) else None
 
     def _repeated_option(self, text: str) -> str | None:
-        """The option that each of several lines says alone: small models repeat themselves."""
+        """Return the option that each line of a reply gives alone, or None.
+
+        Small models often repeat their answer over several lines.
+        """
         if "\n" not in text or len(text) > MAX_REPLY_CHARACTERS:
             return None
+        # A set, because a model may repeat one line hundreds of times. The recursion ends after one
+        # level, since a single line contains no line break.
         read = [self.parse_reply(line) for line in {*text.splitlines()} if line.strip()]
         said = {r.value if isinstance(r, ParsedAnswer) else None for r in read}
         return said.pop() if len(said) == 1 else None
 
     def _has_wrong_label(self, forms: Sequence[str], found: frozenset[str]) -> bool:
-        """Whether a reply gives one option's text the label of another: which one is meant?
+        """Return True if a reply combines the text of one option with the label of another.
 
-        A reply that starts with a 1 may be a list of one, which says nothing of the option's place.
+        The intended option is then unknown. A leading 1 is ignored, because a reply may be a list
+        with a single entry.
         """
         list_of_one = re.match(r"\W*1\b", forms[0])
         listed = {
@@ -212,9 +238,9 @@ class Choice(AnswerType[str]):
 
 @dataclass(frozen=True, slots=True)
 class Clarification(ClarifyingAnswer[str]):
-    """The question which listed option a speaker stated, as JSON with the ways out.
+    """The follow-up question which listed option a speaker stated, as JSON with the ways out.
 
-    An endpoint may ignore the schema, so a bare option and a bare way out count as well.
+    Some endpoints ignore the schema, so a bare option and a bare way out are parsed as well.
     """
 
     choice: Choice
@@ -227,7 +253,7 @@ class Clarification(ClarifyingAnswer[str]):
 
     @property
     def schema(self) -> Schema:
-        """The schema of the reply: every option and every way out."""
+        """The schema of the reply, with every option and every way out as allowed values."""
         stated = {"type": "string", "enum": [*self.choice.options, *self.choice.ways_out]}
         return {
             "title": "Clarification",
@@ -239,7 +265,7 @@ class Clarification(ClarifyingAnswer[str]):
 
     @property
     def prompt(self) -> str:
-        """The question for a speaker after their reply."""
+        """The follow-up question that is put to the speaker after the unparsed reply."""
         return (
             "Which of these options did you state in your reply?\n"
             f"{self.choice.formatted_options}\n\n"
@@ -248,7 +274,7 @@ class Clarification(ClarifyingAnswer[str]):
         )
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
-        """Return the option stated, or the way out."""
+        """Return the option that the speaker stated, or the way out that they took."""
         found = Json(_Stated).parse_reply(reply)
         text = found.value.stated if isinstance(found, ParsedAnswer) else reply
         read = self.choice.parse_reply(text)
@@ -262,10 +288,15 @@ class _Stated(BaseModel):
 
 
 class _OptionIndex(NamedTuple):
-    """Options by the forms of their text. `exact`: those whose own text means them alone."""
+    """Options by the comparable forms of their text.
+
+    `by_form` maps a form to the options that have it. `own` maps labels to options if every option
+    begins with a label, and is empty otherwise. `exact` holds the options that their own text
+    identifies uniquely. `longest_first` sorts the options by length.
+    """
 
     by_form: dict[str, tuple[str, ...]]
-    own: dict[str, str]  # where every option begins with a label of its own: label → option
+    own: dict[str, str]
     exact: frozenset[str]
     longest_first: tuple[str, ...]
 
@@ -276,6 +307,7 @@ class _OptionIndex(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
+# A run puts the same options to thousands of speakers. The index depends on the options alone.
 def _build_index(options: tuple[str, ...]) -> _OptionIndex:
     by_form: dict[str, tuple[str, ...]] = {}
     for option in options:
@@ -289,6 +321,8 @@ def _build_index(options: tuple[str, ...]) -> _OptionIndex:
         sorted(options, key=lambda option: -len(comparison_key(normalise_text(option))))
     )
     index = _OptionIndex(by_form, own if len(own) == len(options) else {}, frozenset(), longest)
+    # The forms of the index must be complete before this, because an option is unique only in
+    # comparison with all others.
     exact = frozenset(
         option for option in options if index.from_forms(forms_in_phrases(option)) == {option}
     )
@@ -296,25 +330,30 @@ def _build_index(options: tuple[str, ...]) -> _OptionIndex:
 
 
 def option_labels(options: Sequence[str]) -> tuple[str, ...]:
-    """What the options are listed by: numbers; letters if an option looks like a number; nothing
-    if an option begins or ends with such a letter."""
+    """Return the labels by which the prompt lists the options.
+
+    Labels are numbers, or letters if an option looks like a number. The result is empty if an
+    option begins or ends with one of these letters.
+    """
     return _labels_of(tuple(options))
 
 
 @lru_cache(maxsize=4096)
 def _labels_of(options: tuple[str, ...]) -> tuple[str, ...]:
     texts = [normalise_text(option) for option in options]
+    # If an option contains a number, a bare "2" in a reply could mean its label or its text.
     if not any(
         _NUMERIC.search(text) or any(column.isnumeric() for column in text) for text in texts
     ):
         return tuple(str(n) for n in range(1, len(options) + 1))
     letters = tuple("abcdefghijklmnopqrstuvwxyz"[: len(options)])
+    # In a list with the options "Plan A" and "Plan B", the label "a" would be ambiguous.
     alone = {letter for text in texts for found in _LETTER.findall(text) for letter in found}
     return letters if len(letters) == len(options) and not alone & set(letters) else ()
 
 
 def format_option_list(options: Sequence[str], *, with_labels: bool = True) -> str:
-    """The options one a line, each after its number or letter (a dash where it has none)."""
+    """Return the options one per line, each after its number or letter, or after a dash."""
     labels = option_labels(options) if with_labels else ()
     heads = [f"{label.upper()}." for label in labels] or ["-"] * len(options)
     lines = zip(heads, options, strict=True)
@@ -325,16 +364,18 @@ def format_option_list(options: Sequence[str], *, with_labels: bool = True) -> s
 
 @lru_cache(maxsize=4096)
 def _pattern_of(option: str) -> re.Pattern[str]:
-    """The option's folded text where no letter or digit continues it on either side."""
+    """Return a pattern that matches an option's normalised text as whole words."""
     return re.compile(rf"(?<!\w){re.escape(comparison_key(normalise_text(option)))}(?!\w)")
 
 
 _MEANING = {NONE_OF_THESE: "chose no single one of them", DECLINED: "declined to choose"}
-LONGEST_SEARCHED = 20_000  # characters of a reply in which options are looked for
+# In characters. The search for mentioned options reads only this much of a reply, so that a model
+# in a loop does not stall the run.
+LONGEST_SEARCHED = 20_000
 _BY_LABEL = re.compile(r"\boption\s#?([1-9][0-9]{0,2}|[a-z])\b")
-# Signs that a statement may be turned around, or may not be the speaker's choice, by language. They
-# only send a reply to its clarification: a sign too many costs one request, a sign too few may
-# record a vote that was never cast.
+# Signs of negation, or that a statement may not be the speaker's choice, by language. A sign only
+# causes a clarifying question. So a needless sign costs one request, while a missing sign may
+# record a vote that was never cast. The list therefore errs on the long side.
 _SIGNS_OF_NO = (
     # English
     r"not|no|non|none|never|neither|nor|nothing|nobody|nay|null|without|against|cannot|hardly|"
@@ -374,20 +415,21 @@ _SIGNS_OF_NO = (
 )
 _NEGATED = re.compile(
     rf"\?|~~|n't\b|\b(?:{'|'.join(_SIGNS_OF_NO)})\b|"
-    # Scripts that part no words, or whose signs continue a word.
+    # Scripts without spaces between words, or in which word characters follow the sign. The word
+    # boundary above does not work for these.
     r"不|没|沒|拒|反对|反對|反対|弃|棄|无|無|别|勿|否|ない|なし|なく|ません|嫌|やめ|以外|"
     r"않|아니|아닌|없|안 |못|말고|반대|거부|거절|기권|싫|제외|"
     r"नहीं|मत |विरोध|इनकार|इंकार|अस्वीकार|না|ไม่|คัดค้าน|ปฏิเสธ|งด|இல்லை|نہیں"
 )
 
-# For options that `indistinguishable_pairs` finds.
+# The explanation that messages about `indistinguishable_pairs` give to study authors.
 IGNORED_DIFFERENCES = (
     "case, width, quotes, closing marks and listing numbers count for nothing in a reply"
 )
 
 
 def indistinguishable_pairs(options: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of places (from 0) whose options cannot be told apart in a reply."""
+    """Return the pairs of indices (from 0) of options that cannot be told apart in a reply."""
     index = _build_index(tuple(sorted(set(options))))
     rivals = [index.from_forms(forms_in_phrases(option)) for option in options]
     return [
@@ -398,30 +440,37 @@ def indistinguishable_pairs(options: Sequence[str]) -> list[tuple[int, int]]:
     ]
 
 
+# Number words that make an option look like a number, so that `option_labels` uses letters.
 _NUMERIC = re.compile(
     r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|"
     r"first|second|third|fourth|fifth)\b"
 )
+# A single letter at the beginning or end of an option, as in "Plan A".
 _LETTER = re.compile(r"^([a-z])(?![^\W\d_])|(?<![^\W\d_])([a-z])$")
+# A reply that is only a label: "2", "(b)", "Option 3:".
 _LABEL = re.compile(
     r"(?:(?:option|choice|number|no\.|nr\.)\s?)?#?[(\[]?([1-9][0-9]{0,2}|[a-z])[)\]]?[.:]?"
 )
+# A label before the text of an option. A comma after the label occurs in replies only.
 _LABEL_PREFIX = r"(?:option\s|choice\s)?[(\[#]?(\d{1,3}|[a-z])(?:[)\]][.:]?|[%s]|\s[-=])\s.+"
 _OPTION_LABEL = re.compile(_LABEL_PREFIX % ".:", re.DOTALL)
 _REPLY_LABEL = re.compile(_LABEL_PREFIX % ".:,", re.DOTALL)
+# Digits with optional commas between thousands. Other separators depend on the language.
 _PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
 
 
+# The same inside a sentence. The bounds exclude parts of words, dates and longer numbers.
 _ANY_NUMBER = re.compile(r"(?<![\w.,])" + _PLAIN_NUMBER.pattern + r"(?!\w)")
+# The end of each re-ask, so that a speaker is never forced to invent a number.
 OR = f" If you cannot answer, reply with {CANNOT_SAY}."
 
 
 @dataclass(frozen=True, slots=True)
 class Number(AnswerType[float]):
-    """A number within bounds (inclusive). `integer=True` refuses fractions.
+    """A number within inclusive bounds. `integer=True` rejects fractions.
 
-    Read where the reply is one number, or a number alone in a carrier phrase; never out of prose.
-    The replies `cannot_say` and `declined` are ways out.
+    The reply must be a single number, or a number alone in a carrier phrase. Numbers are never
+    taken out of prose. The replies `cannot_say` and `declined` are ways out.
     """
 
     low: float | None = None
@@ -431,13 +480,13 @@ class Number(AnswerType[float]):
 
     @property
     def configuration_error(self) -> str:
-        """Why no number fits, in words; else empty."""
+        """The reason why no number could fit the bounds, or an empty string."""
         crossed = self.low is not None and self.high is not None and self.low > self.high
         return f"no number is{self._describe_bounds()}" if crossed else ""
 
     @property
     def offered_values(self) -> tuple[str, ...]:
-        """The bounds, as far as there are any."""
+        """The lower and the upper bound, as far as they are defined."""
         return tuple(f"{bound:g}" for bound in (self.low, self.high) if bound is not None)
 
     def parse_reply(self, reply: str) -> ParsedAnswer[float] | ParseFailure | Missing:
@@ -448,6 +497,7 @@ class Number(AnswerType[float]):
         found = dict.fromkeys(
             field_name for field_name in (*bare, *carried) if _PLAIN_NUMBER.fullmatch(field_name)
         )
+        # Compare values and not spellings: a reply may give one number twice, as in "**7** 7.0".
         values = {float(field_name.replace(",", "")) for field_name in found}
         if len(values) != 1 or any(
             self._has_ambiguous_separator(field_name) for field_name in found
@@ -456,6 +506,7 @@ class Number(AnswerType[float]):
                 f"Reply with a single number{self._describe_bounds()} and nothing else.{OR}"
             )
         (value,), said = values, next(iter(found))
+        # Hundreds of digits become infinity, which has no place in a table.
         if not math.isfinite(value):
             return ParseFailure(f"{said[:20]}… is no sensible number{self._describe_bounds()}.{OR}")
         if self.integer and not value.is_integer():
@@ -469,7 +520,7 @@ class Number(AnswerType[float]):
         return ParsedAnswer(value, parse_step)
 
     def find_mentioned_values(self, reply: str) -> frozenset[float]:
-        """Return the numbers within the bounds that a reply names anywhere."""
+        """Return the numbers within the bounds that a reply mentions anywhere."""
         found = _ANY_NUMBER.findall(normalise_text(reply[:LONGEST_SEARCHED]))
         values = (float(number.replace(",", "")) for number in found)
         return frozenset(value for value in values if self._within_bounds(value))
@@ -479,7 +530,11 @@ class Number(AnswerType[float]):
         return above and (self.high is None or value <= self.high)
 
     def _has_ambiguous_separator(self, said: str) -> bool:
-        """Whether a dot may part thousands: `1.000`, or `1.250` where that many are allowed."""
+        """Return True if the dot may separate thousands, as in `1.000`.
+
+        This counts only if the larger number would be within the bounds. If a bound is missing and
+        fractions are allowed, `1.259` is a fraction, because it does not end in 0.
+        """
         parts = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", said)
         if parts is None:
             return False

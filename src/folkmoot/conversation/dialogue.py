@@ -1,6 +1,7 @@
-"""Two-sided conversation: one asks, the other answers, until a signal or a maximum.
+"""Run a two-sided conversation, in which one speaker asks and the other answers.
 
-Used by studies with a moderator (clarification, Socratic questioning).
+The conversation ends with a signal or after a maximum number of questions. Studies with a moderator
+use it for clarification and Socratic questioning.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcri
 
 
 class SupportsConversation(Protocol):
-    """What a dialogue needs of a scope."""
+    """The members of a scope that a dialogue uses."""
 
     @property
     def address(self) -> str: ...
@@ -35,8 +36,12 @@ class SupportsConversation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """How a dialogue goes: the prompt for the first question, the signal that ends it, and at most
-    how many questions with their answers. `about` is its matter, in words."""
+    """The course of a dialogue.
+
+    `opening` is the prompt for the first question. `signal` is the reply that ends the dialogue.
+    `max_exchanges` limits the number of questions with their answers. `about` names the subject in
+    words.
+    """
 
     opening: str
     signal: str
@@ -46,7 +51,11 @@ class Agenda:
 
 @dataclass(frozen=True, slots=True)
 class DialogueResult:
-    """What was said, how it ended (`signal`, `limit` or `missing`), and who fell silent."""
+    """The transcript of a dialogue and the reason for its end.
+
+    `ended` is `signal`, `limit` or `missing`. With `missing`, `missing` holds the missing answer
+    and `silent_speaker` the role of the speaker who did not answer.
+    """
 
     transcript: Transcript
     ended: str
@@ -55,13 +64,18 @@ class DialogueResult:
 
 
 def contains_signal(text: str, signal: str) -> bool:
-    """Whether a reply gives the signal, as people and models write it.
+    """Return whether a reply gives the signal, as people and models write it.
 
-    It does when a sentence or line of it is the signal and nothing else (case, quotes, markdown and
-    closing punctuation aside) or says just that of the speaker ("I am now satisfied"), or when a
-    sentence ends in the signal as it was agreed on, set off
-    by a comma, colon, dash or brackets ("Thank you: SATISFIED"). Inside a sentence, as a question,
-    negated, or announced for later it is not a signal, nor if a question follows.
+    The signal counts in three cases:
+
+    - A sentence or line consists of the signal alone, apart from case, quotation marks, Markdown
+      and closing punctuation.
+    - A sentence states only the signal about the speaker ("I am now satisfied").
+    - A sentence ends in the signal as agreed, after a comma, colon, dash or bracket ("Thank you:
+      SATISFIED").
+
+    The signal does not count inside a sentence, in a question, negated or announced for later. It
+    does not count either if a question follows.
     """
     sentences = [s for s in _SENTENCE.split(text.strip()) if re.search(r"\w", s)]
     given = [n for n, sentence in enumerate(sentences) if _sentence_gives_signal(sentence, signal)]
@@ -70,18 +84,24 @@ def contains_signal(text: str, signal: str) -> bool:
     )
 
 
+# The end of a line or of a sentence, with closing quotation marks and Markdown after it.
 _SENTENCE = re.compile(r"\n+|(?<=[.!?…。！？])[\"'”’)\]*_`]*\s+")
+# A question that contains the signal ("Are you satisfied?") does not give it.
 _QUESTION_MARK_PATTERN = re.compile(r"[?？][\W_]*$")
+# Quotation marks, Markdown and punctuation around the text.
 _DECORATION = re.compile(r"^[\W_]+|[\W_]+$")
+# A comma, colon, dash or opening bracket, which separates the signal from the rest of a sentence.
 _CLAUSE_BREAK_PATTERN = re.compile(r"[,;:—–]|\s-+\s|\s[(\[{<*_]+(?=\w)")
+# A heading that models put before the signal: "Moderator: SATISFIED".
 _LABEL = re.compile(r"[\W_]*(?:moderator|response|reply|answer|status|signal)[\W_]*", re.IGNORECASE)
-# "I am satisfied", "I'm now fully satisfied": the signal as the predicate of the whole sentence.
+# "I am satisfied", "I'm now fully satisfied": the signal is the predicate of the whole sentence.
 _OF_ONESELF = re.compile(
     r"(?:(?:thank you|thanks|ok|okay|great|good|then|so|now|yes|well)[,:;]?\s+)*"
     r"i(?:['’]m| am)(?: (?:now|fully|completely|quite|very|entirely|perfectly))*\s+[\W_]*",
     re.IGNORECASE,
 )
-# Before the signal these say that it is meant, denied or put off, and not given.
+# Words before the signal which show that the speaker mentions, denies or postpones it. A form of
+# "be" counts too: "the word is: SATISFIED" mentions the signal.
 _NEGATED_SIGNAL_PATTERN = re.compile(
     r"(?:n['’]t|\b(?:not|never|yet|am|is|are|be|being|i['’]m|you['’]re|fully|completely))[\W_]*$"
     r"|\b(?:will|would|shall|can|could|when|once|until|unless|if)\b|['’]ll\b",
@@ -104,6 +124,8 @@ def _sentence_gives_signal(sentence: str, signal: str) -> bool:
     before, after = bare[: marks[-1].start()], _DECORATION.sub("", bare[marks[-1].end() :])
     if _LABEL.fullmatch(before):
         return after.casefold() == signal.casefold()
+    # After other words than a label, the exact spelling is required. In "Good, satisfied" the word
+    # may be an ordinary one.
     return after == signal and not _NEGATED_SIGNAL_PATTERN.search(before)
 
 
@@ -114,13 +136,15 @@ async def interview(
     agenda: Agenda,
     **columns: Any,
 ) -> DialogueResult:
-    """Let `interviewer` question `interviewee` until it gives the signal, or the agenda is done.
+    """Let `interviewer` question `interviewee` until the signal or the maximum number of questions.
 
-    Each side knows its own system prompt and what was said here. Each utterance is recorded when it
-    is made, with its `turn` from 1 and the study's own `columns` of the table `utterances`; a
-    signal is none.
+    Each side is shown its own system prompt and this dialogue. Each utterance is recorded when it
+    is made, with its `turn` from 1 and the study's own `columns` of the table `utterances`. The
+    signal is not recorded as an utterance.
     """
     said, about = EMPTY_TRANSCRIPT, agenda.about
+    # The opening prompt is part of the interviewer's history in each turn. It has no speaker id, so
+    # it becomes a user message without a name.
     told = EMPTY_TRANSCRIPT + Utterance("", agenda.opening)
 
     def append_utterance(speaker: Speaker, text: str) -> Transcript:
@@ -138,6 +162,7 @@ async def interview(
         if isinstance(question, Missing):
             return DialogueResult(said, "missing", question, interviewer.role)
         question = _own_words(question, interviewer, interviewee)
+        # Check for the signal before the utterance is recorded, because the signal is no question.
         if contains_signal(question, agenda.signal):
             return DialogueResult(said, "signal")
         said = append_utterance(interviewer, question)
@@ -149,7 +174,10 @@ async def interview(
 
 
 def _own_words(text: str, speaker: Speaker, other: Speaker) -> str:
-    """Return the words of the speaker who was asked; all of a reply that is in the other's name
-    from its start, since nothing tells which of them are the speaker's."""
+    """Return the part of a reply that the speaker says as themselves.
+
+    If the reply begins in the other speaker's name, return all of it. Its text does not show which
+    part is the speaker's own.
+    """
     names = {other.name, other.role} - {speaker.name, speaker.role, ""}
     return text_before_other_speaker(text, names) or text

@@ -1,4 +1,4 @@
-"""The values that a reply in JSON may mean: as it is, from a fenced block, or repaired."""
+"""Read JSON replies: as they are, from a fenced code block, or after a repair."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from contextlib import suppress
 
 import json_repair
 
+# The repair library needs seconds for thousands of open braces and for very long texts.
 MAX_UNCLOSED_BRACES, MAX_REPAIRABLE_CHARACTERS = 50, 200_000
 _WHOLE_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
 
 
 def close_cut_json(reply: str) -> str:
-    """A reply in JSON that the token limit cut, so marked that the beginning of a value does not
-    count as the value: of 1 it may have been 15, and "yes" may have gone on. A text that was cut
-    ends in "…"; a number is left out."""
+    """Mark the end of a JSON reply that the token limit truncated.
+
+    A truncated value must not pass as a complete one: 1 may be the beginning of 15. A truncated
+    text gets "…" at its end. A truncated number is removed.
+    """
+    # Without its complete strings, a reply that still holds a quotation mark ends inside a string.
     inside_text = '"' in _WHOLE_TEXT.sub("", reply)
     if inside_text and not reply.rstrip().endswith(('"', "}", "]", "`")):
         return reply.rstrip("\\") + "…"
@@ -24,16 +28,23 @@ def close_cut_json(reply: str) -> str:
 
 
 def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
-    """Readings of the reply as JSON, strictest first."""
-    reply = reply.encode("utf-8", "replace").decode("utf-8")  # no file can hold lone surrogates
+    """Return the JSON readings of a reply as pairs of parse step and value, strictest first.
+
+    `openings` holds the characters with which a value may begin, such as `{[`.
+    """
+    # Lone surrogates cannot be written to a UTF-8 file.
+    reply = reply.encode("utf-8", "replace").decode("utf-8")
     found: list[tuple[str, object]] = []
     fenced = re.search(r"```(?:json|JSON)?\s*(.*?)```", reply, re.DOTALL)
     for parse_step, text in (("exact", reply), ("fenced", fenced[1] if fenced else None)):
         if text is None:
             continue
-        # ValueError also for integers of thousands of digits.
+        # Python raises ValueError for bad JSON and for integers of thousands of digits. Deep
+        # nesting raises RecursionError. Both only mean that this reading fails.
         with suppress(ValueError, RecursionError):
             found.append((parse_step, _remove_lone_surrogates(json.loads(text))))
+    # The repair library turns any prose into some value, so it needs an opening character to start
+    # at.
     starts = [reply.index(opening) for opening in openings if opening in reply]
     if starts and _is_worth_repairing(reply):
         body = reply[min(starts) :]
@@ -45,13 +56,13 @@ def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
 
 
 def _is_worth_repairing(reply: str) -> bool:
-    """Whether repair is worth its time: thousands of open braces take seconds for nothing."""
+    """Return True if the repair of a reply can succeed within a short time."""
     unclosed = reply.count("{") - reply.count("}") + reply.count("[") - reply.count("]")
     return unclosed <= MAX_UNCLOSED_BRACES and len(reply) <= MAX_REPAIRABLE_CHARACTERS
 
 
 def _remove_lone_surrogates(value: object) -> object:
-    """The value without lone surrogates, which may come in as escapes."""
+    r"""Return a JSON value without the lone surrogates that escapes such as `\ud800` produce."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, list):

@@ -1,10 +1,10 @@
-"""Read the fields of a JSON reply leniently: what a model meant where it wrote another form.
+"""Read the fields of a JSON reply leniently, if a model wrote a value in another form.
 
-`mend_fields` mends a value that a pydantic model refuses, field by field: options by folded match,
-numbers in words, switches, texts, lists from strings. An entry of a list that cannot be read is
-dropped, and so is a field that may be left out. Each change is noted. Values are never moved into
-their bounds, and nothing is made up. Used by the JSON answer types; the single readers serve
-studies whose validators know more.
+`mend_fields` repairs a value that a pydantic model rejects, field by field. It matches options in
+another spelling, reads numbers in words, converts switches and texts, and makes lists from strings.
+An unreadable list entry is dropped, as is an unreadable field that is optional. Each change is
+recorded as a repair. Values are never moved into their bounds, and no value is invented. The JSON
+answer types use it. The single readers serve studies with validators that know more.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-Note = Callable[[str, str, object, object], None]  # path, kind of repair, what was, what it became
+# The arguments are: path, kind of repair, original value, replacement.
+Note = Callable[[str, str, object, object], None]
 _Path = tuple[str | int, ...]
+# A marker for "no other reading", because None is a valid reading of a nullable field.
 _UNREAD: Any = object()
-UNREADABLE = "unreadable"  # kind of the repair of what was left out
+# The kind of the repair that records a dropped value.
+UNREADABLE = "unreadable"
 
 _MARKS = ".'\"“”!,* "
 _SWITCHES = {"true": True, "yes": True, "false": False, "no": False}
+# Words that models write in place of null or of an empty list.
 _EMPTY_CELL = ("", "none", "null", "n/a", "n_a", "nothing", "neither", "no_stance", "unknown")
 _UNITS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
@@ -39,20 +43,23 @@ _IN_WORDS |= {
     f"{ten}-{_UNITS[unit]}": _IN_WORDS[ten] + unit for ten in _TENS for unit in range(1, 10)
 }
 _IN_WORDS["hundred"] = _IN_WORDS["one hundred"] = 100
-# `4`, `4.0`, `4/5`, `7 out of 10`
+# Numbers such as `4`, `4.0`, `4/5` and `7 out of 10`. At most 15 digits
+# are read, so that the float is exact.
 _NUMBER = re.compile(r"([-+−]?\d{1,15}(?:\.\d{1,15})?)(?:\s*(?:/|out of)\s*(\d{1,9})(?:\.0+)?)?")
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
 
 
 def fold_option(raw: object) -> str:
-    """An option without case, quotes and closing marks, its words joined by underscores."""
+    """Return an option in lower case, without surrounding marks, its words joined by
+    underscores.
+    """
     if not isinstance(raw, str):
         return ""
     return re.sub(r"[\s-]+", "_", raw.strip().strip(_MARKS).casefold())
 
 
 def match_folded(raw: object, options: Sequence[str]) -> str | None:
-    """The one option that a text means but for its spelling, or None."""
+    """Return the single option that a text means, ignoring its spelling, or None."""
     if raw in options:
         return str(raw)
     folded = fold_option(raw)
@@ -61,10 +68,12 @@ def match_folded(raw: object, options: Sequence[str]) -> str | None:
 
 
 def read_number(raw: object, top: int | None = None) -> float | None:
-    """A number, also in words or as a place on a scale (`seven`, `4/5`, `7 out of 10`), or None.
+    """Return a number from digits, words or a position on a scale, or None.
 
-    `top`: the top of the scale that was asked for; a place on another scale is no answer.
+    Examples are `seven`, `4/5` and `7 out of 10`. `top` is the top of the scale that was asked for.
+    A position on a scale with another top is rejected.
     """
+    # In Python, True is an int. A model that wrote `true` gave no number.
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
         return None
     if not isinstance(raw, str):
@@ -80,14 +89,14 @@ def read_number(raw: object, top: int | None = None) -> float | None:
 
 
 def read_switch(raw: object) -> bool | None:
-    """True or false, also as yes or no, or None."""
+    """Return True or False for a boolean or for yes and no in words, else None."""
     if isinstance(raw, bool):
         return raw
     return _SWITCHES.get(fold_option(raw))
 
 
 def read_text(raw: object) -> str:
-    """Anything as one text: lists are joined, nothing is empty."""
+    """Return any value as one text: the entries of a list are joined, and None is empty."""
     if raw is None:
         return ""
     if isinstance(raw, str):
@@ -98,7 +107,7 @@ def read_text(raw: object) -> str:
 
 
 def read_list(raw: object) -> list[object]:
-    """A list, also where a text with bullets or a single thing stands in its place."""
+    """Return any value as a list. A bulleted text gives its lines, another value one entry."""
     if isinstance(raw, list):
         return raw
     if isinstance(raw, str):
@@ -118,13 +127,13 @@ def mend_fields(
     ways_out: Sequence[str] = (),
     salvage: bool = False,
 ) -> object:
-    """Return a copy of a value with what the errors of its validation name put right, or None if
-    nothing could be.
+    """Return a repaired copy of a value that failed validation, or None if nothing can be repaired.
 
-    Values are read another way first. Only where none can be, what may be left out is dropped: an
-    entry of a list, a field of which the default is empty. With `salvage` a required field that may
-    be null is null. `ways_out` are words that mean null where a field may be null.
+    The function first tries another reading of each rejected value. If no value has one, it drops
+    what is optional: a list entry, or a field with an empty default. With `salvage`, a required
+    nullable field becomes None. `ways_out` are words that mean null in a nullable field.
     """
+    # The caller records the original as a repair if it stays unreadable, so it must not change.
     mended = copy.deepcopy(value)
     places = [(detail, _path_in(mended, detail["loc"])) for detail in errors]
     changed = False
@@ -136,9 +145,11 @@ def mend_fields(
                 _set_value_at_path(mended, path, read)
                 note(_format_path(path), "spelling", raw, read)
                 changed = True
+    # Validate again before anything is dropped, because a corrected field may resolve other errors.
     if changed:
         return mended
-    for detail, path in reversed(places):  # entries of a list from its end
+    # Go backwards, so that dropping a list entry does not shift the entries still to be dropped.
+    for detail, path in reversed(places):
         absent = (*path, str(detail["loc"][-1])) if detail["type"] == "missing" else path
         changed |= _leave_out(model, mended, absent, note, salvage=salvage)
     return mended if changed else None
@@ -147,13 +158,14 @@ def mend_fields(
 def _read_again(
     detail: ErrorDetails, raw: object, field: FieldInfo | None, ways_out: Sequence[str]
 ) -> Any:
-    """Another reading of a value by what was wanted, or `_UNREAD`."""
+    """Return another reading of a value by the expected type, or `_UNREAD`."""
     wanted = detail["type"]
     means_nothing = isinstance(raw, str) and fold_option(raw) in (*_EMPTY_CELL, *ways_out)
     if field is not None and _may_be_null(field) and means_nothing:
         return None
     if wanted in ("literal_error", "enum"):
         expected = str(detail.get("ctx", {}).get("expected", ""))
+        # pydantic states the allowed options only in the text of its error context, in quotes.
         found = match_folded(raw, re.findall(r"'((?:[^'\\]|\\.)*)'", expected))
         return _UNREAD if found is None else found
     if wanted.startswith(("int_", "float_")):
@@ -175,7 +187,7 @@ def _read_again(
 def _leave_out(
     model: type[BaseModel], value: Any, path: _Path, note: Note, *, salvage: bool
 ) -> bool:
-    """Drop what is at a path, or the nearest around it that may be left out; whether any may."""
+    """Drop the nearest optional value at or around a path. Return True if one was dropped."""
     for end in range(len(path), 0, -1):
         place = path[:end]
         field, raw = _field_at(model, place), _value_at_path(value, place)
@@ -193,8 +205,10 @@ def _leave_out(
 
 
 def _has_empty_default(field: FieldInfo) -> bool:
-    """Whether a field that is left out holds nothing. Any other default would pass for an answer
-    that was given and could not be read."""
+    """Return True if the default of an optional field holds nothing.
+
+    Any other default would pass for an answer that the speaker gave.
+    """
     if field.is_required():
         return False
     default = field.get_default(call_default_factory=True)
@@ -206,7 +220,7 @@ def _may_be_null(field: FieldInfo) -> bool:
 
 
 def _field_at(model: type[BaseModel], path: _Path) -> FieldInfo | None:
-    """The field at the end of a path; None for an entry of a list, and for what no model has."""
+    """Return the field at the end of a path, or None for a list entry and for an unknown field."""
     models, field = [model], None
     for step in path:
         field = None
@@ -229,7 +243,10 @@ def _models_in(kind: object) -> list[type[BaseModel]]:
 
 
 def _path_in(value: Any, loc: Sequence[str | int]) -> _Path:
-    """The part of pydantic's location that is in the value, without the names of alternatives."""
+    """Return the part of a pydantic error location that exists in the value.
+
+    pydantic adds the names of union alternatives, which are no keys of the value.
+    """
     path: list[str | int] = []
     for step in loc:
         below = _value_at_path(value, (step,))

@@ -1,9 +1,10 @@
-"""Prompts: one file each, rendered in a sandbox, each replaceable by a file of the user's own.
+"""Prompts: one file each, rendered in a sandbox, each replaceable by a file of the researcher.
 
-A library is the folder of a study type's prompts and, over it, the folder that a study file names
-under `prompts:`. Wording is kept exactly; only `{{ variable }}` and `{% … %}` are interpreted.
+A library combines the prompt folder of a study type with the folder that a study file names under
+`prompts:`. Files of the second folder have priority. Wording is kept exactly. Only `{{ variable }}`
+and `{% … %}` are interpreted.
 
-Text that several prompts share is a separate prompt. A line `{% include "name" %}` inserts it.
+A text that several prompts share is a separate prompt. A line `{% include "name" %}` inserts it.
 """
 
 from __future__ import annotations
@@ -44,13 +45,18 @@ from folkmoot.provenance import (
 
 PROMPT_SUFFIX = ".md"
 _INCLUDE = re.compile(r'^\{% include "([^"]+)" %\}\n?', re.MULTILINE)
-# What stands in a text while it is rendered: `{{ cache }}`, and where an interpolated text begins
-# and ends. These characters are reserved by Unicode for such uses; they are taken out of all texts.
+# Marks in a text during rendering: a cache breakpoint (`{{ cache }}`), and the start and end of an
+# interpolated text. Unicode reserves these characters for internal use. They are removed from all
+# interpolated texts, so a text cannot forge a mark.
 CACHE_MARK, OPEN, CLOSE = "\ufdd0", "\ufdd1", "\ufdd2"
 RESERVED = dict.fromkeys(map(ord, (CACHE_MARK, OPEN, CLOSE)))
 _MARKS = re.compile(f"[{CACHE_MARK}{OPEN}{CLOSE}]")
-SOURCES = "_sources"  # the variable under which a rendering collects what it interpolates
+# The template variable in which a rendering collects the texts that it interpolates.
+SOURCES = "_sources"
+# The limit stops a template that would fill the memory. It is about 500,000 tokens.
 MAX_PROMPT_CHARACTERS = 2_000_000
+# Filters of jinja2 that only compute text or numbers. Filters that produce HTML or random values
+# are missing.
 ALLOWED_FILTERS = (
     *("abs", "capitalize", "count", "default", "d", "dictsort", "first", "float", "indent"),
     *("int", "items", "join", "last", "length", "list", "lower", "map", "max", "min", "reject"),
@@ -59,15 +65,18 @@ ALLOWED_FILTERS = (
 )
 
 
-# Filters that give another text, of the same source.
+# Filters that change a text. The result keeps the source of the text.
 CHANGING = ("capitalize", "lower", "title", "trim", "truncate", "upper", "replace", "indent")
-# … and those that give another number.
+# Filters that compute a number. The result keeps the source of the number.
 NUMERIC = ("abs", "float", "int", "round")
 
 
 class Prompt(SourcedText):
-    """A rendered prompt: `spans` say whose its parts are, and its beginnings of so many characters
-    (`cache_breakpoints`) stand in other prompts too."""
+    """A rendered prompt with the sources of its parts and its cache breakpoints.
+
+    `spans` state the source of each part. `cache_breakpoints` are ascending character offsets. The
+    text before an offset may be repeated in other prompts.
+    """
 
     __slots__ = ("cache_breakpoints",)
     cache_breakpoints: tuple[int, ...]
@@ -79,15 +88,16 @@ class Prompt(SourcedText):
         self.cache_breakpoints = tuple(begins)
         return self
 
+    # `str` would restore only the text when a copy is unpickled in a worker process.
     def __getnewargs__(self) -> tuple[Any, ...]:
         return str(self), self.spans, self.cache_breakpoints
 
 
 class PromptLibrary:
-    """The prompts of one run: shipped ones, and the user's where there are any.
+    """The prompts of one run: those of the study type, replaced by the researcher's where present.
 
-    Raises InputError from `render_prompt` when a prompt of the user's own fails, ProtocolError when
-    a shipped one does.
+    `render_prompt` raises InputError if a prompt of the researcher fails, and ProtocolError if a
+    prompt of the study type fails.
     """
 
     def __init__(self, folder: Path | None, override_folder: Path | None = None) -> None:
@@ -96,11 +106,12 @@ class PromptLibrary:
         self._shipped_env = create_environment()
         self._own_env = create_environment(untrusted=True)
         self._templates: dict[str, Template] = {}
-        self._replaced: dict[str, str] = {}  # name → prompt of the user's own in it, or ""
+        # Maps the name of a prompt to the researcher's prompt in it, or to "" if there is none.
+        self._replaced: dict[str, str] = {}
 
     @cached_property
     def prompt_files(self) -> dict[str, Path]:
-        """Name of each prompt (path below the folder, without `.md`) and the file that holds it."""
+        """The file of each prompt by its name: the path below the folder, without `.md`."""
         own = {
             name: path
             for name, path in _prompt_files(self.overrides).items()
@@ -110,12 +121,15 @@ class PromptLibrary:
 
     @cached_property
     def default_prompts(self) -> dict[str, Path]:
-        """The study type's own prompts."""
+        """The prompt files of the study type by name."""
         return _prompt_files(self.folder)
 
     def render_prompt(self, name: str, /, **variables: object) -> Prompt:
-        """The prompt's text with its variables filled in, without white space at the ends. It knows
-        the sources of its variables, as far as they are `Quoted`."""
+        """Return the text of a prompt with its variables filled in, stripped of surrounding white
+        space.
+
+        The result keeps the sources of those variables that are `Quoted`.
+        """
         template = self._templates.get(name)
         if template is None:
             template = self._templates[name] = self._compile(name)
@@ -124,7 +138,8 @@ class PromptLibrary:
         try:
             if not self._find_replaced(name):
                 return read_marks(template.render(known), interpolated)
-            # Only a user's own prompt can be endless.
+            # The prompts of a study type are trusted. Only a prompt of the researcher can loop
+            # without end, so only such a prompt is counted and limited.
             text = "".join(
                 _join_limited(template.generate({**known, WORK_VARIABLE: WorkCounter()}))
             )
@@ -133,22 +148,27 @@ class PromptLibrary:
             raise self._render_error(name, str(error) or type(error).__name__) from error
 
     def hashes(self) -> dict[str, str]:
-        """Name → SHA-256 of the file that is used, in order of name, for the sealed plan."""
+        """Return the SHA-256 of each prompt file by name, sorted by name, for the pre-registered
+        plan.
+        """
         return {
             name: hashlib.sha256(prompt_file.read_bytes()).hexdigest()
             for name, prompt_file in self.prompt_files.items()
         }
 
     def source_texts(self) -> dict[str, str]:
-        """Name → the file that is used, before anything is filled in."""
+        """Return the unrendered text of each prompt file by name."""
         return {name: _read_prompt(path) for name, path in self.prompt_files.items()}
 
     def variables_of(self, name: str) -> frozenset[str]:
-        """The variables that the shipped prompt of this name uses."""
+        """Return the variables that the study type's prompt of this name uses."""
         return _find_variables(self._shipped_env, read_source(name, self.default_prompts))
 
     def find_problems(self) -> list[Problem]:
-        """Every mistake in the user's prompts: unknown files, unknown variables, bad syntax."""
+        """Return every problem in the researcher's prompts.
+
+        Problems are unknown files, unknown variables and syntax errors.
+        """
         if self.overrides is None:
             return []
         if not self.overrides.is_dir():
@@ -173,6 +193,7 @@ class PromptLibrary:
             self._own_env.from_string(source)
         except TemplateSyntaxError as error:
             return [Problem(error.message or "bad syntax", str(path), where=str(error.lineno))]
+        # Deeply nested templates exhaust the recursion of jinja2 or of the Python compiler.
         except (RecursionError, MemoryError, SyntaxError):
             return [Problem("nested too deeply", str(path), hint="simplify the template")]
         except (*RENDER_ERRORS, OSError) as error:
@@ -188,7 +209,9 @@ class PromptLibrary:
         ]
 
     def _find_replaced(self, name: str) -> str:
-        """Return which of a prompt and the prompts that it includes is the user's own, or ""."""
+        """Return the first researcher's prompt among a prompt and its includes, or an empty
+        string.
+        """
         if name not in self._replaced:
             parts = (name, *_INCLUDE.findall(_read_prompt(self.prompt_files[name])))
             own = (
@@ -213,7 +236,8 @@ class PromptLibrary:
         try:
             env = self._own_env if self._find_replaced(name) else self._shipped_env
             template = env.from_string(read_source(name, self.prompt_files))
-            # jinja2 chains maps here and walks the chain at every rendering.
+            # jinja2 uses a ChainMap here and looks through it in every rendering. A plain dict is
+            # faster.
             template.globals = dict(template.globals)
             return template
         except RENDER_ERRORS as error:
@@ -226,7 +250,11 @@ class PromptLibrary:
 
 
 def create_environment(*, untrusted: bool = False) -> TemplateSandbox:
-    """A sandbox that can loop, test and format; `untrusted` for prompts of somebody else."""
+    """Return a sandbox in which templates can loop, test and format.
+
+    `untrusted` is for templates of a researcher: only listed kinds of nodes pass, and work is
+    counted.
+    """
     env = TemplateSandbox(
         ALLOWED_PROMPT_NODES if untrusted else (),
         trim_blocks=True,
@@ -243,14 +271,15 @@ def create_environment(*, untrusted: bool = False) -> TemplateSandbox:
         "join": _join_with_sources,
     }
     env.restrict_filters((*ALLOWED_FILTERS, "json", "tojson", "listed"))
+    # Replace the globals of jinja2. Some of them, such as `lipsum`, give access to Python objects.
     env.globals = {"range": env.globals["range"], "cache": CACHE_MARK}
     return env
 
 
 def read_source(name: str, files: Mapping[str, Path]) -> str:
-    """Return the source of a prompt with the prompts that it includes in place of their lines.
+    """Return the source of a prompt with each include line replaced by the included prompt.
 
-    Raises TemplateError for an included prompt that there is not, or that includes another.
+    Raises TemplateError if an included prompt does not exist or includes another prompt.
     """
 
     def read_included(line: re.Match[str]) -> str:
@@ -270,8 +299,9 @@ def _find_variables(env: TemplateSandbox, source: str) -> frozenset[str]:
 
 @pass_context
 def mark_source(context: Context, value: object) -> str:
-    """What `{{ value }}` writes: the text between marks, so that its place can be found."""
+    """Return the output of `{{ value }}`, between marks from which the position is found later."""
     text = with_sources(value)
+    # `isascii` is quick and decides most texts, so the pattern search is rare.
     if not text.isascii() and _MARKS.search(text):
         if text == CACHE_MARK:
             return CACHE_MARK
@@ -283,11 +313,16 @@ def mark_source(context: Context, value: object) -> str:
 
 
 def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
-    """The rendered text without marks and white space at its ends, and what the marks told."""
+    """Return the rendered text without marks and surrounding white space, as a `Prompt`.
+
+    `interpolated` holds the texts between the marks in the order of their start marks. Raises
+    ProtocolError if a filter changed a text after its marks were set.
+    """
     if not _MARKS.search(marked):
         return Prompt(marked.strip())
     pieces: list[str] = []
     spans: list[Span] = []
+    # Offsets below count characters of the text without marks.
     begins: list[int] = []
     waiting = iter(interpolated)
     at = length = 0
@@ -305,14 +340,17 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
     pieces.append(marked[at:])
     whole = "".join(pieces)
     plain = whole.strip()
+    # White space at the start is stripped, so all offsets move to the left by its length.
     skipped = len(whole) - len(whole.lstrip())
     ends = (min(max(0, end - skipped), len(plain)) for end in begins)
     return Prompt(plain, cut_spans(spans, skipped, len(plain)), dict.fromkeys(ends))
 
 
 def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span]:
-    """Yield the spans of a text that lost white space at both ends: `skipped` characters before it,
-    and all after the next `length`."""
+    """Yield the spans of a text that was stripped at both ends.
+
+    `skipped` is the number of characters removed at the start, `length` the length of the rest.
+    """
     for span in spans:
         start, end = max(0, span.start - skipped), min(length, span.end - skipped)
         if start < end:
@@ -320,8 +358,9 @@ def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span
 
 
 def keep_source(change: Callable[..., str]) -> Callable[..., object]:
-    """A filter that keeps the source of the text that it changes."""
-    before = 1 if hasattr(change, "jinja_pass_arg") else 0  # jinja2's own argument comes first
+    """Return a filter that keeps the source of the text that it changes."""
+    # jinja2 passes its own argument (context or environment) to such filters first.
+    before = 1 if hasattr(change, "jinja_pass_arg") else 0
 
     @wraps(change)
     def change_with_source(*given: Any, **named: Any) -> object:
@@ -336,7 +375,9 @@ def keep_source(change: Callable[..., str]) -> Callable[..., object]:
 
 
 def keep_number(change: Callable[..., object]) -> Callable[..., object]:
-    """A filter that keeps the source of the number or text of which it makes a number."""
+    """Return a filter that keeps the source of the number or text from which it computes a
+    number.
+    """
 
     @wraps(change)
     def change_number_with_source(value: object, *given: Any, **named: Any) -> object:
@@ -362,8 +403,8 @@ def _join_limited(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def _as_json(value: object) -> str:
-    """JSON that keeps the sources of the texts in it."""
-    # jinja2's own escapes <, > and & for web pages, which would change the wording.
+    """Return a value as JSON that keeps the sources of the texts in it."""
+    # The JSON filter of jinja2 escapes <, > and & for web pages, which would change the wording.
     return concatenate_texts(_json_parts(value), plain=None)
 
 
@@ -389,7 +430,7 @@ def _json_parts(value: object) -> Iterator[object]:
 
 
 def escape_json(text: str) -> SourcedText:
-    """Return a text as it stands between the quotation marks of JSON, with its sources."""
+    """Return a text as it appears between the quotation marks of JSON, with its sources."""
     return escape_text(with_sources(text), lambda part: json.dumps(part, ensure_ascii=False)[1:-1])
 
 

@@ -1,7 +1,7 @@
-"""What a short reply says without its decoration and the phrase around it.
+"""Reduce a short reply to its content, without decoration and carrier phrases.
 
-Nothing is searched for in prose: a form of a reply is the whole of it, less what this module knows
-to carry no meaning. `answers.py` compares these forms with options and numbers.
+Nothing is searched for inside prose. A form of a reply is the whole reply without the parts that
+this module knows to carry no meaning. `choices.py` compares these forms with options and numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import re
 import unicodedata
 from collections.abc import Collection, Sequence
 
-MAX_REPLY_CHARACTERS = 2_000  # characters; a longer reply is never a bare option
+# In characters. A longer reply is never a bare option, so it is not reduced.
+MAX_REPLY_CHARACTERS = 2_000
+# Patterns combine, and a hostile reply could produce forms without end.
 MAX_FORMS = 100
 
 _QUOTES = str.maketrans(
@@ -22,38 +24,48 @@ _QUOTES = str.maketrans(
     }
 )
 _INVISIBLE = re.compile(r"[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]")
-# A raised, lowered or circled number beside a digit is no further digit: `5²`, `5¹` (a footnote).
+# NFKC turns a raised, lowered or circled number into digits. Keep it apart from a digit beside it:
+# `5²` is not 52, and `5¹` is a 5 with a footnote.
 _BESIDE_DIGIT = re.compile(r"(?<=\d)(?=[²³¹⁰-\u209c①-⒛⓪⓵-⓾])|(?<=[²³¹⁰-\u209c①-⒛⓪⓵-⓾])(?=\d)")
+# A hyphen or underscore between letters: models write "street-safety" for "street safety".
 _HYPHENATED = re.compile(r"(?<=[^\W\d])[-_](?=[^\W\d])")
+# Units with optional spaces around them: models write "10%" for "10 %".
 _UNIT = re.compile(r"\s*([%‰$€£¥])\s*")
 
 
 def normalise_text(text: str) -> str:
-    """Case, width, quotes, dashes and spaces folded; a line's end stays one. Symbols stay."""
+    """Return a text with case, width, quotation marks, dashes and spaces normalised.
+
+    Line breaks and other symbols are kept.
+    """
     text = _BESIDE_DIGIT.sub(" ", text.translate(_QUOTES))
     text = unicodedata.normalize("NFKC", text).casefold()
+    # `casefold` can undo the normal form, so NFKC is applied a second time.
     text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).translate(_QUOTES)
     text = re.sub(r"\s*[\n\r\v\f\u2028\u2029]\s*", "\n", text)
     return re.sub(r"[^\S\n]+", " ", text).strip()
 
 
 def comparison_key(form: str) -> str:
-    """The same text for forms that mean the same: `10 %` and `10%`, `street-safety`."""
+    """Return the same text for forms with the same meaning, such as `10 %` and `10%`."""
     return _UNIT.sub(r"\1", _HYPHENATED.sub(" ", form))
 
 
-# Decoration. Each pattern matches a whole form; its last group is the form without it.
+# Decoration. Each pattern matches a whole form. Its last group is the form without decoration.
 _DECORATION_CHARACTERS = (
     r"(.*[^.!])(?:\.|!+)",
     r'"(.+)"',
     r"'(.+)'",
-    r"(\*{1,3}|_{1,3}|`{1,3})(?=[^\s*_`])(.*[^\s*_`])\1",  # not ~~: that is struck out
+    # `~~` is missing here, because struck-out text is not an answer.
+    r"(\*{1,3}|_{1,3}|`{1,3})(?=[^\s*_`])(.*[^\s*_`])\1",
     r"\((.+)\)|\[(.+)\]|\{(.+)\}",
     r"\$*\\(?:boxed|text)\{(.+)\}\$*",
     r"(?:[*•·→]|#{1,6})\s(.+)",
-    r"[->]\s([^\d\s$€£¥.,+-].*)",  # `- 5` may be minus five, `> 5` more than five
+    # `- 5` may mean minus five, and `> 5` may mean more than five.
+    r"[->]\s([^\d\s$€£¥.,+-].*)",
 )
-# A listing number or letter in front. `2. 4` may be a decimal and `2 - 4` a range: not stripped.
+# A listing number or letter at the start. `2. 4` may be a decimal number and `2 - 4` a range, so
+# their first number is kept.
 _WORD = r"(?:(?:option|choice|number|no\.|nr\.)\s?)"
 _LABELLED = (
     rf"{_WORD}?[(\[](?:\d{{1,3}}|[a-z])[)\]][.:]?\s(.+)",
@@ -64,13 +76,15 @@ _LABELLED = (
     r"\d{1,3},\s([^\W\d].*)",
     r"[a-z](?:[.:]|\s[-=])\s(\d.*|\S.+)",
     r"(?:option|choice)\s(.+)",
-    r"([a-z]|\d{1,3})[)\]]",  # `b)` where the option is B
+    # The reply `b)` for the option B.
+    r"([a-z]|\d{1,3})[)\]]",
 )
+# Markdown inside a form, as in "I vote for **Park** today".
 _INLINE = re.compile(r"(?<![\w*_`])(\*{1,3}|_{1,3}|`)(?=[^\s*_`])(.*?[^\s*_`])\1(?![\w*_`])")
 
-# Carrier phrases: a closed list of ways to say one choice and nothing else; the last group is it.
-# Nothing here negates, looks back ("I chose"), ranks ("my second choice") or sets an intensity
-# ("definitely"), which can tell two options apart.
+# Carrier phrases: a closed list of phrases that state one choice and nothing else. The last group
+# is the choice. No phrase may negate, look back ("I chose"), rank ("my second choice") or state an
+# intensity ("definitely"), because such words can distinguish two options.
 _PHRASE_PREFIX = (
     r"(?:(?:ok|okay|sure|well|hm+|so|thus|therefore|honestly|personally|in the end|on balance|"
     r"overall|all things considered|for me|in my (?:opinion|view)|thank you|thanks|"
@@ -88,7 +102,7 @@ _MY = (
 _OPTION_PHRASE_PATTERNS = (
     rf"i{_WOULD}{_STILL} (?:choose|pick|select|prefer|vote for|vote|go for|go with|opt for|take|"
     r"decide on|decide for|settle on|stick with|stick to|stay with|support|favou?r):?\s(.+)",
-    # Asked to "answer as this person would".
+    # Models answer like this if the prompt says "answer as this person would".
     r"(?:this|the) (?:person|participant) would (?:choose|pick|select|prefer|vote for):?\s(.+)",
     rf"i(?:'ve| have){_STILL} (?:chosen|picked|selected|opted for|decided on|decided for|"
     r"settled on):?\s(.+)",
@@ -105,8 +119,10 @@ _OPTION_PHRASE_PATTERNS = (
     r"(.+) it is",
     r"(?:it is|it's|it would be|i say|i'd say|i would say):?\s(.+)",
     r"(?:there is |there's )?no better (?:option|choice) than\s(.+)",
-    r"(?<=\s)(.+)",  # a lead alone: "Well, Park"
+    # A prefix alone, as in "Well, Park".
+    r"(?<=\s)(.+)",
 )
+# Further phrases around a number, from ratings and from games with contributions.
 _NUMBER_CARRIERS = (
     rf"i{_WOULD} (?:give|contribute|offer|invest)(?: it)?\s(.+)",
     r"(?:score|rating|number|amount|value):\s?(.+)",
@@ -126,32 +142,39 @@ _NUMBER_PHRASES = _compile_patterns((*_OPTION_PHRASE_PATTERNS, *_NUMBER_CARRIERS
 
 
 def undecorated_forms(text: str) -> list[str]:
-    """A folded text, then its forms without decoration and listing number."""
+    """Return the normalised text, followed by its forms without decoration and listing number."""
     return _expand_forms(text, _DECORATIONS)
 
 
 def forms_in_phrases(text: str) -> list[str]:
-    """The bare forms, and those alone inside a carrier phrase."""
+    """Return the undecorated forms, followed by the forms inside a carrier phrase."""
     return _expand_forms(text, (*_DECORATIONS, *_OPTION_PHRASES))
 
 
 def label_forms(text: str) -> list[str]:
-    """The forms that may be a bare listing number: none is taken off (`Option 1, 2` is not 2)."""
+    """Return the forms of a reply that may be a bare listing number.
+
+    Listing numbers are not removed, because `Option 1, 2` does not mean option 2.
+    """
     return _expand_forms(text, (*_PLAIN_DECORATIONS, *_OPTION_PHRASES))
 
 
 def number_forms(text: str) -> tuple[list[str], list[str]]:
-    """(bare, carried) forms of a reply that should be one number."""
+    """Return the bare forms of a reply to a number question, and the forms in carrier phrases."""
     bare = _expand_forms(text, _PLAIN_DECORATIONS)
     return bare, _expand_forms(text, (*_PLAIN_DECORATIONS, *_NUMBER_PHRASES))
 
 
 def _expand_forms(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
-    """The folded text and all that the patterns make of it; nothing if there are too many."""
+    """Return the normalised text and every form that the patterns produce from it.
+
+    The result is empty if there are more than `MAX_FORMS`.
+    """
     whole = normalise_text(text)
     found = [whole] if whole else []
     if len(text) > MAX_REPLY_CHARACTERS:
         return found
+    # The list grows during the loop: each new form is reduced further.
     for form in found:
         matches = (pattern.fullmatch(form) for pattern in patterns)
         shorter = [
@@ -166,7 +189,7 @@ def _expand_forms(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
 
 
 def text_before_other_speaker(text: str, others: Collection[str]) -> str:
-    """The text up to where it goes on as somebody else's: a line that begins with "Other:"."""
+    """Return the text before a line that begins with the name of another speaker and a colon."""
     names = "|".join(
         re.escape(part) for other in others for part in {other, other.partition(" ")[0]}
     )
@@ -175,11 +198,13 @@ def text_before_other_speaker(text: str, others: Collection[str]) -> str:
     return re.split(rf"(?im)^[\s*]*(?:{names})[\s*]*(?:\([^)\n]*\)[\s*]*)?:", text)[0].strip()
 
 
-# Alone, or of any option: "I will not choose 2 or 3" is a view, and so is "I won't vote for Park".
+# Refusals to vote at all. "I will not choose 2 or 3" and "I won't vote for Park" state a view on
+# options and do not match.
 _NO_VOTE = (
     r"(?:vote|choose)\b(?=\W*(?:$|[.,;!?\n])|\W+(?:for )?(?:between|among|from|any|either|one|an|"
     r"in|on|at|or|because|here|now|today|this)\b)"
 )
+# English only. Bounded gaps such as `[^.]{0,60}` keep a match inside one sentence.
 _REFUSAL = re.compile(
     r"\b(?:i(?:'m| am) (?:sorry|afraid|unable|not able|not comfortable)[^.]{0,60}"
     r"(?:can(?:'t|not)|unable|not able|won't|decline|not comfortable)"
@@ -197,5 +222,5 @@ _REFUSAL = re.compile(
 
 
 def looks_like_refusal(text: str) -> bool:
-    """Whether a text declines to answer (English phrases in its first 300 characters)."""
+    """Return True if the first 300 characters of a text decline to answer in English."""
     return bool(_REFUSAL.search(text.replace("’", "'")[:300]))

@@ -1,8 +1,8 @@
-"""Templates from other people: what they may contain, and how much work they may cause.
+"""A sandbox for templates of researchers: what they may contain, and how much work they may cause.
 
-jinja2's sandbox keeps a template from reaching anything, but not from filling the memory. Here only
-listed kinds of nodes pass, everything that makes text longer is counted before it is done, and so
-are the turns of loops. Used for prompts of a user's own.
+The sandbox of jinja2 keeps a template from reaching Python internals, but not from filling the
+memory. Here only listed kinds of nodes pass. Loop iterations, and everything that makes text
+longer, are counted before they run. Prompts of a researcher are rendered in it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,30 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from folkmoot.provenance import SourcedText, concatenate_texts, derive_number
 
-WORK_VARIABLE = "_work"  # the variable under which a rendering finds its counter
-MAX_TEMPLATE = 100_000  # characters
+# The template variable in which a rendering finds its `WorkCounter`.
+WORK_VARIABLE = "_work"
+# In characters.
+MAX_TEMPLATE = 100_000
+# The work of one rendering, in characters. A prompt of 100,000 characters with a thousand loop
+# iterations needs about 1 % of it.
 MAX_WORK = 20_000_000
-LOOP_ITERATION_COST = 100  # what one turn of a loop counts; a character counts 1
+# The work of one loop iteration, in characters. An iteration costs time even if it writes nothing.
+LOOP_ITERATION_COST = 100
+# Python integers have no largest value. Without a bound, repeated products fill the memory.
 MAX_NUMBER = 1e15
-MAX_ARGUMENT_CHARACTERS = 40  # of a filter that repeats it
+# The limit for arguments that a filter may repeat many times. It also limits exponents.
+MAX_ARGUMENT_CHARACTERS = 40
 
-# What can go wrong while a hostile template is read or rendered.
+# The exceptions that a faulty or hostile template can cause. All are reported as a problem of the
+# template.
 RENDER_ERRORS = (
     *(TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError),
     *(RecursionError, MemoryError, SyntaxError),
 )
 
 _LITERALS = (nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Const)
+# An allow list, because a later version of jinja2 may add kinds of nodes. Macros, blocks, imports
+# and inheritance are missing on purpose.
 ALLOWED_PROMPT_NODES: tuple[type[nodes.Node], ...] = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Getattr),
     *(nodes.Filter, nodes.If, nodes.CondExpr, nodes.Compare, nodes.Operand, nodes.And, nodes.Or),
@@ -46,8 +56,11 @@ ALLOWED_PROMPT_NODES: tuple[type[nodes.Node], ...] = (
     *(nodes.Getitem, nodes.Slice, nodes.Test, nodes.Mul, nodes.FloorDiv, nodes.Mod, nodes.Pow),
     *(nodes.For, nodes.Assign, nodes.Call, nodes.Keyword, *_LITERALS),
 )
+# The methods of mappings that only read.
 _METHODS = ("get", "items", "keys", "values")
-_AMPLIFYING_FILTERS = ("join", "replace", "indent")  # they put an argument in many times
+# These filters write an argument many times, so their input counts by the largest argument.
+_AMPLIFYING_FILTERS = ("join", "replace", "indent")
+# These filters return their input, a part of it, or a constant. So nothing grows.
 _NON_GROWING_FILTERS = (
     "default",
     "d",
@@ -55,7 +68,8 @@ _NON_GROWING_FILTERS = (
     "reject",
     "selectattr",
     "rejectattr",
-)  # nothing grows
+)
+# The filters that `map` may apply to each item. They take no arguments.
 _MAPPABLE_FILTERS = (
     "upper",
     "lower",
@@ -70,7 +84,10 @@ _MAPPABLE_FILTERS = (
 
 
 class WorkCounter:
-    """Counts what one rendering does, and ends it at the limit."""
+    """Count the work of one rendering and end the rendering at a limit.
+
+    `limit` is in characters written (see `LOOP_ITERATION_COST`).
+    """
 
     def __init__(self, limit: int = MAX_WORK) -> None:
         self.left = limit
@@ -82,12 +99,14 @@ class WorkCounter:
 
 
 class TemplateSandbox(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, which changes nothing and reaches no internals; undefined names are errors.
+    """An immutable jinja2 sandbox in which undefined names are errors.
 
-    With `allowed`, for templates of somebody else: only these nodes pass, and each rendering needs
-    a `WorkCounter` under the name WORK.
+    If `allowed` is given, the sandbox is for templates of a researcher. Only these node types pass,
+    and each rendering needs a `WorkCounter` in the variable `WORK_VARIABLE`.
     """
 
+    # jinja2 calls `call_binop` only for intercepted operators. Products and powers can fill the
+    # memory, so they are checked in trusted templates too.
     intercepted_binops = frozenset({"*", "**"})
 
     def __init__(
@@ -104,14 +123,20 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             self.intercepted_unops = frozenset({"+", "-"})
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
-        """The sandbox's own word, remembered: it goes by the type alone and asks every time."""
+        """Return the sandbox's decision for an attribute, from a cache by type and name.
+
+        jinja2 decides by the type alone, but computes the decision again for every access.
+        """
         key = (type(obj), attr)
         if key not in self._safe:
             self._safe[key] = super().is_safe_attribute(obj, attr, value)
         return self._safe[key]
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Small numbers, and sums of texts: `"a" * 10**9` would fill the memory."""
+        """Compute a binary operation on small numbers, or the sum of two texts.
+
+        Raises SecurityError for large operands: `"a" * 10**9` would fill the memory.
+        """
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
             context[WORK_VARIABLE].spend_work(len(left) + len(right))
         elif not isinstance(left, Undefined) and not isinstance(right, Undefined):
@@ -121,11 +146,13 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return derive_number(super().call_binop(context, operator, left, right), (left, right))
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
-        """The sandbox's own, with the source of the number."""
+        """Compute a unary operation and keep the source of the number."""
         return derive_number(super().call_unop(context, operator, arg), (arg,))
 
     def joined(self, context: Context, values: tuple[object, ...]) -> str:
-        """`~`: the sources of the parts are kept, and in templates of others growth is counted."""
+        """Concatenate the operands of `~` and keep their sources. Work is counted for
+        researchers' templates.
+        """
         if self.allowed:
             context[WORK_VARIABLE].spend_work(sum(len(str(value)) for value in values))
         return concatenate_texts(values)
@@ -139,6 +166,8 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         for node in tree.find_all(nodes.Node):
             _check_node(node, self.allowed)
         _mark_own_words(tree)
+        # Check all nodes before the tree is changed, because the inserted counters are not allowed
+        # in the source. `list` is needed, since the loops below change the tree that is searched.
         for loop in list(tree.find_all(nodes.For)):
             loop.iter = _wrap_in_counter("turns", loop.iter, 1)
         for used in list(tree.find_all(nodes.Filter)):
@@ -149,13 +178,13 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return tree
 
     def restrict_filters(self, filters: Iterable[str]) -> None:
-        """Keep these filters and what the guard itself uses."""
+        """Remove all filters but these and the internal ones of the sandbox."""
         kept = {name: self.filters[name] for name in filters}
         self.filters = {**kept, **_COUNTERS}
 
 
 def _check_node(node: nodes.Node, allowed: tuple[type[nodes.Node], ...]) -> None:
-    """Raise TemplateSyntaxError for a node that is not allowed, or not in this shape."""
+    """Raise TemplateSyntaxError if a node is not allowed, or not allowed in this form."""
     wrong = ""
     if not isinstance(node, allowed):
         wrong = f"`{type(node).__name__.lower()}` is not allowed here"
@@ -178,7 +207,8 @@ def _check_node(node: nodes.Node, allowed: tuple[type[nodes.Node], ...]) -> None
 
 
 def _constant_value(node: nodes.Node) -> bool:
-    if isinstance(node, nodes.Tuple) and node.ctx == "store":  # for key, value in …
+    # The targets of `for key, value in …` are a tuple too.
+    if isinstance(node, nodes.Tuple) and node.ctx == "store":
         return True
     parts = [node, *node.find_all(nodes.Node)]
     return all(isinstance(part, (*_LITERALS, nodes.Neg)) for part in parts)
@@ -193,12 +223,13 @@ def _is_allowed_call(node: nodes.Call) -> bool:
 
 
 def _has_small_arguments(node: nodes.Filter) -> bool:
-    """Whether the arguments of a filter cannot make much out of little."""
+    """Return True if the arguments of a filter cannot produce a long output from a short input."""
     if node.dyn_args or node.dyn_kwargs or node.name.startswith("_"):
         return False
     if node.name in _NON_GROWING_FILTERS:
         return True
     given = [*node.args, *(pair.value for pair in node.kwargs)]
+    # Arguments must be constants, because the size of a variable is unknown before rendering.
     values = [value.value if isinstance(value, nodes.Const) else ... for value in given]
     if ... in values:
         return False
@@ -206,6 +237,7 @@ def _has_small_arguments(node: nodes.Filter) -> bool:
         return len(values) == 1 and values[0] in _MAPPABLE_FILTERS
     if node.name == "sum":
         return all(isinstance(value, str) for value in values)
+    # `truncate` shortens, so a large number is harmless there. `round` allows few digits.
     texts = [len(value) for value in values if isinstance(value, str)]
     numbers = [abs(value) for value in values if isinstance(value, int)]
     most = 10 if node.name == "round" else MAX_ARGUMENT_CHARACTERS
@@ -221,9 +253,10 @@ def _wrap_in_counter(name: str, node: nodes.Node, growth: int) -> nodes.Filter:
 
 @pass_context
 def _count_iterations(context: Context, items: Any, _growth: int) -> Any:
-    """What a loop goes over, its turns counted beforehand."""
+    """Return the items of a loop after their iterations are counted."""
     if isinstance(items, Undefined):
         return items
+    # An iterator has no length. It is read into a list, which the loop then uses.
     listed = items if isinstance(items, Sized) else list(items)
     context[WORK_VARIABLE].spend_work((len(listed) + 1) * LOOP_ITERATION_COST)
     return listed
@@ -231,7 +264,7 @@ def _count_iterations(context: Context, items: Any, _growth: int) -> Any:
 
 @pass_context
 def _count_filter_input(context: Context, value: object, growth: int) -> object:
-    """What goes into a filter, counted by how long it can become."""
+    """Return the input of a filter after its largest possible output is counted."""
     if isinstance(value, Undefined):
         return value
     if isinstance(value, Iterator):
@@ -241,8 +274,10 @@ def _count_filter_input(context: Context, value: object, growth: int) -> object:
 
 
 def _mark_own_words(tree: nodes.Template) -> nodes.Template:
-    """Mark texts that are written out in a template, and the numbers of its loops, as the
-    template's own words: they have no source, and need none."""
+    """Mark literal texts and loop numbers as the template's own words.
+
+    These texts are instructions of the template, so they have no source and need none.
+    """
     for output in tree.find_all(nodes.Output):
         output.nodes = [_own_words(node) for node in output.nodes]
     for assigned in tree.find_all(nodes.Assign):
@@ -267,7 +302,7 @@ def _own_words(node: nodes.Expr) -> nodes.Expr:
 
 
 def _mark_as_instruction(value: object) -> SourcedText:
-    """A text of the template's own: instructions."""
+    """Return a literal text of the template as a sourced text without a source."""
     return SourcedText(str(value))
 
 
@@ -289,7 +324,7 @@ def _work_size(value: object) -> int:
 
 
 class _KeepingSources(CodeGenerator):
-    """Compiles `~` to a call that keeps sources and counts."""
+    """Compile `~` to a call of `TemplateSandbox.joined`, which keeps sources and counts work."""
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         self.write("environment.joined(context, (")

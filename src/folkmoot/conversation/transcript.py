@@ -1,4 +1,8 @@
-"""Who said what. Utterances and transcripts are immutable, and hearing is always an argument."""
+"""Speakers, utterances and transcripts, and the messages that are built from them.
+
+Utterances and transcripts are immutable. The history that a speaker is shown is always an explicit
+argument.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +27,10 @@ from folkmoot.provenance import (
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Someone who can be asked: a participant, a moderator, a planner, a facilitator.
+    """A speaker that can be asked, such as a participant, a moderator, a planner or a facilitator.
 
-    `system` is the system prompt; `model` None means the run's model for this role. `images`: words
-    of `system` and of the prompts put to it that are sent as images (`models.images`).
+    `system` is the system prompt. `model` None means the run's model for this role. `images` lists
+    phrases of `system` and of prompts to this speaker that are sent as images (`models.images`).
     """
 
     id: str
@@ -40,13 +44,15 @@ class Speaker:
 
 
 class Utterance(NamedTuple):
-    """One thing said by one speaker. `missing` holds the reason when no words could be had;
-    `finish` how the reply ended, None for words that no model wrote; `images` the words of `text`
-    that are sent as images.
+    """One utterance of one speaker.
 
-    `id` is its `utterance_id` in the table `utterances`: the address of the reply that it comes
-    from, with `#part` if the reply holds several. `Scope.say` sets it. `public`: whether others in
-    the conversation hear it."""
+    - `missing`: the reason if there is no text.
+    - `finish`: the finish reason of the reply, or None for a text that no model generated.
+    - `images`: the phrases of `text` that are sent as images.
+    - `id`: the `utterance_id` in the table `utterances`. It is the address of the reply, with
+      `#part` if the reply holds several utterances. `Scope.say` sets it.
+    - `public`: True if the other speakers of the conversation are shown it.
+    """
 
     speaker_id: str
     text: str
@@ -62,7 +68,7 @@ class Utterance(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """Where the text comes from: the reply that was recorded, or what its text knows."""
+        """The source of the text: the recorded utterance, or the source that the text carries."""
         if self.id:
             return Source("utterance", self.id, self.speaker_id)
         known = source_of(self.text)
@@ -72,17 +78,21 @@ class Utterance(NamedTuple):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The text for use in prompts, which knows who said it and where."""
+        """The text for use in prompts. It carries the speaker and the recorded utterance as its
+        source.
+        """
         return Quoted(self.text, self.source)
 
     def to_source_json(self) -> dict[str, str]:
-        """`{role, content}`, the transcript format of the cross-pollination source."""
+        """Return `{role, content}`, the transcript format of the original cross-pollination
+        study.
+        """
         return {"role": self.role, "content": self.text}
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """An immutable sequence of utterances; `+` gives a new one."""
+    """An immutable sequence of utterances. `+` returns a new transcript."""
 
     utterances: tuple[Utterance, ...] = ()
 
@@ -101,22 +111,23 @@ class Transcript:
         return bool(self.utterances)
 
     def by_speaker(self, speaker_id: str) -> Transcript:
-        """Only what this speaker said."""
+        """Return only the utterances of this speaker."""
         return Transcript(
             tuple(utterance for utterance in self.utterances if utterance.speaker_id == speaker_id)
         )
 
     def last(self, count: int) -> Transcript:
-        """The n most recent utterances."""
+        """Return the `count` most recent utterances."""
+        # In Python, `[-0:]` would return all utterances.
         return Transcript(self.utterances[-count:] if count > 0 else ())
 
     def to_source_json(self) -> list[dict[str, str]]:
         return [utterance.to_source_json() for utterance in self.utterances]
 
     def to_rows(self, *, stage: str | None = None, **shared: Any) -> list[dict[str, Any]]:
-        """One record per utterance, `turn` counted from 1, with the shared columns added.
+        """Return one row per utterance, with `turn` counted from 1 and the shared columns added.
 
-        `stage` replaces the stage of the utterances.
+        `stage` replaces the stage of each utterance.
         """
         return [
             {
@@ -139,13 +150,13 @@ EMPTY_TRANSCRIPT = Transcript()
 
 
 def last_finish_reason(scope: object) -> str | None:
-    """How the last reply ended that a scope asked for; None for an asker that does not say."""
+    """Return the finish reason of the last reply to a scope, or None if the scope has none."""
     found = getattr(scope, "finish", None)
     return found if isinstance(found, str) else None
 
 
 class BuiltMessages(NamedTuple):
-    """The messages of a request with what is known of them.
+    """The messages of a request with their cache breakpoints and sources.
 
     `cache_breakpoints` are ascending character offsets into the concatenated message texts, at
     which a later request of the same speaker may diverge: after each utterance of the history, at
@@ -161,22 +172,26 @@ class BuiltMessages(NamedTuple):
 def build_messages(
     speaker: Speaker, history: Transcript, prompt: str, shows: Sequence[str] = ()
 ) -> BuiltMessages:
-    """Build the messages of a request: the system prompt, what was heard, then the prompt.
+    """Build the messages of a request: the system prompt, the history, then the prompt.
 
-    Own words become `assistant`. Others' words become `user`; with more than one other voice
-    each is introduced by name. Neighbouring messages of one role are joined, because some
-    providers refuse two in a row. An utterance without a speaker id is a prompt that was given
-    earlier: it is heard, but from nobody.
+    The speaker's utterances become `assistant` messages, those of others `user` messages. If the
+    history holds more than one other speaker, each utterance begins with the speaker's name.
+    Neighbouring messages of one role are joined, because some providers reject two in a row. An
+    utterance without a speaker id is an earlier prompt, which becomes a `user` message without a
+    name.
 
-    `shows` are texts that stand in a prompt which was written without a template. Raises ValueError
-    if one of them does not.
+    `shows` lists texts that occur in a prompt written without a template. Raises ValueError if one
+    of them does not occur.
     """
     said = [utterance for utterance in history.utterances if utterance.missing is None]
     several = len({utterance.speaker_id for utterance in said} - {"", speaker.id}) > 1
+    # Parts are collected in lists and joined at the end. Concatenation would be quadratic in long
+    # histories.
     contents: list[list[str]] = []
     roles: list[Role] = []
     spans: list[Span] = []
-    at = 0  # characters in the message that is being written
+    # `at` counts characters in the current message, `length` in all messages together.
+    at = 0
     length, ends = len(speaker.system), list(_breakpoints_in(speaker.system))
     if speaker.system:
         roles.append("system")
@@ -187,6 +202,7 @@ def build_messages(
         role: Role = "assistant" if utterance.speaker_id == speaker.id != "" else "user"
         named = several and role == "user" and utterance.speaker_id
         label = f"{utterance.name or utterance.speaker_id}: " if named else ""
+        # Providers reject empty messages.
         if not label and not utterance.text:
             continue
         if said:
@@ -209,6 +225,7 @@ def build_messages(
         spans += [span.shift_span(at, message) for span in own]
         at += len(utterance.text)
         length += len(label) + len(utterance.text)
+    # The prompt is the last text, so its breakpoints are counted back from the end.
     ends += (length - len(prompt) + end for end in _breakpoints_in(prompt))
     if any(not utterance.speaker_id for utterance in said):
         ends.append(length)
@@ -219,11 +236,12 @@ def build_messages(
 
 
 def _spans_of_utterance(utterance: Utterance) -> tuple[Span, ...]:
-    """The span of what somebody said, and those of the texts that it quotes."""
+    """Return the span of an utterance and the spans of the texts that it quotes."""
     text = utterance.text
     known = source_of(text)
     if known is not None and known[:3] == utterance.source[:3]:
-        return spans_of(text)  # as `Scope.say` gave it, or an answer
+        # The text already carries its recorded source, from `Scope.say` or as an answer.
+        return spans_of(text)
     inner = (
         span for span in spans_of(text) if span.source.kind not in ("unattributed", "utterance")
     )
@@ -231,15 +249,18 @@ def _spans_of_utterance(utterance: Utterance) -> tuple[Span, ...]:
 
 
 def _spans_of_prompt(text: str) -> tuple[Span, ...]:
-    """The spans of a text that is put to a speaker. A plain string is one unattributed span: only a
-    template tells its own words from those of others."""
+    """Return the spans of a text that is put to a speaker.
+
+    A plain string becomes one unattributed span, because only a template separates its own words
+    from those of others.
+    """
     if isinstance(text, SourcedText):
         return text.spans
     return (Span(0, len(text), UNKNOWN),) if text else ()
 
 
 def _with_shown(speaker: Speaker, prompt: str, shows: Sequence[str]) -> str:
-    """The prompt with the spans of texts that stand in it by the author's word."""
+    """Return the prompt with spans for the texts that the study author declared in `shows`."""
     try:
         spans = find_exactly(prompt, shows)
     except ValueError as error:
