@@ -1,8 +1,9 @@
-"""People in a run: the seats that they take, what was said, and how a person withdraws.
+"""Humans in a run: their seats, the tables of their utterances, and their withdrawal.
 
-Start with `seats` (who can be played by a person); `seat_manager` is where questions to people
-wait for an answer. `utterances` are the tables of what was said. `withdrawal` deletes a person's
-words from a run, with the replacements that `redaction` makes.
+Start with `seats`, which says which participants humans can play. `seat_manager` delivers questions
+to humans and collects their answers. `utterances` declares the tables of utterances and
+self-descriptions. `withdrawal` deletes a human's texts from a run, with the replacements that
+`redaction` finds.
 
-Imports the journal; the pages in `folkmoot.view` and the rest of the engine import it.
+This folder imports the journal. The pages in `folkmoot.view` and the rest of the engine import it.
 """

@@ -1,8 +1,8 @@
-"""Texts of one person, and what takes their place in the tables and files of a run.
+"""Find the texts of one human in tables and files of a run, and replace them by marks.
 
-A text is recognised because it is one that was recorded of this person, however a file spells it.
-The one search for fewer words is between a reply and the texts that its own prompt showed: it finds
-quotations.
+A text is recognised because the run has recorded it as one of this human, in whatever spelling or
+escaping a file uses. Only quotations are found by fewer words: a reply is compared with the texts
+in its own prompt.
 """
 
 from __future__ import annotations
@@ -22,24 +22,38 @@ from pydantic import JsonValue
 from folkmoot.provenance import Replacement, SourcedText, replace_parts
 from folkmoot.randomness import digest
 
-QUOTED = 4  # words in a row that are a quotation; a shorter one is a whole sentence in both texts
-LONG = 3  # words of a line that is recognised inside other text, where it need not stand alone
-BEGINNING = 8  # characters of a line from which one that was cut off is recognised
-VECTOR = 16  # a list with this many numbers or more is the embedding of a text
-MARK = re.compile(r"\[withdrawn [0-9a-f]{12}\]")  # takes the place of words
-# Words. An escape is none: `&quot;` in a page, `\n` in JSON. A letter of a word may be `\u00e9`.
+# This number of equal words in a row is a quotation. A shorter one counts only if it is a whole
+# sentence in both texts. Three words in a row are too often equal by chance.
+QUOTED = 4
+# A line with this number of words or more is recognised inside other text. A shorter one must stand
+# alone, because one or two words occur everywhere.
+LONG = 3
+# The beginning of a line that was cut off is recognised from this number of characters on.
+BEGINNING = 8
+# A list with at least this number of numbers is taken to be an embedding. Embeddings have more
+# dimensions, and a participant's list of votes or ratings is rarely as long.
+VECTOR = 16
+# The mark that replaces a text.
+MARK = re.compile(r"\[withdrawn [0-9a-f]{12}\]")
+# Matches words and escapes, and group 1 is a word. Escapes such as `&quot;` in a page and `\n` in
+# JSON match so that their letters do not count as words. A letter of a word may be `\u00e9`.
 _WORD = re.compile(r"&(?:#\w+|\w+);|\\[nrtbf]|((?:\\u[0-9a-fA-F]{4}|[^\W_])+)")
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 _SENTENCE = re.compile(r"[^.!?\n]+")
-IS_CUT = re.compile(r"…\W*$")  # ends a text that was cut off, in a log or a message
+# Logs and messages end a text that was cut off with an ellipsis.
+IS_CUT = re.compile(r"…\W*$")
 
+# A run of case-folded words, and places in a text as (start, end).
 Gram = tuple[str, ...]
 Places = list[tuple[int, int]]
 
 
 class Words:
-    """The words of a text: their `places`, how they are `folded` for comparison, and these as one
-    `line`."""
+    """The words of a text, prepared for comparison.
+
+    `places` holds the start and end of each word in the text, `folded` the case-folded words.
+    `line` joins the folded words with single spaces, so that `str.find` finds runs of words.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -55,40 +69,47 @@ class Words:
 
     @cached_property
     def _word_offsets(self) -> list[int]:
-        """Where each word begins in the line, with the space before it."""
+        """The offset of each word in the line, counted from the space before it."""
         return list(accumulate((len(word) + 1 for word in self.folded), initial=0))
 
     def find_word_sequence(self, wanted: str) -> Iterator[int]:
-        """Yield the number of the first word wherever these words stand, given as a line."""
+        """Yield the number of the first word of each occurrence of `wanted`, which is a line."""
         at = self.line.find(wanted)
         while at >= 0:
             yield bisect_left(self._word_offsets, at)
             at = self.line.find(wanted, at + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Return from which word on this text is the beginning of other words."""
+        """Return the number of the word from which this text, to its end, is a beginning of `line`.
+
+        At least `min_characters` must agree. Return None if there is no such word.
+        """
         numbers = self.find_word_sequence(line[: min_characters + 1])
         rest = ((n, self.line[self._word_offsets[n] :].rstrip()) for n in numbers)
         return next((number for number, words in rest if line.startswith(words)), None)
 
     def place(self, first: int, last: int) -> tuple[int, int]:
-        """Return where the words from number `first` to `last` (excluded) stand in the text."""
+        """Return the start and end in the text of the words `first` to `last` (excluded)."""
         return self.places[first][0], self.places[last - 1][1]
 
     def original_text(self, first: int, last: int) -> str:
-        """Return these words with what stands between them, as no file spells it."""
+        """Return the text from word `first` to `last` (excluded) without any escapes of files."""
         start, end = self.place(first, last)
         part = self.text[start:end]
+        # Most parts are one plain word and need none of this.
         if not part.isascii() or not part.isalnum():
             part = _without_escapes(_ESCAPED.sub(lambda match: chr(int(match[1], 16)), part))
+            # JSON escapes quotation marks with a backslash, CSV doubles them.
             part = part.replace("\\", "").replace('""', '"')
             part = "".join(column for column in part if column.isprintable() or column.isspace())
         return " ".join(part.split())
 
 
 def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield the place and the letters of a word; of several words, where an escaped character in
-    between is no letter."""
+    """Yield start, end and letters of a match of `_WORD`, which may hold several words.
+
+    An escaped character that is no letter or digit, such as a dash, separates two words.
+    """
     if "\\" not in word[1]:
         yield word.start(), word.end(), word[1]
         return
@@ -106,7 +127,7 @@ def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _without_escapes(text: str) -> str:
-    """Return a text with spaces and quotation marks in place of how files spell them."""
+    """Return a text with line breaks and HTML characters in place of their escapes."""
     return html.unescape(re.sub(r"\\[nrtbf]", "\n", text))
 
 
@@ -117,8 +138,10 @@ def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED + 1)) -> set[Gr
 
 
 def find_quotable(text: str) -> set[Gram]:
-    """Return the runs of words by which a quotation of a text is recognised: those of `QUOTED`
-    words, and whole sentences of fewer."""
+    """Return the runs of words that show a quotation of a text.
+
+    These are all runs of `QUOTED` words, and whole sentences of two or three words.
+    """
     sentences = (tuple(Words(sentence).folded) for sentence in _SENTENCE.findall(text))
     return find_grams(text, [QUOTED]) | {
         sentence for sentence in sentences if 1 < len(sentence) < QUOTED
@@ -126,13 +149,13 @@ def find_quotable(text: str) -> set[Gram]:
 
 
 def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
-    """Return the places of a text that have these runs of words, in order and without overlap."""
+    """Return the places of these runs of words in a text, in order and without overlap."""
     words = Words(text)
     return [words.place(*numbers) for numbers in _find_quoted_words(words, quotable)]
 
 
 def _find_quoted_words(words: Words, quotable: Collection[Gram]) -> Places:
-    """Return which words these are, by their numbers: first and last (excluded)."""
+    """Return the word numbers of these runs, as first and last (excluded), without overlap."""
     found: Places = []
     for size in range(2, QUOTED + 1) if quotable else ():
         for first in range(len(words) - size + 1):
@@ -145,7 +168,7 @@ def _find_quoted_words(words: Words, quotable: Collection[Gram]) -> Places:
 
 
 def merge_overlapping(places: Iterable[tuple[int, int]]) -> Places:
-    """Return places of a text in order, those that overlap as one."""
+    """Return the places in order, with overlapping places merged into one."""
     merged: Places = []
     for start, end in sorted(places):
         if merged and start < merged[-1][1]:
@@ -156,11 +179,12 @@ def merge_overlapping(places: Iterable[tuple[int, int]]) -> Places:
 
 
 def _is_sentence(text: str, start: int, end: int) -> bool:
-    """Whether there is no other word beside these in their sentence, line, cell or quotation."""
+    """Return whether a part of a text is a whole sentence, line, cell or quotation."""
     return _begins_sentence(text, start) and _ends_sentence(text, end)
 
 
 def _begins_sentence(text: str, start: int) -> bool:
+    # 20 characters are enough for the escapes of our files. Stars and underscores are Markdown.
     before = _without_escapes(text[max(0, start - 20) : start]).rstrip(" *_")
     return not before[-1:].isalnum()
 
@@ -172,8 +196,11 @@ def _ends_sentence(text: str, end: int) -> bool:
 
 @dataclass(slots=True)
 class Recorded:
-    """The words of a recorded text, which of them are the person's, by their numbers, and whether
-    it was `offered` to others as an option afterwards."""
+    """The words of a recorded text.
+
+    `own` holds the parts that are the human's, as word numbers (first, last excluded). `offered` is
+    true if the text was an option of a later question.
+    """
 
     words: Words
     own: Places
@@ -195,11 +222,15 @@ class Recorded:
         ignore_case: bool,
         beside: Collection[tuple[int, int]] = (),
     ) -> bool:
-        """Whether this text stands in another one, where its words do. A short one must stand
-        alone, or beside others that were found. An option need not: a study puts it into sentences
-        of its own."""
+        """Return whether this text occurs in another text at the word number `first`.
+
+        The caller has found the same words there. This function compares the characters between
+        them. A short text must be a whole sentence, or next to one of the places `beside`, which
+        were found already. An option need not be, because studies use options inside sentences.
+        """
         last = first + len(self.words)
         own, other = self.words.original_text(0, len(self.words)), words.original_text(first, last)
+        # For a short text the case counts: "Peter" is a name, "peter" may be a verb.
         if self.is_long or self.offered or ignore_case:
             own, other = own.casefold(), other.casefold()
         if own != other or self.is_long or self.offered:
@@ -213,13 +244,17 @@ class Recorded:
 
 @dataclass
 class Redaction:
-    """What takes the place of which recorded text.
+    """The recorded texts of one human and their replacement by marks.
 
-    `ids` are the names of the person in rows and files, `others` the ids of other participants,
-    `scopes` the sessions that the person takes part in, if the same id takes part in several.
-    `texts`: recorded texts, and lines of these, by their words. Those that are also `shared` were
-    given by another speaker too, and go only from rows of the person. Those that are `impersonal`
-    (names of the protocol, options, texts of the design) are not recorded.
+    Fields:
+        ids: names of the human in rows and files.
+        others: ids of all other participants.
+        scopes: scopes of the human's sessions, if the same id takes part in several sessions.
+        texts: recorded texts and their lines, by their words.
+        shared: texts that another speaker gave as well. They are removed only from rows of the
+            human.
+        impersonal: names of the protocol, options and texts of the design. They are never recorded.
+        salt: makes marks of equal texts equal.
     """
 
     ids: frozenset[str] = frozenset()
@@ -228,27 +263,31 @@ class Redaction:
     texts: dict[str, Recorded] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
     impersonal: set[str] = field(default_factory=set)
-    # Equal marks show equal words. The salt is not kept, so that no guess can be tried.
+    # The salt is not stored. Without it a mark cannot confirm a guess of the removed text.
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
     def mark(self, text: str) -> str:
-        """Return the mark that takes the place of a text; a mark stays as it is."""
+        """Return the mark that replaces a text. A mark and an empty text are returned unchanged."""
         if not text or MARK.fullmatch(text):
             return text
+        # From the words alone, so that spellings of the same text in two files get the same mark.
         words = Words(text).line.strip() or text.strip()
         return f"[withdrawn {digest(self.salt, words, size=6).hex()}]"
 
     def replacements_for(self, text: str, places: Iterable[tuple[int, int]]) -> list[Replacement]:
-        """Return the marks that take these places in a text."""
+        """Return replacements of these places in a text by marks."""
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
     def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:
-        """Return a text with marks in place of these runs of words."""
+        """Return a text in which marks replace these runs of words."""
         parts = self.replacements_for(text, find_quoted(text, quotable))
         return str(replace_parts(SourcedText(text), parts))
 
     def exempt_texts(self, texts: Iterable[str]) -> None:
-        """Take in texts that are not personal, unless the person wrote them before."""
+        """Record texts that are not personal, such as options.
+
+        A text that the human wrote before stays theirs, and is noted as offered.
+        """
         for words in map(Words, texts):
             if words.line in self.texts:
                 self.texts[words.line].offered = True
@@ -256,14 +295,18 @@ class Redaction:
                 self.impersonal.add(words.line)
 
     def is_impersonal(self, text: str) -> bool:
-        """Whether a text is a name of the protocol, an option or a text of the design."""
+        """Return whether a text is a name of the protocol, an option or a text of the design."""
         return Words(text).line in self.impersonal
 
     def learn_text(self, text: str, quotable: Collection[Gram] | None = None) -> None:
-        """Take in a recorded text, as a whole and by line: all of it is of the person, or the runs
-        of words that are `quotable`. Figures alone are not personal."""
+        """Record a text of the human, as a whole and line by line.
+
+        If `quotable` is given, only these runs of words in it are the human's. Texts without a
+        letter are not personal.
+        """
         for part in dict.fromkeys(part.strip() for part in (text, *text.splitlines())):
-            # In a page the words may be others: "AT&T;" has an escape less than "AT&amp;T;".
+            # Escaping for HTML can change the words: `&T;` in "AT&T;" reads as an escape, but not
+            # in "AT&amp;T;". So both forms are recorded.
             for words in map(Words, (part, html.escape(part))):
                 is_personal = any(character.isalpha() for character in words.line)
                 if not is_personal or words.line in self.impersonal or MARK.fullmatch(part):
@@ -276,7 +319,10 @@ class Redaction:
                     self.__dict__.pop("_longest_first", None)
 
     def discard_shared_texts(self, others: Collection[str]) -> None:
-        """Find out which texts other speakers gave too. Call it when all texts are known."""
+        """Mark texts as shared if other speakers gave them as well: a bare "No." identifies no one.
+
+        Call it when all texts are recorded.
+        """
         whole = Words("\n".join(others)).line
         self.shared = {line for line in self.texts if line in whole}
         self.__dict__.pop("_longest_first", None)
@@ -284,20 +330,26 @@ class Redaction:
     @cached_property
     def _longest_first(self) -> list[tuple[str, Recorded]]:
         known = (item for item in self.texts.items() if item[0] not in self.shared)
+        # A longer text is replaced as a whole before a shorter one could take a part of it. Ties
+        # are sorted by text, so that results do not depend on the order of recording.
         return sorted(known, key=lambda item: (-len(item[0]), item[0]))
 
     def find_recorded(
         self, text: str, *, altered: bool = False, own: bool = False
     ) -> list[Replacement]:
-        """Return what takes the place of the person's words inside a text of which the parts have
-        no source. White space and the escapes of files do not count, nor does the case of a long
-        text, or of one that is `altered`: a prompt may have it in capitals. `own`: it is in a row
-        of the person, where any beginning of a text that was cut off is theirs."""
+        """Return replacements of all recorded texts inside a text without known sources.
+
+        White space and escapes of files are ignored. Case is ignored for long texts, and for all
+        texts if `altered` is true, because a prompt may contain them in capitals. `own` means that
+        the text is from a row of the human, where any beginning of a cut text is theirs.
+        """
         words = Words(text)
-        found: dict[tuple[int, int], Recorded] = {}  # by the numbers of the words
+        # Places that were found, as word numbers.
+        found: dict[tuple[int, int], Recorded] = {}
         known = self._longest_first if words else []
         count = -1
-        while len(found) > count:  # a short text may stand beside one that was found
+        # Repeat until nothing new is found: a short text may stand beside one that was just found.
+        while len(found) > count:
             count = len(found)
             for line, recorded in known:
                 for first in words.find_word_sequence(line):
@@ -307,12 +359,14 @@ class Redaction:
                         words, first, ignore_case=altered, beside=[*found]
                     ):
                         found[first, last] = recorded
+        # A text that was cut off ends with a beginning of a recorded text.
         for line, recorded in known if IS_CUT.search(text) else ():
             is_looked_for = recorded.is_long or own
             min_characters = 1 if own else BEGINNING
             beginning = words.find_beginning(line, min_characters) if is_looked_for else None
             if beginning is None:
                 continue
+            # The cut text runs to the end, so it replaces all shorter matches after its beginning.
             if not any(start <= beginning < end for start, end in found):
                 found = {place: of for place, of in found.items() if place[1] <= beginning}
                 found[beginning, len(words)] = recorded
@@ -325,8 +379,10 @@ class Redaction:
         return self.replacements_for(text, places)
 
     def find_whole(self, text: str, *, own: bool = False) -> str | None:
-        """Return what is left of a text that is exactly a recorded one; None for other texts.
-        `own`: it is in a row of the person."""
+        """Return the redacted text if it equals a recorded text, otherwise None.
+
+        `own` means that the text is from a row of the human. Shared texts are then removed as well.
+        """
         words = Words(text)
         recorded = self.texts.get(words.line)
         if recorded is None or (words.line in self.shared and not own):
@@ -339,8 +395,10 @@ class Redaction:
         return str(replace_parts(SourcedText(text), self.replacements_for(text, places)))
 
     def in_text(self, text: str, *, own: bool = False) -> str:
-        """Return what is left of a text: a cell, JSON, or a file that is made of several texts.
-        `own`: it is in a row of the person."""
+        """Return the redacted form of a cell, of JSON, or of a file that consists of several texts.
+
+        `own` means that the text is from a row of the human.
+        """
         whole = self.find_whole(text, own=own)
         if whole is not None:
             return whole
@@ -355,8 +413,11 @@ class Redaction:
     def in_json(
         self, value: JsonValue, around: frozenset[str] = frozenset(), *, own: bool = False
     ) -> JsonValue:
-        """Return JSON data without the person's texts and the embeddings of these. `around` are the
-        names that the data stands under."""
+        """Return JSON data without the human's texts and their embeddings.
+
+        `around` holds the keys and names of the objects that contain the data. They say whether the
+        data is the human's.
+        """
         if isinstance(value, str):
             return self.in_text(value, own=own)
         if isinstance(value, list):
@@ -371,6 +432,7 @@ class Redaction:
         for key, v in value.items():
             names = around.union(named, [key])
             changed[self.in_text(key)] = self.in_json(v, names, own=own or key in self.ids)
+        # An embedding beside a changed text is the embedding of that text.
         if any(
             changed.get(key, value) != value
             for key, value in value.items()
@@ -380,7 +442,7 @@ class Redaction:
         return changed
 
     def is_of_person(self, cells: Iterable[object], around: Iterable[str] = ()) -> bool:
-        """Whether cells of a row, or values of an object, name this person and no other one."""
+        """Return whether cells of a row or values of an object name this human and no other."""
         parts, outer = _name_parts(cells), _name_parts(around)
         in_session = not self.scopes or not self.scopes.isdisjoint(parts | outer)
         return in_session and not self.ids.isdisjoint(parts) and self.others.isdisjoint(parts)
@@ -389,12 +451,13 @@ class Redaction:
 def change_json(
     text: str, change: Callable[[JsonValue], JsonValue], otherwise: Callable[[str], str]
 ) -> str:
-    """Return a text that is JSON with its data changed, and any other text as `otherwise` does."""
+    """Return JSON text with its data changed by `change`, or any other text by `otherwise`."""
     try:
         value: JsonValue = json.loads(text)
     except ValueError:
         return otherwise(text)
     changed = change(value)
+    # Unchanged data keeps its spelling, so that the file keeps its hash.
     return text if changed == value else json.dumps(changed, ensure_ascii=False)
 
 
@@ -419,7 +482,7 @@ def change_texts(value: JsonValue, change: Callable[[str], str]) -> JsonValue:
 
 
 def find_offered(schema: object) -> Iterator[str]:
-    """Yield the texts that a JSON schema offers to choose from."""
+    """Yield the options in a JSON schema."""
     if isinstance(schema, Mapping):
         for key, part in schema.items():
             yield from map(str, part) if key == "enum" else find_offered(part)
@@ -429,7 +492,8 @@ def find_offered(schema: object) -> Iterator[str]:
 
 
 def _name_parts(names: Iterable[object]) -> set[str]:
-    """The names, and the parts of those that are paths."""
+    """Return the names and, for paths, their parts."""
+    # A longer string is a text and names nothing.
     short = [name for name in names if isinstance(name, str) and len(name) <= 200]
     return {part for name in short for part in (name, *name.split("/"))}
 

@@ -1,11 +1,11 @@
-"""The desk: where the questions to people wait for their answers.
+"""Deliver questions to human participants and collect their answers.
 
-`human` is one more provider: the gateway puts a request here in place of sending it, and awaits
-what the person answers. Whoever serves the pages (`folkmoot.view.seat`) looks at a `SeatState`,
-shows its question and hands the answer in. All of it happens on the loop of the run.
+`human` is one more model name. The gateway does not send such a request but passes it to the seat
+manager and awaits the reply. The server of the pages (`folkmoot.view.seat`) reads a `SeatState`,
+shows its question and passes the answer back. All of this runs on the event loop of the run.
 
-What must outlive the process stands in `seats.json`, readable by its owner alone: the tokens of the
-links, and which seats were closed. Answers stand in the journal, as everybody's do.
+`seats.json` holds what must survive the process: the tokens of the links, and which seats are
+closed. Only its owner can read it. Answers are in the journal, like those of models.
 """
 
 from __future__ import annotations
@@ -28,19 +28,23 @@ from folkmoot.randomness import digest
 from folkmoot.storage.json_files import read_json
 from folkmoot.storage.run_folder import PEOPLE, SEATS
 
+# 192 bits: a token in a link is the only proof that its visitor may answer for the seat.
 TOKEN_BYTES = 24
-ARRIVAL_WRITE_DELAY_SECONDS = (
-    0.02  # seconds in which arrivals are written down together; a write takes as long
-)
-# Why a seat gives no more answers, as `Missing.reason` has it.
+# Group arrivals that come within 20 ms into one write. A write takes about as long, and a classroom
+# opens its links at the same moment.
+ARRIVAL_WRITE_DELAY_SECONDS = 0.02
+# Reasons of missing answers of humans. They are part of the written data.
 TIMED_OUT, DECLINED, SEAT_CLOSED, WITHDRAWN = "timed out", "declined", "seat closed", "withdrawn"
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionView:
-    """What a question looks like to the person asked: who they are, what they heard, the question,
-    and how it is answered (`answer_kind` is choice, number, text or json). `message_count` counts
-    the messages that this stands for; any further messages of a request ask again."""
+    """The content of a question page: speaker, history, prompt and answer kind.
+
+    `answer_kind` is `choice`, `number`, `text` or `json`. `message_count` is the number of request
+    messages that the page represents. Later messages of the request are re-asks.
+    `describe_parse_problem` returns why a reply cannot be parsed, or an empty string.
+    """
 
     who: Speaker
     history: tuple[Utterance, ...]
@@ -48,15 +52,20 @@ class QuestionView:
     answer_kind: str
     options: tuple[str, ...]
     message_count: int
-    describe_parse_problem: Callable[[str], str] = lambda _text: (
-        ""
-    )  # why an answer could not be read
+    describe_parse_problem: Callable[[str], str] = lambda _text: ""
 
 
 @dataclass(eq=False)
 class PendingQuestion:
-    """One question that waits for a person. `id` names it in forms; `reply` and `saved` are set
-    when it was answered and when the answer is on the disk."""
+    """One question that waits for a human's answer.
+
+    Fields:
+        id: names the question in the forms of its page.
+        reply: is resolved when the human has answered.
+        saved: is set when the journal has written the answer, or when the run has dropped the
+            question. `is_saved` says which.
+        left: seconds until the question times out. None while its clock does not run.
+    """
 
     id: str
     address: str
@@ -64,40 +73,57 @@ class PendingQuestion:
     view: QuestionView
     reply: asyncio.Future[Completion]
     saved: asyncio.Event = field(default_factory=asyncio.Event)
-    left: float | None = None  # seconds, once the clock of this question runs
+    left: float | None = None
     is_saved: bool = False
 
     @property
     def again(self) -> tuple[Message, ...]:
-        """What follows the scene: a reply that could not be read, and why."""
+        """The messages of a re-ask: the replies that could not be parsed, and their problems."""
         return self.request.messages[self.view.message_count :]
 
 
 @dataclass(eq=False)
 class SeatState:
-    """One seat during a run. `changed` is set whenever its page changes."""
+    """The state of one seat during a run.
+
+    Fields:
+        token: the secret part of the seat's link.
+        asked: the waiting questions. The page shows the first one.
+        agreed: the human has arrived and has agreed to take part.
+        ended: why the seat gets no more questions: a reason of missing answers, or `done` at the
+            end of the run. Empty while it gets questions.
+        left: seconds within which the human must arrive. None if there is no limit.
+        changed: is set whenever the page of the seat changes.
+        is_connected: a page of the seat was open during this process.
+        read: the system prompts that the human has already seen.
+    """
 
     place: Seat
     token: str
-    asked: list[PendingQuestion] = field(default_factory=list)  # the first one is shown
+    asked: list[PendingQuestion] = field(default_factory=list)
     agreed: bool = False
-    ended: str = ""  # why there are no more questions; `done` at the end of the run
-    left: float | None = None  # seconds to arrive
+    ended: str = ""
+    left: float | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    is_connected: bool = False  # its page was open while this process ran
+    is_connected: bool = False
     end_shown: bool = False
     answers: int = 0
-    read: set[str] = field(default_factory=set)  # system messages that they had before them
+    read: set[str] = field(default_factory=set)
 
     def turn(self) -> None:
         """Wake the pages that wait for a change."""
+        # A new event for the next change. A cleared event could be missed by a page that has not
+        # resumed yet.
         self.changed.set()
         self.changed = asyncio.Event()
 
 
 class SeatManager:
-    """The seats of one run. `readers` names the models that will read what people write; `clock`
-    gives seconds, and `advance_clock` makes time pass."""
+    """The seats of one run.
+
+    `readers` are the names of the models that will read the humans' answers. The consent page lists
+    them. `clock` returns seconds. Time limits count only the time that `advance_clock` reports.
+    """
 
     def __init__(
         self,
@@ -111,7 +137,8 @@ class SeatManager:
         self._path = folder / SEATS
         self._people = folder / PEOPLE
         self._ids: dict[str, Mapping[str, str]] = dict(recruitment_ids(folder))
-        self._changed = self._kept = 0  # how often what is kept has changed, and up to where it is
+        # The number of changes so far, and the number of those that are on the disk.
+        self._changed = self._kept = 0
         self._keeping = asyncio.Lock()
         self.clock = clock
         self._now = clock()
@@ -119,7 +146,8 @@ class SeatManager:
         known = read_json(self._path) if self._path.exists() else {}
         self.researcher_left = False
         self.port: int | None = known.get("port")
-        self.token = known.get("token") or secrets.token_urlsafe(TOKEN_BYTES)  # the researcher's
+        # The token of the researcher's page. All tokens survive a resume, so that links stay valid.
+        self.token = known.get("token") or secrets.token_urlsafe(TOKEN_BYTES)
         self.readers: tuple[str, ...] = readers
         arrive = None if settings.arrive_minutes is None else settings.arrive_minutes * 60
         self.chairs: dict[str, SeatState] = {}
@@ -140,17 +168,21 @@ class SeatManager:
         return iter(self.chairs.values())
 
     def save_state(self) -> None:
-        """Write down what a later process must know. Raises StorageError."""
+        """Write the state that a later process needs. Raises StorageError."""
         write_private(self._path, self._serialise_seats())
         if self._kept < self._changed and self._ids:
             write_private(self._people, self._ids)
         self._kept = self._changed
 
     async def wait_until_saved(self) -> None:
-        """Wait until who came, and with which ids, is on the disk: one write for all who arrive
-        within a moment. Raises StorageError."""
+        """Wait until the arrivals so far and their link ids are on the disk.
+
+        One write covers all humans who arrive within `ARRIVAL_WRITE_DELAY_SECONDS`. Raises
+        StorageError.
+        """
         change = self._changed
         async with self._keeping:
+            # A write by the previous holder of the lock may have covered this change.
             if self._kept < change:
                 await asyncio.sleep(ARRIVAL_WRITE_DELAY_SECONDS)
                 self.save_state()
@@ -171,14 +203,18 @@ class SeatManager:
     # --- the engine's side ----------------------------------------------------------------------
 
     def register_question(self, place: Seat, address: str, scene: QuestionView) -> None:
-        """Say what the request at an address, and those that ask again, look like to the person."""
+        """Set the page content for the request at an address and for its re-asks."""
         self._scenes[address] = self._at[place], scene
 
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
-        """Put a request to its person; the question's `reply` is their answer."""
+        """Queue a request for its human and return the question with a future for the reply.
+
+        If the seat gives no more answers, the reply is already there, with the reason.
+        """
         chair, scene = self._view_at(address)
         reply: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        # By what is asked as well: whoever answers in an old tab answers what stands there.
+        # The id depends on the request as well. An answer from an old browser tab then cannot
+        # count for another question at the same address.
         name = digest(address, request.fingerprint(), size=9).hex()
         question = PendingQuestion(name, address, request, scene, reply)
         if chair.ended:
@@ -191,7 +227,7 @@ class SeatManager:
         return question
 
     def withdraw_question(self, question: PendingQuestion, *, stored: bool) -> None:
-        """The answer is on the disk, or the run stops and nobody will hear it."""
+        """Remove a question after the journal has `stored` its answer or the run has dropped it."""
         chair, _ = self._view_at(question.address)
         question.is_saved = stored
         question.saved.set()
@@ -201,35 +237,36 @@ class SeatManager:
         chair.turn()
 
     def stop_waiting(self) -> None:
-        """Stop waiting for people: the study is over, and its user wants to leave."""
+        """Stop waiting for humans to read the last page, because the researcher wants to leave."""
         self.researcher_left = True
 
     def finish(self) -> None:
-        """Nothing more will be asked: every seat is shown the end."""
+        """End all seats, so that every page shows the end of the study."""
         for chair in self:
             chair.ended = chair.ended or "done"
             chair.turn()
 
     def _view_at(self, address: str) -> tuple[SeatState, QuestionView]:
-        # Further tries stand at <address>.r1, <address>.long and the like.
+        # Re-asks have addresses such as <address>.r1 and <address>.long.
         while address not in self._scenes:
             address = address.rpartition(".")[0]
         return self._scenes[address]
 
     def _start_clock(self, chair: SeatState) -> None:
-        """Let the clock of the first question run, if there is one and the person is there."""
+        """Start the clock of the first question if there is a time limit and the human is there."""
         minutes = self.settings.minutes
         if minutes is not None and chair.asked and self.has_arrived(chair):
+            # A clock that already runs is not reset.
             chair.asked[0].left = chair.asked[0].left or minutes * 60
 
     # --- the page's side ------------------------------------------------------------------------
 
     def has_arrived(self, chair: SeatState) -> bool:
-        """Whether the person has come, and has agreed where that is asked."""
+        """Return whether the human has arrived and agreed to take part."""
         return chair.agreed
 
     def current_question(self, chair: SeatState) -> PendingQuestion | None:
-        """The question to show to the person now, never one that was answered already."""
+        """Return the first question of the seat that is not answered yet, or None."""
         return next(
             (
                 pending_question
@@ -240,8 +277,7 @@ class SeatManager:
         )
 
     def record_consent(self, chair: SeatState) -> None:
-        """The person has come and agrees to take part; `wait_until_saved` says when it is on the
-        disk."""
+        """Record that the human has arrived and agreed. `wait_until_saved` waits for the write."""
         if not chair.agreed and not chair.ended:
             chair.agreed, chair.left = True, None
             self._changed += 1
@@ -249,14 +285,19 @@ class SeatManager:
             chair.turn()
 
     def record_link_ids(self, chair: SeatState, query: Mapping[str, str]) -> None:
-        """Note the ids of a link's query that the study file names, for a file of their own."""
+        """Record the recruitment ids in the query of a link.
+
+        Only the keys that the study file names are recorded. They go into a separate file, apart
+        from the data of the run.
+        """
+        # Cut to 200 characters, because anyone with the link can write anything into its query.
         ids = {key: query[key][:200] for key in self.settings.query if query.get(key)}
         if ids and self._ids.get(chair.place.name) != ids:
             self._ids[chair.place.name] = ids
             self._changed += 1
 
     def find_pending_question(self, chair: SeatState, question_id: str) -> PendingQuestion | None:
-        """A question of this seat by its id, if its answer is not on the disk yet."""
+        """Return the question with this id, or None if its answer is already on the disk."""
         return next(
             (
                 pending_question
@@ -267,10 +308,10 @@ class SeatManager:
         )
 
     async def answer(self, chair: SeatState, question: PendingQuestion, text: str | None) -> bool:
-        """Hand an answer in (None: the person would rather not); whether it is on the disk.
+        """Answer a question and return whether the answer is on the disk.
 
-        A question is answered once: what comes later for it, from a double click or another tab,
-        changes nothing.
+        `text` is None if the human declines to answer. Only the first answer counts. Later ones,
+        from a double click or from another tab, change nothing.
         """
         if not question.reply.done():
             question.reply.set_result(
@@ -282,10 +323,14 @@ class SeatManager:
         return question.is_saved
 
     def close_seat(self, chair: SeatState, why: str) -> None:
-        """Close a seat: its questions, now and later, have no answer, for this reason."""
+        """Close a seat. All its waiting and later questions get a missing answer with this reason.
+
+        Raises StorageError.
+        """
         if chair.ended:
             return
         chair.ended = why
+        # Written before the questions resolve, so that a resume cannot open the seat again.
         self.save_state()
         for question in chair.asked:
             if not question.reply.done():
@@ -293,9 +338,13 @@ class SeatManager:
         chair.turn()
 
     def advance_clock(self) -> None:
-        """Count the time that the clock says has passed. Called only while the run goes on."""
+        """Subtract the time since the last call from all clocks, and time out those at zero.
+
+        The page server calls it only while the run is active.
+        """
         now = self.clock()
         passed, self._now = max(0.0, now - self._now), now
+        # A copy, because closing a seat wakes other tasks.
         for chair in list(self):
             question = self.current_question(chair)
             if chair.left is not None and not chair.agreed and not chair.ended:
@@ -310,7 +359,7 @@ class SeatManager:
 
 
 def write_private(path: Path, data: Mapping[str, object]) -> None:
-    """Write JSON that its owner alone may read. Raises StorageError."""
+    """Write a JSON file that only its owner can read. Raises StorageError."""
     write_bytes(path, (json.dumps(data, indent=1) + "\n").encode(), 0o600)
 
 
@@ -323,15 +372,17 @@ def _reply_without_answer(reason: str) -> Completion:
 
 
 def read_seats(folder: Path) -> dict[Seat, str]:
-    """The seats of a run, and why each one gives no more answers (empty: it does). Raises
-    StorageError."""
+    """Return each seat of a run with the reason why it was closed, empty if it is open.
+
+    Raises StorageError.
+    """
     path = folder / SEATS
     known = read_json(path)["seats"] if path.exists() else {}
     return {Seat(was["id"], tuple(was["scopes"])): was["ended"] for was in known.values()}
 
 
 def recruitment_ids(folder: Path) -> Mapping[str, Mapping[str, str]]:
-    """Seat → ids of the link's query; empty where there are none. Raises StorageError."""
+    """Return the recruitment ids of each seat, by name of the seat. Raises StorageError."""
     path = folder / PEOPLE
     found = read_json(path) if path.exists() else {}
     if not isinstance(found, dict):

@@ -1,7 +1,8 @@
-"""Seats: the participants whom people play. Which there are, which are taken, whose call is whose.
+"""Seats: the participants that humans can play, the selection of some of them, and their calls.
 
-A study type lists its participants as `Seat`s; a study file's `seats:` or `--seat` takes some
-of them. The draw depends on the seed alone and is sealed into the plan before the first call.
+A study type lists its participants as `Seat` objects. `seats:` of a study file or `--seat` selects
+some of them. A random selection depends on the seed only. The plan seals the selection before the
+first call.
 """
 
 from __future__ import annotations
@@ -34,16 +35,19 @@ from folkmoot.provenance import (
 )
 from folkmoot.randomness import generator
 
-PARTICIPANT_ROLE = "participant"  # the role in which a participant's own calls are made
+# The role of a participant's own calls. The same speaker may also be asked in other roles, for
+# example as a summarizer, and a human in the seat does not answer those.
+PARTICIPANT_ROLE = "participant"
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One participant of one session, whom a person could play.
+    """One participant of one session that a human could play.
 
-    `id` is the speaker's; `scopes` are components of scope paths, one of which is in every call of
-    this participant's (empty: the id is nobody else's). `closed_reason` says why nobody can sit
-    here: the protocol lets others speak for this participant.
+    `id` is the id of the speaker. `scopes` are parts of scope paths: every call of this participant
+    has one of them in its path. It is empty if the id is unique in the run. `closed_reason` is not
+    empty if a human cannot take the seat, because the protocol lets others speak for the
+    participant.
     """
 
     id: str
@@ -54,17 +58,17 @@ class Seat:
 
     @property
     def name(self) -> str:
-        """How a study file, `--seat` and the plan name this place."""
+        """The name of the seat in study files, in `--seat` and in the plan."""
         return f"{self.scopes[0]}/{self.id}" if self.scopes else self.id
 
     def owns_call(self, who: Speaker, path: Sequence[str]) -> bool:
-        """Whether a call to this speaker, in a scope of this path, is this participant's own."""
+        """Return whether a call to a speaker in the scope with this path is one of this seat."""
         own = who.id == self.id and who.role == PARTICIPANT_ROLE
         return own and (not self.scopes or not set(self.scopes).isdisjoint(path))
 
 
 class SeatSettings(BaseModel):
-    """Who is played by people, and what people are told; `seats:` of a study file."""
+    """The seats that humans take, and the texts that they see. The key `seats` of a study file."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_by_name=True, serialize_by_alias=True
@@ -103,8 +107,9 @@ class SeatSettings(BaseModel):
 
 
 class SelfDescription(BaseModel):
-    """What people say of themselves where they speak for themselves."""
+    """The self-description of a human who answers as themselves. Every field is optional."""
 
+    # The name and the description are pinned: they are part of the fingerprint of the question.
     model_config = pin_schema(
         "OwnCard", "What people say of themselves where they speak for themselves."
     )
@@ -118,7 +123,7 @@ class SelfDescription(BaseModel):
 
     @property
     def as_prompt_text(self) -> str:
-        """The card in words, as it stands in the place of a persona."""
+        """The self-description as a text that replaces a persona in prompts."""
         said = {
             key: str(value).strip()
             for key, value in self.model_dump(exclude={"about"}).items()
@@ -130,8 +135,8 @@ class SelfDescription(BaseModel):
         )
 
 
-# What a prompt shows in place of a drawn persona where people speak for themselves. It is a persona
-# without a source, until the person has said who they are.
+# The text in place of a drawn persona in the prompts of a human who answers as themselves. It has
+# no row of a table as its source, because the human has not described themselves yet.
 SELF_DESCRIPTION_PLACEHOLDER = Quoted("yourself.", Source("persona", "seats.self"))
 
 SELF_DESCRIPTION_QUESTION = SourcedText(
@@ -141,12 +146,12 @@ SELF_DESCRIPTION_QUESTION = SourcedText(
 
 
 def self_description_address(place: Seat) -> str:
-    """The address at which a person is asked about themselves."""
+    """Return the address of the question for a self-description. It is outside all scopes."""
     return f"seats/{place.name.replace('/', '.')}/self"
 
 
 def describe_oneself(place: Seat, card: str) -> Quoted:
-    """Return what a person says of themselves, with its row of `self_descriptions` as source."""
+    """Return a self-description as a quoted text with its row of `self_descriptions` as source."""
     id = cell_id(f"{SELF_DESCRIPTIONS}.text", place.name)
     return Quoted(card, Source("persona", id, place.id))
 
@@ -154,9 +159,9 @@ def describe_oneself(place: Seat, card: str) -> Quoted:
 def with_self_description(who: Speaker, self_description: Quoted) -> Speaker:
     """Return the speaker with a self-description in place of the persona in the system prompt.
 
-    The persona is what the prompt quotes as one of this speaker; all of it is replaced. A prompt
-    that was written without a template says `SELF_DESCRIPTION_PLACEHOLDER` there. If there is
-    neither, the description comes first.
+    The function replaces all parts that have this speaker's persona as their source. A prompt that
+    was written without a template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If the prompt
+    contains neither, the self-description is put at its beginning.
     """
     system = with_sources(who.system)
     shown = [span for span in system.spans if _is_persona(span, who.id)]
@@ -164,13 +169,16 @@ def with_self_description(who: Speaker, self_description: Quoted) -> Speaker:
         shown = find_exactly(system, [SELF_DESCRIPTION_PLACEHOLDER])
     parts: list[Replacement] = []
     for start, end, *_ in sorted(shown):
-        if not parts or start >= parts[-1].end:  # not one inside another
+        # Spans may be nested, and the outer one covers the inner ones. The first one gets the
+        # self-description, and all others are removed.
+        if not parts or start >= parts[-1].end:
             parts.append(Replacement(start, end, "" if parts else self_description))
     if not parts:
         parts = [
             Replacement(0, 0, concatenate_texts(("You are ", self_description, "\n\n"), plain=None))
         ]
     changed = replace_parts(system, parts)
+    # The cache breakpoints are offsets into the old text.
     begins = (
         shift_offset(offset, parts) for offset in getattr(who.system, "cache_breakpoints", ())
     )
@@ -185,7 +193,8 @@ def _is_persona(span: Span, speaker: str) -> bool:
 
 
 def _expand_shorthand(given: object) -> object:
-    """`seats: 3` and `seats: [p_0003]` in full."""
+    """Expand the short forms `seats: 3` and `seats: [p_0003]` to a mapping of keys."""
+    # `True` is an integer in Python, but `seats: true` is a mistake that pydantic should report.
     if isinstance(given, bool) or given is None:
         return given
     if isinstance(given, int):
@@ -194,7 +203,8 @@ def _expand_shorthand(given: object) -> object:
         return {"ids": (given,)}
     if isinstance(given, (list, tuple)):
         return {"ids": tuple(given)}
-    if isinstance(given, dict):  # a study file knows no tuples
+    # YAML has lists only, but the fields are tuples.
+    if isinstance(given, dict):
         return {
             key: tuple(value) if isinstance(value, list) else value for key, value in given.items()
         }
@@ -208,10 +218,11 @@ SeatSettingsField = Annotated[
 
 
 def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> tuple[Seat, ...]:
-    """The places that people take, in the study's order.
+    """Return the seats that humans take, in the order of the study.
 
-    `available` empty: the study type does not list its participants, and names are taken as given.
-    Raises InputError with a problem for each name that means no place, several, or a closed one.
+    If `available` is empty, the study type does not list its participants, and every name is
+    accepted. Raises InputError with a problem for each name of no seat, of several seats or of a
+    closed seat. Raises InputError also if fewer seats are open than wanted.
     """
     if seats.ids:
         found = [_find_seat(name, available) for name in dict.fromkeys(seats.ids)]
@@ -237,11 +248,13 @@ def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> t
     if not open_ or len(open_) < (seats.count or 1):
         raise InputError(_too_few_seats_error(seats, available, fit, open_))
     wanted = seats.count or len(open_)
+    # A random stream for this purpose alone, so that seats do not change any other draw.
     order = generator(seed, ("seats",)).permutation(len(open_))[:wanted]
     return tuple(open_[item_id] for item_id in sorted(order))
 
 
 def _find_seat(name: str, places: Sequence[Seat]) -> Seat | Problem:
+    """Return the open seat with this name, or the problem to report."""
     if not places:
         *within, id = name.split("/")
         return Seat(id, tuple(within))
@@ -260,6 +273,7 @@ def _find_seat(name: str, places: Sequence[Seat]) -> Seat | Problem:
 def _too_few_seats_error(
     seats: SeatSettings, places: Sequence[Seat], fit: Sequence[Seat], open_: Sequence[Seat]
 ) -> Problem:
+    # The most specific reason comes first: a wrong role, a wrong condition, only closed seats.
     for word, given in (("role", seats.role), ("condition", seats.condition)):
         known = sorted({str(getattr(seat, word)) for seat in places})
         if given is not None and given not in known:

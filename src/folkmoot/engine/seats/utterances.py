@@ -1,8 +1,8 @@
-"""The tables that the engine writes of what was said.
+"""Declare the tables of utterances and self-descriptions, which the engine itself writes.
 
-`utterances` has one row for each thing that a speaker said, in public or in private, with the
-address of the reply. `self_descriptions` has what people say of themselves.
-Both are streamed like other tables, and a replay computes them again.
+`utterances` has one row for each public or private utterance, with the address of its reply.
+`self_descriptions` has one row for each human who answers as themselves. Both tables are streamed
+like all others, and a replay computes them again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ SELF_DESCRIPTIONS = "self_descriptions"
 
 
 class UtteranceRow(Row, table=UTTERANCES, key=("utterance_id",)):
-    """One thing that a speaker said. A study type with columns of its own (which group, which
-    condition) lists a subclass in its `tables` and gives these columns to `Scope.say`."""
+    """One utterance of a speaker.
+
+    A study type may add columns, such as group or condition. It then lists a subclass in its
+    `tables` and passes the values of the new columns to `Scope.say`.
+    """
 
     utterance_id: str = column("the utterance: its address, and which part of the reply it is")
     address: str = column("the reply that it comes from; empty if no reply: prescribed words")
@@ -32,7 +35,7 @@ class UtteranceRow(Row, table=UTTERANCES, key=("utterance_id",)):
 
 
 class SelfDescriptionRow(Row, table=SELF_DESCRIPTIONS, key=("seat",)):
-    """What one person says of themselves, who speaks for themselves in a seat."""
+    """The self-description of one human who answers as themselves."""
 
     seat: str = column("the seat, as `seats:` of the study file names it")
     speaker_id: str

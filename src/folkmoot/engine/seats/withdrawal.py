@@ -1,18 +1,17 @@
-"""A person withdraws: what they wrote goes from the journal, every table and every file of a run.
+"""Withdraw a human from a run: remove their texts from the journal, every table and every file.
 
-Their replies are deleted by address. What shows them in a request is known from the table
-`provenance` and is deleted exactly, so words of others that the person had read stay. Quotations in
-replies of others are looked for in the replies to prompts that showed the person's words, and
-listed before they are removed (`find_personal_texts`). A description that was made from this
-person's words alone is theirs too. A mark takes the place of each text.
+Their replies are found by address. The table `provenance` says where requests contain their texts,
+so texts of others that they had read are not removed. Quotations are searched in replies to prompts
+that contained their texts (`find_personal_texts`). A summary of this human's texts alone is removed
+as well. A mark replaces each text.
 
-The changed files are prepared in a folder beside the old ones, and take their places when all of
-them are complete. A process that is killed leaves the run as it was, or changes that
-`finish_withdrawal` puts in place.
+All changed files are prepared in a folder beside the old ones. They replace the old files when they
+are complete. A process that is killed leaves the run unchanged, or changes that `finish_withdrawal`
+completes.
 
-`read_amendments.jsonl` says what was done. The run can be read and reported as before, but what the
-words led to can no longer be recomputed, which `folkmoot verify` says. Options that the person
-chose stay counted in the study's own tables; the answers themselves are gone.
+The amendments of the run record the withdrawal. The run can be read and reported as before. But
+`folkmoot verify` cannot recompute results that depend on the removed texts. Options that the human
+chose stay counted in the tables of the study, although the answers themselves are removed.
 """
 
 from __future__ import annotations
@@ -97,29 +96,26 @@ from folkmoot.storage.table_buffer import RowFile
 from folkmoot.storage.tables import write_table
 
 AMENDMENT_KIND = "withdrawal"
-STAGED = ".withdrawal"  # the folder of changed files that are all complete
-UNAFFECTED_FILES = (
-    MANIFEST,
-    PLAN,
-    STUDY_FILE_NAME,
-    SEATS,
-    PEOPLE,
-    AMENDMENTS_FILE,
-)  # not redacted like other files
-# Cells of a row of `answers` that tell what its participant answered.
+# The folder of changed files. It has this name only when all of them are complete.
+STAGED = ".withdrawal"
+# Files that are not redacted like others: they hold no texts of humans, or are changed separately.
+UNAFFECTED_FILES = (MANIFEST, PLAN, STUDY_FILE_NAME, SEATS, PEOPLE, AMENDMENTS_FILE)
+# Columns of `answers` that contain the answer of the participant.
 WITHDRAWN_CELLS = ("value", "said", "recorded", "how", "agrees", "position")
-# Cells of a row of `answers` with names of the protocol. The same word in a reply names the same.
+# Columns of `answers` with names of the protocol. The same word in a reply is such a name as well.
 NAMING_CELLS = ("speaker_id", "role", "stage")
-REBUILDABLE_FILES = ("report.html", "report.pdf", "export-*", CONTROLS)  # made again when wanted
-CLOSED = ("choice", "number")  # kinds of answers that hold no words of the speaker
+# Files that are deleted, because they can be made again from the run.
+REBUILDABLE_FILES = ("report.html", "report.pdf", "export-*", CONTROLS)
+# Answer kinds that contain no words of the speaker.
+CLOSED = ("choice", "number")
 SPOKEN = ("utterance", "answer")
-# Kinds of sources that may name a cell, and not the reply that the text in it comes from.
+# Source kinds that may name a table cell in place of the reply from which its text comes.
 CELLS = ("proposal", "summary", "material")
 COMPOSED = (*CELLS, "option", "value", UNATTRIBUTED)
 
 
 class ReplyFound(NamedTuple):
-    """A reply of another speaker that quotes the person (`words`), or is made from their words."""
+    """A reply of another speaker that quotes the human (`words`) or is made from their texts."""
 
     use: str
     address: str
@@ -128,7 +124,7 @@ class ReplyFound(NamedTuple):
     words: tuple[str, ...] = ()
 
 
-# What a reply of another speaker has to do with the person, and what is done about it.
+# The values of `ReplyFound.use`, as sentences for the researcher.
 SUMMARY = "Made from this participant's words alone, and removed with them"
 DESCRIPTION = "Made from this participant's words and other texts; these stay, without quotations"
 QUOTATION = "Quotations in replies of others, which are removed"
@@ -136,36 +132,43 @@ QUOTATION = "Quotations in replies of others, which are removed"
 
 @dataclass
 class PersonalTexts:
-    """What one person wrote in a run, and where words of theirs are."""
+    """The texts of one human in a run, and the requests and replies that contain them.
+
+    Fields:
+        addresses: addresses of the human's replies.
+        requests: number of requests to others that contain texts of the human.
+        summaries: addresses of replies that are made from the human's texts alone.
+        quotable: address of a reply that quotes the human → the runs of words that are quotations.
+    """
 
     place: Seat
     spans: _Spans
     redaction: Redaction
-    addresses: set[str]  # of the person's replies
+    addresses: set[str]
     answers: int
-    requests: int = 0  # of others that show words of the person
+    requests: int = 0
     replies: list[ReplyFound] = field(default_factory=list)
-    summaries: set[str] = field(default_factory=set)  # addresses
-    quotable: dict[str, set[Gram]] = field(default_factory=dict)  # by address of who quotes them
+    summaries: set[str] = field(default_factory=set)
+    quotable: dict[str, set[Gram]] = field(default_factory=dict)
 
     def is_own(self, address: str) -> bool:
-        """Whether a request is one of the person's, or of a summary of their words alone."""
+        """Return whether the reply at an address is the human's, or a summary of their texts."""
         question = _question_of(address)
         return question in self.addresses or question in self.summaries
 
     def without_quotations(self, address: str, text: str) -> str:
-        """Return a text of the reply at an address without what it quotes of the person."""
+        """Return a text of the reply at an address without its quotations of the human."""
         quotable = self.quotable.get(_question_of(address), ())
         return self.redaction.without_quotations(text, quotable)
 
     def in_reply(self, address: str, text: str) -> str:
-        """Return what is left of a text in a reply of another speaker. It may be an option that
-        the person proposed."""
+        """Return the redacted form of a text in a reply of another speaker."""
+        # The whole text may be an option that the human proposed and the speaker chose.
         whole = self.redaction.find_whole(text)
         return self.without_quotations(address, text) if whole is None else whole
 
     def is_personal(self, source: Source, address: str) -> bool:
-        """Whether a text in the request at an address is of the person."""
+        """Return whether a text with this source, in the request at an address, is the human's."""
         if reply := _reply_of(source):
             return self.is_own(reply)
         if source.kind == "persona":
@@ -175,7 +178,7 @@ class PersonalTexts:
         return named and is_speaker and _is_in(self.place, source.speaker, source.id, address)
 
     def find_parts(self, address: str, message: int, text: str) -> list[Replacement]:
-        """Return what takes the place of the person's words in one message of a request."""
+        """Return replacements of the human's texts in the message with this number."""
         parts: list[Replacement] = []
         for start, end, source, number in self.spans._spans_at(address):
             shown = text[start:end]
@@ -190,7 +193,7 @@ class PersonalTexts:
                 altered = source.altered
                 found = self.redaction.find_recorded(shown, altered=altered) if may_hold else []
             moved = (Replacement(start + first, start + last, left) for first, last, left in found)
-            # Spans may be nested. The outer one comes first.
+            # Spans may be nested. The outer one comes first and covers the inner ones.
             parts += [part for part in moved if not any(map(partial(_spans_overlap, part), parts))]
         return sorted(parts)
 
@@ -200,6 +203,7 @@ class _Spans:
 
     def __init__(self, table: pl.DataFrame) -> None:
         self._table = table
+        # The rows of an address are adjacent, so its first row and their number find them at once.
         rows = table.with_row_index("row").group_by("address").agg(pl.col("row").min(), pl.len())
         self._places = {address: place for address, *place in rows.iter_rows()}
 
@@ -216,10 +220,10 @@ class _Spans:
 
 
 def find_personal_texts(run: RunFolder, place: Seat) -> PersonalTexts:
-    """Return what a participant wrote and who quoted it.
+    """Find the texts of a human participant and the replies that quote them.
 
-    Raises InputError if the run has no tables yet, was made by a version that did not record the
-    sources of texts, or has no answer of this participant.
+    Raises InputError if the run has no tables yet, if it does not record the sources of texts, or
+    if the participant gave no answer.
     """
     if not run.has_table("answers"):
         hint = "finish the run with --resume; who left is taken out at its end"
@@ -247,18 +251,20 @@ def find_personal_texts(run: RunFolder, place: Seat) -> PersonalTexts:
     found = PersonalTexts(place, _Spans(run.read_table(PROVENANCE)), redaction, addresses, len(own))
     search = _Search(run, found, answers, people)
     with closing(JournalReader(run.path / JOURNAL)) as journal:
+        # In the order of writing: a speaker can quote only texts that were written before.
         for entry, _ in journal.all_rows("entries"):
             if entry.kind == "ask":
                 search.read(entry)
     redaction.discard_shared_texts(search.others)
-    found.replies = sorted(set(found.replies))  # a question can be asked again
+    # Re-asks of a question give equal records.
+    found.replies = sorted(set(found.replies))
     return found
 
 
 class _Search:
-    """Reads the replies of a run in the order in which they were given.
+    """A pass over the replies of a run in the order in which they were given.
 
-    `others` are the texts of others, and those of the design.
+    `others` collects the texts of all others and those of the design.
     """
 
     def __init__(
@@ -269,8 +275,10 @@ class _Search:
         people: Collection[str],
     ) -> None:
         self._found, self._answers, self._people = found, answers, people
-        self._received = set[Gram]()  # words that the person had read before they wrote them
-        self._said = defaultdict[str, list[str]](list)  # words of others, by who said them
+        # Runs of words that the human had read before writing them, so that they are not theirs.
+        self._received = set[Gram]()
+        # Texts of others by the id of the speaker.
+        self._said = defaultdict[str, list[str]](list)
         # Names of speakers, roles and stages, the study file and the sealed plan are not personal.
         named = {str(row[column]) for row in answers.values() for column in NAMING_CELLS}
         designed = (*find_texts(run.config), *find_texts(run.plan))
@@ -279,17 +287,18 @@ class _Search:
         said = run.read_table(UTTERANCES).iter_rows(named=True) if run.has_table(UTTERANCES) else ()
         for row in said:
             found.redaction.exempt_texts([row["speaker_name"] or ""])
-            if not row["address"]:  # prescribed by the study
+            # An utterance without an address is a text of the study.
+            if not row["address"]:
                 found.redaction.exempt_texts([row["text"] or ""])
             elif row["public"]:
                 self._public.add(row["address"])
         self.others = {*designed}
 
     def read(self, entry: JournalEntry) -> None:
-        """Take in the reply of one entry: the person's, or one that may quote or describe them."""
+        """Record the reply of one entry: the human's, or one that may quote or describe them."""
         found, question = self._found, _question_of(entry.address)
         asked = self._answers.get(question, {})
-        # An option is not the person's, unless they wrote it before it was offered.
+        # An option is not the human's, unless they wrote it before a question offered it.
         offered = {
             *find_offered(entry.request.get("schema")),
             *json.loads(asked.get("options") or "[]"),
@@ -321,7 +330,8 @@ class _Search:
             self.others.update(texts)
             said += texts
             return
-        # Whoever had said the same before quotes nobody.
+        # A speaker who said the same before does not quote the human. Their earlier texts are only
+        # searched if there may be a quotation, because the search is slow.
         if any(find_quoted(text, quotable) for text in texts):
             quotable -= find_grams("\n".join(said))
         known = {text for text in texts if text not in said and found.redaction.find_whole(text)}
@@ -339,7 +349,7 @@ class _Search:
             found.replies.append(ReplyFound(QUOTATION, *reply, tuple(quoted)))
 
     def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
-        """Return the texts of a request that are not of the person, and those that are."""
+        """Return the texts of a request that are not the human's, and those that are."""
         rest, shown = list[str](), list[str]()
         for number, message in enumerate(entry.request["messages"]):
             content = message["content"]
@@ -355,13 +365,13 @@ class _Search:
         return rest, shown
 
     def _options_in(self, entry: JournalEntry) -> Iterator[str]:
-        """Yield the options that a request shows."""
+        """Yield the options in a request."""
         for start, end, source, number in self._found.spans._spans_at(entry.address):
             if source.kind == "option":
                 yield entry.request["messages"][number]["content"][start:end]
 
     def _shows_others(self, entry: JournalEntry) -> bool:
-        """Whether a request shows, or may show, words of other participants too."""
+        """Return whether a request contains, or may contain, texts of other participants."""
         return any(
             (_may_hold_any(source) and source.kind not in ("option", "value"))
             or (source.kind in SPOKEN and source.speaker in self._people)
@@ -370,7 +380,10 @@ class _Search:
         )
 
     def _texts_of(self, entry: JournalEntry, question: str) -> list[str]:
-        """Return the texts of a reply, all of it and those in its JSON, that no list offered."""
+        """Return the texts of a reply that are not options: the whole reply, or those in its JSON.
+
+        A self-description counts also in the form that prompts show.
+        """
         try:
             texts = list(find_texts(json.loads(entry.reply)))
         except ValueError:
@@ -384,7 +397,7 @@ class _Search:
 
 
 def describe_texts(found: PersonalTexts) -> Iterator[str]:
-    """Yield, in sentences, what a withdrawal removes."""
+    """Yield sentences for the researcher on the texts that a withdrawal would remove."""
     yield f"{found.place.name}: {format_count(found.answers, 'answer')} of this participant."
     yield f"{format_count(found.requests, 'prompt')} of other speakers showed words of theirs."
     for use in (SUMMARY, DESCRIPTION, QUOTATION):
@@ -397,7 +410,10 @@ def describe_texts(found: PersonalTexts) -> Iterator[str]:
 
 
 def withdraw_texts(run: RunFolder, found: PersonalTexts, requested_by: str) -> None:
-    """Remove what a person wrote and what quotes it; the caller holds the folder."""
+    """Remove the texts of a human and their quotations from a run.
+
+    The caller must hold the lock of the run folder.
+    """
     prepared = run.path / f"{STAGED}.new"
     shutil.rmtree(prepared, ignore_errors=True)
     prepared.mkdir()
@@ -438,20 +454,22 @@ def withdraw_texts(run: RunFolder, found: PersonalTexts, requested_by: str) -> N
 
 
 def finish_withdrawal(run: Path) -> bool:
-    """Put prepared files in the place of the old ones, and say whether there were any.
+    """Replace old files by prepared ones, and return whether there were any.
 
-    Whoever was killed here can do it again. The caller holds the folder.
+    A process that is killed here can call it again. The caller must hold the lock of the folder.
     """
     staged = run / STAGED
     if not staged.exists():
         return False
-    RowFile(run).remove_file()  # of a process that was killed; a resume records the rows again
+    # A killed process may have left rows with the texts. A resume records the rows again.
+    RowFile(run).remove_file()
     for path in (path for name in REBUILDABLE_FILES for path in run.glob(name)):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
-    shutil.rmtree(cache_folder(run), ignore_errors=True)  # what pages made of the words
+    # The pages cache results that may contain the texts.
+    shutil.rmtree(cache_folder(run), ignore_errors=True)
     for path in sorted(path for path in staged.rglob("*") if path.is_file()):
         place = run / path.relative_to(staged)
         if path.suffix == ".sqlite":
@@ -463,16 +481,20 @@ def finish_withdrawal(run: Path) -> bool:
 
 
 def process_pending_withdrawals(run: RunFolder) -> None:
-    """Take out those who left while the run went on; the caller holds the folder."""
+    """Remove the texts of all humans who withdrew during the run.
+
+    The caller must hold the lock of the run folder.
+    """
     known = {amendment.data.get("seat") for amendment in read_withdrawals(run.path)}
     for place, ended in read_seats(run.path).items():
         if ended == WITHDRAWN and place.name not in known:
-            with suppress(InputError):  # who left before any answer has nothing to take out
+            # A human who left before any answer has no texts, which raises InputError.
+            with suppress(InputError):
                 withdraw_texts(run, find_personal_texts(run, place), "participant")
 
 
 def read_withdrawals(run: Path) -> list[Amendment]:
-    """Who withdrew, in order. Raises StorageError."""
+    """Return the amendments of all withdrawals, oldest first. Raises StorageError."""
     return [amendment for amendment in read_amendments(run) if amendment.kind == AMENDMENT_KIND]
 
 
@@ -481,20 +503,20 @@ def _spans_overlap(part: Replacement, other: Replacement) -> bool:
 
 
 def _is_in(place: Seat, *paths: str) -> bool:
-    """Whether one of these paths lies in the session of a place."""
+    """Return whether one of these paths is in the session of a seat."""
     return not place.scopes or any(
         not set(place.scopes).isdisjoint(path.split("/")) for path in paths
     )
 
 
 def _question_of(address: str) -> str:
-    """The address of a question, of that of a further request (`.r1`, `.long`)."""
+    """Return the address of a question, given its own or that of a re-ask (`.r1`, `.long`)."""
     scope, slash, name = address.rpartition("/")
     return f"{scope}{slash}{name.partition('.')[0]}"
 
 
 def _reply_of(source: Source) -> str:
-    """The address of the reply that a text comes from, also of a cell of a row of one."""
+    """Return the address of the reply from which a text comes, directly or by a table cell."""
     table, _, key = source.id.partition("/")
     if table.partition(".")[0] in (UTTERANCES, "answers"):
         return Source("utterance", key).address
@@ -502,7 +524,7 @@ def _reply_of(source: Source) -> str:
 
 
 def _may_hold_any(source: Source) -> bool:
-    """Whether a source does not tell of which speakers a text holds words."""
+    """Return whether a text with this source may contain words of any speaker."""
     table = source.id.partition(".")[0]
     return source.kind in COMPOSED and table not in (STUDY, PROTOCOL)
 
@@ -549,7 +571,7 @@ def _without_texts(table: pl.DataFrame, name: str, found: PersonalTexts) -> pl.D
 def _with_spans(
     table: pl.DataFrame, spans: Mapping[str, Sequence[Span]], redaction: Redaction
 ) -> pl.DataFrame:
-    """The table `provenance` with these spans in place of those of the same requests."""
+    """Return the table `provenance` with the new spans of all requests that have changed."""
     parts: list[pl.DataFrame] = []
     for (address,), rows in table.group_by("address", maintain_order=True):
         moved = [
@@ -558,7 +580,7 @@ def _with_spans(
         ]
         changed = pl.DataFrame(moved, schema=table.schema, orient="row")
         parts.append(changed if address in spans else rows)
-    # The key of a cell can be a text, as that of an option is.
+    # The key of a cell can be a personal text: that of an option is the option itself.
     ids = [id for id in table["source_id"].unique() if id]
     keys = {id: [redaction.find_whole(part) or part for part in id.split("/")] for id in ids}
     renamed = {id: "/".join(key) for id, key in keys.items()}
@@ -577,7 +599,8 @@ def _prepare_files(run: Path, prepared: Path, redaction: Redaction) -> None:
             continue
         try:
             text = path.read_text("utf-8")
-        except UnicodeDecodeError:  # a journal or a picture
+        # A journal or a picture.
+        except UnicodeDecodeError:
             continue
         changed = _change_file(inside, text, redaction)
         if changed != text:
@@ -598,8 +621,8 @@ def _change_file(name: Path, text: str, redaction: Redaction) -> str:
 def _prepare_journals(
     run: Path, prepared: Path, found: PersonalTexts, spans: dict[str, list[Span]]
 ) -> int:
-    """Write the journals anew, and return how many entries changed. `spans` takes those of the
-    requests that changed. A new file holds no page of what was deleted."""
+    """Write redacted journals, store the new spans in `spans`, and return the number of changes."""
+    # Each journal is copied into a new file. A changed SQLite file would keep pages with old texts.
     count = 0
     derived = {path for name in REBUILDABLE_FILES for path in run.glob(name)}
     journals = [
@@ -614,7 +637,7 @@ def _prepare_journals(
                 entry: JournalEntry, current: Mapping[str, bytes] = current
             ) -> JournalEntry:
                 nonlocal count
-                # No spans are kept of a request that was superseded.
+                # The provenance table has no spans of a superseded request.
                 is_current = current.get(entry.address, entry.fingerprint) == entry.fingerprint
                 changed = _change_entry(entry, found, spans if is_current else None)
                 count += changed != entry
@@ -658,7 +681,7 @@ def _change_entry(
 def _change_messages(
     entry: JournalEntry, found: PersonalTexts, spans: dict[str, list[Span]] | None
 ) -> list[dict[str, str]]:
-    """The messages of a request without the person's words; their spans go into `spans`."""
+    """Return the redacted messages of a request, and store their new spans in `spans`."""
     messages: list[dict[str, str]] = []
     moved: list[Span] = []
     was: Sequence[Mapping[str, str]] = entry.request["messages"]
@@ -684,22 +707,21 @@ def _change_messages(
 
 
 def _repeats_reply(entry: JournalEntry, number: int, spans: Sequence[Span]) -> bool:
-    """Whether a message is the last one of a question that was asked again: it says why a reply
-    could not be read, and may repeat it."""
+    """Return whether a message is the last one of a re-ask, which may repeat the bad reply."""
     is_further = entry.address != _question_of(entry.address)
     is_last = number == len(entry.request["messages"]) - 1
     return is_further and is_last and all(span.message != number for span in spans)
 
 
 def _blank_embeddings(blob: bytes, was: Sequence[str], now: Sequence[str]) -> bytes:
-    """Embeddings, with NaN in place of those of texts that changed."""
+    """Return the embeddings (float32, one row for each text) with NaN for texts that changed."""
     vectors = np.frombuffer(blob, dtype=np.float32).reshape(len(was), -1).copy()
     vectors[[a != b for a, b in zip(was, now, strict=True)]] = np.nan
     return vectors.tobytes()
 
 
 def _with_new_fingerprint(entry: JournalEntry, request: Mapping[str, Any]) -> JournalEntry:
-    """The entry with its request, and the fingerprint of it."""
+    """Return the entry with a redacted request and a fingerprint that matches it."""
     made = entry.fingerprint
     if request != entry.request and entry.kind == "embed":
         made = digest(request["model"], *request["texts"])
