@@ -1,4 +1,9 @@
-"""The command line, `folkmoot`. Commands are thin: they parse, call, and print."""
+"""The command line, `folkmoot`. Commands are thin: they parse options, call other packages and
+print.
+
+Start with `app`, the commands and their options. Each command function is in a module of the same
+topic. No package imports this one.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +14,18 @@ import sys
 
 
 def main() -> None:
-    """Entry point of the `folkmoot` command."""
-    # What modules make as they load lives until the end. Walking it, some twenty times while they
-    # load and once more at exit, would take a third of a second of a short run.
+    """Run the `folkmoot` command."""
+    # Objects that modules create at import live until the end of the process. The garbage collector
+    # would scan them about twenty times during import and once at exit. That takes a third of a
+    # second of a short run, so it runs rarely here and not at exit.
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names and models' words hold any character
+        # Names and texts of models may hold characters that the encoding of the terminal lacks.
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    from folkmoot.cli.app import app  # not at import: `folkmoot.cli` is imported by tests too
+    # Tests import `folkmoot.cli` as well and need no commands, so the import is not at module
+    # level.
+    from folkmoot.cli.app import app
 
     app()

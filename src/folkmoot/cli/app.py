@@ -1,5 +1,7 @@
-"""The commands and their options. Each imports what it needs when called: that keeps
-`folkmoot --help` fast."""
+"""The commands and their options.
+
+Each command imports what it needs when it is called, which keeps `folkmoot --help` fast.
+"""
 
 from __future__ import annotations
 
@@ -173,7 +175,8 @@ def run(
         workers=workers,
     )
     if config is not None and study is not None and "=" in str(study):
-        study, more = None, [str(study), *(more or ())]  # `run --config FILE --grid a=1 b=2`
+        # In `run --config FILE --grid a=1 b=2`, the parser takes `b=2` for the study file.
+        study, more = None, [str(study), *(more or ())]
     path, axes = _one_file(study, config), [*(grid or ()), *(more or ())]
     if more and not grid:
         raise InputError(f"{more[0]}: name one study file; settings follow --set or --grid")
@@ -200,7 +203,7 @@ def try_(
     port: PortOpt = None,
     trust: TrustOpt = False,
 ) -> None:
-    """Answer a study's questions yourself, in a run that is thrown away."""
+    """Answer the questions of a study yourself, in a temporary run."""
     from folkmoot.cli.run import Serving, try_command
     from folkmoot.engine.run.execution import RunOptions
 
@@ -219,7 +222,7 @@ def withdraw(
         bool, typer.Option("--yes", help="Delete without asking, quotations included.")
     ] = False,
 ) -> None:
-    """Delete what a person wrote from a finished run, after listing who quoted it."""
+    """Delete from a finished run what a human participant wrote, after listing who quoted it."""
     from folkmoot.cli.results import withdraw_command
 
     withdraw_command(run, seat, yes=yes)
@@ -250,7 +253,7 @@ def check(
         ),
     ] = False,
 ) -> None:
-    """Check a study file; estimate calls, cost, and time without calling a model."""
+    """Check a study file and estimate calls, cost and time without calling a model."""
     from folkmoot.cli.study_files import check_command
 
     overrides = (*(set_ or ()), *(["batch=true"] if batch else []))
@@ -331,7 +334,7 @@ def show(
         bool, typer.Option("--addresses", help="Print the id of each utterance, for folkmoot fork.")
     ] = False,
 ) -> None:
-    """Show who took part in a run, one conversation, one participant, or prompts by source."""
+    """Show the participants of a run, one conversation, one participant, or prompts by source."""
     from folkmoot.cli.show import show_command
 
     show_command(run, id, prompts=prompts, addresses=addresses)
@@ -371,7 +374,7 @@ def fork(
     key: KeyOpt = None,
     trust: TrustOpt = False,
 ) -> None:
-    """Repeat a run with one reply changed: ask only what depends on it, take over the rest."""
+    """Repeat a run with one reply changed, and ask only the questions that depend on it."""
     from folkmoot.cli.fork import fork_command
     from folkmoot.engine.run.execution import RunOptions
     from folkmoot.engine.run.fork import ReplyReplacement
@@ -482,7 +485,8 @@ def control_run(
     key: KeyOpt = None,
     trust: TrustOpt = False,
 ) -> None:
-    """Ask control questions about a finished run: is it the treatment that made the difference?"""
+    """Ask control questions about a finished run, to test whether the treatment caused the
+    effect."""
     from folkmoot.cli.controls import controls_command
     from folkmoot.engine.run.execution import RunOptions
 
@@ -526,7 +530,7 @@ def code_texts(
     key: KeyOpt = None,
     trust: TrustOpt = False,
 ) -> None:
-    """Show how free text was coded; code it, or have a person check the codes."""
+    """Show how free text was coded, code it with a model, or let a human check the codes."""
     from folkmoot.cli import codes
     from folkmoot.engine.run.execution import RunOptions
 
@@ -583,7 +587,7 @@ def compare(
         float, typer.Option("--margin", help="Treat shares within this difference as equivalent.")
     ] = 0.05,
 ) -> None:
-    """Compare runs with each other, or with people's answers."""
+    """Compare runs with each other, or with human answers."""
     from folkmoot.cli.results import compare_command
 
     compare_command([*runs, *map(str, people or ())], margin)
@@ -689,7 +693,7 @@ def view(
         bool, typer.Option("--token", help="Require a token on this machine too.")
     ] = False,
 ) -> None:
-    """Show runs in the browser: watch, read, search."""
+    """Show runs in the browser, to watch, read and search them."""
     from folkmoot.cli.pages import view_command
 
     view_command(folder, host, port, token)
@@ -712,7 +716,7 @@ def studio(
         bool, typer.Option("--open", help="Open it in the browser of this machine.")
     ] = False,
 ) -> None:
-    """Make, try and run studies in the browser."""
+    """Create, try and run studies in the browser."""
     from folkmoot.cli.pages import studio_command
 
     studio_command(folder, host, port, open_)

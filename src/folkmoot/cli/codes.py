@@ -1,4 +1,4 @@
-"""`folkmoot codes`: how the free text of a run was coded, by whom, and what people say about it."""
+"""`folkmoot codes`: how the free text of a run was coded, by whom, and how humans correct it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 
 
 def show_command(name: str) -> None:
-    """Print who coded what, and how far coders agree."""
+    """Print which coders coded the texts, and how well they agree."""
     _print_finding(find_run(name))
 
 
 def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, trust: bool) -> None:
-    """Let a model code the texts of a finished run; a coding that stopped is resumed."""
+    """Let a model code the texts of a finished run. An interrupted coding is resumed."""
     run = find_run(name)
     if options.key:
         print_warning(KEY_WARNING)
@@ -41,7 +41,7 @@ def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, tr
 
 
 def sheet_command(name: str, path: Path, *, blind: bool) -> None:
-    """Write a sheet for a person."""
+    """Write a sheet for a human coder."""
     lines = write_sheet(find_run(name), path, blind=blind)
     output_console().print(
         f"wrote {escape(str(path))} ({format_count(lines, 'line')})", soft_wrap=True
@@ -49,7 +49,7 @@ def sheet_command(name: str, path: Path, *, blind: bool) -> None:
 
 
 def read_command(name: str, path: Path, by: str) -> None:
-    """Read a person's sheet into the run."""
+    """Read the sheet of a human coder into the run."""
     run = find_run(name)
     new = read_sheet(run, path, by)
     output_console().print(f"{format_count(len(new), 'amendment')} by {escape(by)}", soft_wrap=True)

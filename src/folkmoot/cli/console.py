@@ -1,4 +1,4 @@
-"""Where the command line prints, and where errors become exit codes."""
+"""The consoles of the command line, and the translation of errors into exit codes."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ R = TypeVar("R")
 
 
 def output_console() -> Console:
-    """Results go to standard output."""
+    """Return the console for results, which writes to standard output."""
     return Console(highlight=False)
 
 
 def error_console() -> Console:
-    """Progress, warnings and errors go to standard error."""
+    """Return the console for progress, warnings and errors, which writes to standard error."""
     return Console(stderr=True, highlight=False)
 
 
 def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
-    """Run a command; what it raises becomes a message on standard error and an exit code.
+    """Decorate a command so that errors become messages on standard error and exit codes.
 
-    Expected errors show no traceback; that of an unexpected one goes into a file.
+    Expected errors show no traceback. The traceback of an unexpected error is written to a file.
     """
 
     @functools.wraps(command)
@@ -77,11 +77,13 @@ def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def end_now() -> NoReturn:
-    """End the process, whatever it is doing: what is journaled is safe at any moment."""
-    with suppress(OSError):  # the terminal may be gone
+    """End the process at once. This is safe because all replies so far are in the journal."""
+    # The terminal may be gone.
+    with suppress(OSError):
         error_console().show_cursor()
         _say_interrupted()
         sys.stderr.flush()
+    # A normal exit would wait for threads that may be blocked in a call.
     os._exit(EXIT_INTERRUPTED)
 
 
@@ -92,7 +94,7 @@ def _say_interrupted() -> None:
 
 
 def show_error(error: FolkmootError) -> None:
-    """Print an error: one line for each problem, and how to resume."""
+    """Print an error with one line for each problem, and the command to resume."""
     console = error_console()
     if isinstance(error, InputError):
         _show_problems(console, error.problems)
@@ -115,15 +117,15 @@ def print_warning(message: str) -> None:
 
 
 def resume_line(argv: Sequence[str], more: Sequence[str] = ()) -> str:
-    """The command that resumes the run that `argv` started. A key is never repeated.
+    """Return the command that resumes the run that `argv` started. It never repeats an API key.
 
-    `more` are words that a used-up budget needs in place of the old one (`--budget MORE`, `--set
-    budget_calls=MORE`).
+    `more` are options that replace a used-up budget (`--budget MORE`, `--set budget_calls=MORE`).
     """
     dropped = ["--resume", "--key ", *([" ".join(more).removesuffix("MORE")] if more else ())]
     kept: list[str] = []
     words = iter(argv)
     for word in words:
+        # These options take the next word as their value, so both are kept or dropped together.
         option = [word, next(words, "")] if word in ("--key", "--budget", "--set") else [word]
         said = " ".join(option) if option[1:] else word.replace("=", " ", 1)
         if not said.startswith(tuple(dropped)):
@@ -132,7 +134,7 @@ def resume_line(argv: Sequence[str], more: Sequence[str] = ()) -> str:
 
 
 def _budget_of(error: RunPausedError) -> list[str]:
-    """The option that must be raised before a run without budget can resume."""
+    """Return the option that must be raised before the run can resume."""
     if not isinstance(error, BudgetReachedError):
         return []
     if "budget_calls" in str(error):
@@ -141,14 +143,12 @@ def _budget_of(error: RunPausedError) -> list[str]:
 
 
 def remove_control_characters(text: str) -> str:
-    """Text without the characters by which a model or a file could move the cursor or turn the
-    direction of reading."""
+    """Remove characters by which a text could move the cursor or reverse the reading direction."""
     return without_hidden(text)
 
 
 def clean_and_redact(text: str) -> str:
-    """`remove_control_characters`, and without any API key, be it from the environment or from
-    `--key`."""
+    """Remove control characters and API keys from the environment or from `--key`."""
     from folkmoot.models.api_keys import redact_keys
 
     words = sys.argv[1:]
@@ -176,17 +176,17 @@ def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
 def _resume_hint(more: Sequence[str] = ()) -> None:
     if len(sys.argv) > 1 and sys.argv[1] in ("run", "codes"):
         line = resume_line(sys.argv[1:], more)
-        if sys.argv[1] == "codes":  # the same command resumes a coding
+        # The same command resumes a coding.
+        if sys.argv[1] == "codes":
             line = line.removesuffix(" --resume")
         line = escape(line)
         error_console().print(f"Resume with:\n  [bold]{line}[/]", soft_wrap=True)
 
 
 def _exit_if_authors_mistake(error: Exception) -> None:
-    """Exit with 2 for a mistake in a user's own study code, and say where its traceback is."""
-    from folkmoot.engine.settings.author_errors import (
-        find_author_error,  # slow to import, needed after errors only
-    )
+    """Exit with code 2 for a mistake in a user's study code, and name the file of the traceback."""
+    # This module is slow to import and needed only after an error.
+    from folkmoot.engine.settings.author_errors import find_author_error
 
     if (mistake := find_author_error(error)) is None:
         return

@@ -1,4 +1,4 @@
-"""`folkmoot controls`: does a run answer for the reason we think?"""
+"""`folkmoot controls`: ask control questions about a finished run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 def controls_command(
     name: str, settings: Mapping[str, object], options: RunOptions, *, trust: bool
 ) -> None:
-    """Ask the controls of a finished run and print what they say; controls that stopped are
+    """Ask the controls of a finished run and print their findings. Interrupted controls are
     resumed."""
     run = find_run(name)
     if options.key:

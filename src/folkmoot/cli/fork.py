@@ -1,4 +1,4 @@
-"""`folkmoot fork`: a run repeated with one reply changed."""
+"""`folkmoot fork`: repeat a run with one reply changed."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ def fork_command(
     trust: bool,
     repeats: int | None = None,
 ) -> None:
-    """Fork a run at an address (once, or so many times), or continue the forks of this name; print
-    what it found and what it asked."""
+    """Fork a run at an address or resume a fork, and print its findings and calls.
+
+    With `repeats`, fork the run this many times. Without an address, `name` is the fork to resume.
+    """
     if address is None and (grid := find_grid(name)) is not None:
         _repeats_command(grid.path, options, trust=trust)
         return

@@ -1,4 +1,5 @@
-"""`folkmoot models`: models, their prices and keys; `--try` makes one small call to each."""
+"""`folkmoot models`: list models with prices and keys, or make a small call to each with
+`--try`."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ QUESTION = "Which is larger, the sun or the moon? Answer with one word."
 def models_command(
     names: Sequence[str], trying: bool, key: str | None, base_url: str | None
 ) -> None:
-    """List models (all that are known by a bare name, or those named), or try them."""
+    """List the named models, or all that have a short name, or try them."""
     endpoints = dict.fromkeys(names, base_url) if base_url else {}
     if base_url and not names:
         raise InputError("--base-url needs the name of a model, e.g. openai/my-model")

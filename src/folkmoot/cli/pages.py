@@ -15,7 +15,7 @@ from folkmoot.view.server import serve_reader
 
 
 def view_command(folder: Path | None, host: str, port: int, token: bool) -> None:
-    """Serve a folder of runs until Ctrl-C; print the address."""
+    """Serve a folder of runs until Ctrl-C and print the address."""
     path = folder or OUTPUTS
     if not path.exists() and (OUTPUTS / path).is_dir():
         path = OUTPUTS / path
@@ -24,12 +24,13 @@ def view_command(folder: Path | None, host: str, port: int, token: bool) -> None
         output_console().print(f"Reading {escape(str(path))} at {escape(address)}", soft_wrap=True)
         error_console().print("[dim]Ctrl-C ends it. Nothing in the folder is changed.[/]")
 
-    with suppress(KeyboardInterrupt):  # the way in which it ends
+    # Ctrl-C is the normal end of the server, so it is no error.
+    with suppress(KeyboardInterrupt):
         serve_reader(path, host, port, token=token, tell=print_address)
 
 
 def studio_command(folder: Path | None, host: str, port: int, is_opened: bool) -> None:
-    """Serve a folder of studies until Ctrl-C; print the address, which holds the token."""
+    """Serve a folder of studies until Ctrl-C and print the address, which holds the token."""
     path = folder or Path()
 
     def tell(address: str) -> None:
@@ -39,5 +40,6 @@ def studio_command(folder: Path | None, host: str, port: int, is_opened: bool) -
         if is_opened:
             webbrowser.open(address)
 
-    with suppress(KeyboardInterrupt):  # the way in which it ends
+    # Ctrl-C is the normal end of the server, so it is no error.
+    with suppress(KeyboardInterrupt):
         serve_studio(path, host, port, tell)

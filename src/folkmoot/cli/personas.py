@@ -1,4 +1,4 @@
-"""`folkmoot personas fetch | build | migrate | list`: the pool of people outside any run."""
+"""`folkmoot personas fetch | build | migrate | list`: manage the pool of personas."""
 
 from __future__ import annotations
 
@@ -43,18 +43,21 @@ PEOPLE = "personas.json"
 
 
 class BuildConfig(StudyConfig):
-    """The base lines that people are made from."""
+    """The base lines from which personas are created."""
 
     lines: tuple[str, ...] = Field(description="lines that people are made from")
 
 
 def run_name(lines: Sequence[str]) -> str:
-    """The same lines, the same run: running it again continues the first."""
+    """Return the name of the run for these lines.
+
+    The same lines give the same name, so that a second attempt resumes the first.
+    """
     return f"personas-{digest(*lines, size=5).hex()}"
 
 
 async def build_personas(session: Session) -> None:
-    """Two calls for each line; a persona that cannot be created is left out with a warning."""
+    """Create a persona from each line by two calls. Failed personas are left out with a warning."""
     config = session.config
     assert isinstance(config, BuildConfig)
 
@@ -75,7 +78,7 @@ BUILD = Study(
 
 
 def fetch_command(url: str | None, refresh: bool) -> None:
-    """Download base personas into the cache, with progress."""
+    """Download base personas into the cache and show the progress."""
     address = url or persona_hub.URL
     cached = persona_hub.cache_path(address)
     if cached.is_file() and not refresh:
@@ -101,7 +104,7 @@ def build_command(
     seed: int,
     key: str | None,
 ) -> None:
-    """Create n personas and add them to the pool."""
+    """Create personas and add them to the pool."""
     pool = Pool(pool_path)
     if source == "grounded" and file is not None:
         people = PersonaGenerator(panel=read_panel(file)).personas(
@@ -143,7 +146,7 @@ def migrate_command(folders: list[Path], pool_path: Path) -> None:
 
 
 def list_command(pool_path: Path, limit: int) -> None:
-    """Print the pool: how many, from where, and the first few."""
+    """Print how many personas the pool holds, their sources, and the first few."""
     people = Pool(pool_path).load_personas()
     console = output_console()
     if not people:
@@ -202,7 +205,7 @@ def _from_table(file: Path | None, count: int) -> list[Persona]:
 def _create_enriched_personas(
     count: int, file: Path | None, pool: Pool, model: str | None, seed: int, key: str | None
 ) -> list[Persona]:
-    """Base lines, each made a whole person by two calls; a run of its own, so it can resume."""
+    """Create personas from base lines by two calls each, in a run that can be resumed."""
     path = file if file is not None else asyncio.run(persona_hub.fetch_file())
     known = [persona.key for persona in pool.load_personas()]
     lines, reading = persona_hub.sample_lines(

@@ -1,4 +1,4 @@
-"""`folkmoot verify, report, export, compare, plan, power`: read runs and designs."""
+"""`folkmoot verify, withdraw, report, export, compare, plan, power`: read runs and designs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ MOST_IDS = 12
 
 
 def find_run(name: str) -> RunFolder:
-    """The run folder of this path, or of this name under outputs/."""
+    """Return the run folder of this path, or of this name under `outputs/`.
+
+    Raises InputError for a grid and StorageError for a file.
+    """
     path = Path(name)
     if not path.exists() and (OUTPUTS / name).is_dir():
         path = OUTPUTS / name
@@ -62,13 +65,14 @@ def find_run(name: str) -> RunFolder:
 
 
 def find_grid(name: str) -> RunGrid | None:
-    """The grid of this path, or of this name under outputs/; None if it is not a grid."""
+    """Return the grid of this path or of this name under `outputs/`, or None if it is not a
+    grid."""
     folders = (Path(name), OUTPUTS / name)
     return next((read_grid(folder) for folder in folders if is_grid(folder)), None)
 
 
 def show_grid(grid: RunGrid) -> None:
-    """Print the cells of a grid and how far each is."""
+    """Print the cells of a grid and the state of each."""
     output_console().print(
         f"[bold]{escape(str(grid.path))}[/] · {format_count(len(grid.cells), 'cell')}"
     )
@@ -81,8 +85,11 @@ def show_grid(grid: RunGrid) -> None:
 
 
 def verify_command(name: str, digest: str | None) -> None:
-    """Print differences and what could not be compared; exit 4 if there is either. `digest`: one
-    of the run's, as it was published elsewhere."""
+    """Print differences and parts that could not be compared, and exit with code 4 if there are
+    any.
+
+    `digest` is a digest of the run that was published elsewhere.
+    """
     if digest is not None and not digest.strip():
         raise InputError("--digest: is empty")
     grid = find_grid(name)
@@ -145,7 +152,7 @@ def _print_verification(run: RunFolder, digest: str) -> bool:
 
 
 def repair_command(name: str, yes: bool) -> None:
-    """Tell what is damaged and what asking again may cost; set it aside when that is agreed to."""
+    """Print damaged answers and the cost of asking again, and set them aside if the user agrees."""
     run = find_run(name)
     with lock_folder(run.path):
         plan = plan_repair(run)
@@ -179,7 +186,7 @@ def _describe_cost(usd: float | None, bound: str) -> str:
 
 
 def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
-    """List what a participant wrote and who quoted it, and delete it when that is agreed to."""
+    """List what a participant wrote and who quoted it, and delete it if the user agrees."""
     run = find_run(name)
     with lock_folder(run.path):
         if finish_withdrawal(run.path):
@@ -225,7 +232,8 @@ def report_command(name: str, pdf: bool) -> None:
     covered = complete_parts(study, run)
     path = write_report(covered, pdf=pdf)
     if isinstance(covered, PartialRun) and isinstance(run, RunSoFar) and covered.parts.complete:
-        with JournalReader(run.path / JOURNAL) as journal:  # no process has come to write them
+        # The process of the run ended before it wrote these files, so they are written here.
+        with JournalReader(run.path / JOURNAL) as journal:
             for file, content in study.derived(covered, journal):
                 write_content(run.path / file, content)
     if covered.partial:
@@ -234,7 +242,7 @@ def report_command(name: str, pdf: bool) -> None:
 
 
 def export_command(name: str, to: str, target: Path | None, *, with_ids: bool = False) -> None:
-    """Write a run's data in another format and print the path."""
+    """Write the data of a run in another format and print the path."""
     from folkmoot.report.export import export_run
 
     run = find_run(name)
@@ -244,12 +252,12 @@ def export_command(name: str, to: str, target: Path | None, *, with_ids: bool = 
 
 
 def compare_command(names: Sequence[str], margin: float) -> None:
-    """Print what differs between runs."""
+    """Print the findings of a comparison."""
     from folkmoot.report.comparison.compare import compare_runs
 
     if len(names) < 2:
         raise InputError("compare needs at least two runs, or a run and a file of answers")
-    # A file holds the answers of people, to put beside those of a model.
+    # A path to a file names human answers, and all other names are runs.
     runs = [Path(name) if Path(name).is_file() else find_run(name) for name in names]
     if any(isinstance(run, RunFolder) and run.is_synthetic for run in runs):
         output_console().print(synthetic_panel())
@@ -260,7 +268,10 @@ def compare_command(names: Sequence[str], margin: float) -> None:
 
 
 def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: bool) -> None:
-    """Write the preregistration of a study and print its path and the digest of its plan."""
+    """Write the preregistration of a study, and print its path and the digest of its plan.
+
+    Raises InputError if the target file holds another text.
+    """
     from folkmoot.report.preregistration import as_markdown, build_preregistration
 
     text = build_preregistration(load_study_with_options(path, options), options)
@@ -284,7 +295,8 @@ def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: b
 def power_command(
     path: Path, overrides: tuple[str, ...], iccs: Sequence[float], width: float
 ) -> None:
-    """Print the smallest effect that this design can detect, and what its claims need."""
+    """Print the smallest effect that this design can detect, and the sample size that its claims
+    need."""
     from folkmoot.report.comparison.power import power_of
 
     found = load_study_file(path, overrides, consent=ask_consent(path))
@@ -292,7 +304,7 @@ def power_command(
 
 
 def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int) -> None:
-    """Print how often the embedded respondent's runs of this study support its primary claims."""
+    """Print how often simulated runs of this study support its primary claims."""
     from folkmoot.report.comparison.simulated_power import Trials, simulated_power
 
     trials = Trials.from_study_file(path, overrides, sizes, runs, ask_consent(path))

@@ -1,4 +1,4 @@
-"""`folkmoot run`: load, run with live progress, then print what was found and where it is."""
+"""`folkmoot run` and `folkmoot try`: run a study with live progress and print the results."""
 
 from __future__ import annotations
 
@@ -78,13 +78,17 @@ from folkmoot.storage.run_folder import (
     RunFolder,
 )
 
+# The live table shows the last stages only, so that it fits into a small terminal.
 SHOWN_STAGES = 12
 BAR_WIDTH = 28
 STYLES = {"info": "", "warning": "yellow", "error": "red"}
 
 
 class TerminalProgress:
-    """A Progress for people who watch; use it as a context manager."""
+    """A Progress that shows a live table in a terminal, or a line every few seconds elsewhere.
+
+    Use it as a context manager. `every` is the time between two lines in seconds.
+    """
 
     def __init__(
         self,
@@ -98,7 +102,8 @@ class TerminalProgress:
         self._clock = clock
         self._last = clock()
         self.tally = ProgressTally(clock)
-        self.forecast: Forecast | None = None  # of the cost, where there is an estimate
+        # The forecast of the cost exists only if a dry run has made an estimate.
+        self.forecast: Forecast | None = None
         self._live: Live | None = None
         if console.is_terminal:
             self._live = Live(
@@ -135,7 +140,8 @@ class TerminalProgress:
                     self._console.print(f"By its replies the run will cost {told}", soft_wrap=True)
         worth = isinstance(event, (RunStarted, Notice)) or self._live is None or level != "info"
         if isinstance(event, (CallRetried, RunEnded)):
-            worth = False  # retries can be thousands; the caller reports the end
+            # There can be thousands of retries, and the caller reports the end of the run.
+            worth = False
         if worth and text:
             self._print_line(text, level)
         elif self._live is None and self._clock() - self._last >= self._every:
@@ -145,17 +151,17 @@ class TerminalProgress:
             )
 
     def _describe_forecast(self) -> str:
-        """What the whole run will cost, in words; empty where that is not known."""
+        """Describe the expected cost of the whole run, or return "" if it is unknown."""
         cost = self.forecast.cost() if self.forecast is not None else None
         return f"about {cost}" if cost is not None else ""
 
     def print_line(self, text: str) -> None:
-        """Print a line for the user alone: it goes into no log."""
+        """Print a line for the user only. It is not logged, because links to seats are secret."""
         with suppress(OSError):
             self._console.print(escape(text), soft_wrap=True)
 
     def render_progress(self) -> RenderableType:
-        """The live table: a line for each stage, then calls, cost and missing answers."""
+        """Render the live table: a line for each stage, then calls, cost and missing answers."""
         table = Table.grid(padding=(0, 2))
         for _ in range(2):
             table.add_column()
@@ -168,7 +174,7 @@ class TerminalProgress:
         )
 
     def _describe_models(self) -> list[str]:
-        """A line for each model, where there are several."""
+        """Return a line for each model if there are several."""
         used = self.tally.models
         if len(used) < 2:
             return []
@@ -205,7 +211,8 @@ class TerminalProgress:
         self._last = self._clock()
         style = STYLES[level]
         line = f"{datetime.now():%H:%M:%S} {escape(clean_and_redact(text))}"
-        with suppress(OSError):  # if the terminal is gone, the run continues
+        # If the terminal is gone, the run continues.
+        with suppress(OSError):
             self._console.print(f"[{style}]{line}[/]" if style else line, soft_wrap=True)
 
 
@@ -229,14 +236,18 @@ KEY_WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Where the pages of seats are served."""
+    """The address at which the pages of the seats are served.
+
+    `public_url` is the address under which participants reach them through a proxy.
+    """
 
     address: str
     port: int | None
     public_url: str
 
 
-PREFLIGHT_ABOVE = 5.0  # dollars of the estimate, from which a preflight is worth its calls
+# An estimate in US dollars. For a cheaper run, a preflight is not worth its calls.
+PREFLIGHT_ABOVE = 5.0
 
 
 def run_command(
@@ -246,7 +257,10 @@ def run_command(
     serving: Serving,
     preflight: bool | None = None,
 ) -> None:
-    """Run a study file and print its findings. `preflight` None: where the estimate is high."""
+    """Run a study file and print its findings.
+
+    If `preflight` is None, a preflight is made if the estimated cost is high.
+    """
     if options.key:
         print_warning(KEY_WARNING)
     progress = TerminalProgress(error_console())
@@ -256,7 +270,8 @@ def run_command(
         grid_command(path, options, (), None, trust, preflight)
         return
     print_models_note(error_console(), found)
-    check_models(found, options)  # before the dry run: a missing key is no matter of seconds
+    # Models are checked before the dry run, so that a missing key is reported at once.
+    check_models(found, options)
     for note in found.study.notes(found.config):
         error_console().print(
             f"[cyan]Note:[/] {escape(remove_control_characters(note))}", soft_wrap=True
@@ -286,7 +301,7 @@ def run_command(
 def try_command(
     path: Path, options: RunOptions, trust: bool, serving: Serving, seat: str | None
 ) -> None:
-    """Seat the user alone in one participant's place, among embedded respondents."""
+    """Run a study with the user in one seat and the embedded respondent in all other roles."""
     from folkmoot.view.seat import build_seat_host
 
     progress = TerminalProgress(error_console())
@@ -311,8 +326,10 @@ def try_command(
 def _preflight_requests(
     runs: Sequence[tuple[StudyFile, RunOptions]], wanted: bool | None, repeats: int = 1
 ) -> list[tuple[ModelRequest, ...]]:
-    """The requests of a preflight of these runs, each of which is repeated so often; none where
-    nothing is paid or it would not be worth it."""
+    """Return the preflight requests of each run, where each run is repeated `repeats` times.
+
+    All are empty if no call costs money, or if the cost is too low for a preflight.
+    """
     if wanted is False or not (wanted or any(_costs_money(*run) for run in runs)):
         return [()] * len(runs)
     cost, found = 0.0, []
@@ -361,8 +378,11 @@ def grid_command(
     trust: bool,
     preflight: bool | None = None,
 ) -> None:
-    """Run a study once for each cell of a grid and print what they found together. `preflight`
-    None: where the estimate is high and a cell of the first repeat is new."""
+    """Run a study once for each cell of a grid and print the pooled findings.
+
+    If `preflight` is None, a preflight is made if the estimated cost is high and a cell of the
+    first repeat is new.
+    """
     from folkmoot.report.comparison.pooled import pooled_findings
 
     if options.key:
@@ -406,7 +426,7 @@ def grid_command(
 
 
 def print_results(study: Study, run: RunFolder, console: Console) -> None:
-    """Headline findings, the mark of planted data, the cost, and where the files are."""
+    """Print headline findings, the provenance label, the cost, and the files of a run."""
     if run.mark:
         effects = run.manifest.get("planted")
         console.print(synthetic_panel(effects, run.provenance_note, run.mark))
@@ -443,8 +463,7 @@ def _summarise_folder(folder: RunFolder) -> str:
 
 
 def _describe_missing_answers(folder: RunFolder) -> str:
-    """How many answers are missing, had to be clarified or are a protocol's minimal one; empty for
-    none."""
+    """Describe missing, clarified and minimal answers, or return "" if there are none."""
     told = folder.manifest.get("answers", {})
     count, missing = told.get("count", 0), told.get("missing", {})
     clarified, minimal = (
@@ -471,7 +490,8 @@ def _describe_missing_answers(folder: RunFolder) -> str:
 
 
 def _describe_cut_replies(folder: RunFolder) -> str:
-    """Replies that the token limit cut and what asking for them again took; empty for none."""
+    """Describe replies that the token limit cut, and the cost of asking again. Empty if there are
+    none."""
     told = folder.manifest.get("cut_replies", {})
     cut, calls, cost = told.get("kept", 0), told.get("calls", 0), told.get("cost_usd")
     if not cut and not calls:
@@ -490,7 +510,7 @@ def _describe_cut_replies(folder: RunFolder) -> str:
 
 
 def _has_answered(model: Mapping[str, object], facts: Mapping[str, object]) -> bool:
-    """Whether a model said something; one that only made embeddings did not."""
+    """Return whether a model gave replies. A model used only for embeddings gave none."""
     only_embeds = model["asked"] == facts.get("embedding_model") and not model.get("output_tokens")
     return bool(model.get("calls")) and not only_embeds
 

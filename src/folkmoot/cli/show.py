@@ -1,9 +1,9 @@
-"""`folkmoot show`: who took part in a run, one conversation, one participant, one call; and prompts
-with the source of each text.
+"""`folkmoot show`: the participants of a run, one conversation, one participant, one call, or
+prompts.
 
 An id is the key of a conversation (`set01_lv4`, `family_01/C4`) or of a participant (`p_0001`,
-`set01_lv4/A17`), the id of another speaker, or the address of a call. What only one study type
-knows is added by its `Study.render_run`, which may also know further ids.
+`set01_lv4/A17`). It may also be the id of another speaker or the address of a call. A study type
+can add lines and further ids by its `Study.render_run`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,16 @@ from folkmoot.view.rooms import Line, Room, find_rooms, in_room, room_columns, s
 from folkmoot.view.sources import Legend, Piece, Sourced
 from folkmoot.view.talk import Drawer, base_of, call_drawer, is_within, place_of
 
-MAX_LISTED = 40  # conversations, or participants, of an overview
-MAX_CELLS = 4  # of a participant in an overview
-MAX_OUTCOME = 100  # characters of an outcome; a longer one is a reply that was shown already
-MAX_IDS = 12  # of one entry of a legend
-MAX_HINTED = 4  # ids that a message about an unknown one names
+# Conversations or participants that an overview lists.
+MAX_LISTED = 40
+# Cells of a participant in an overview.
+MAX_CELLS = 4
+# In characters. A longer outcome is a reply that was already shown.
+MAX_OUTCOME = 100
+# Ids in one entry of a legend.
+MAX_IDS = 12
+# Ids that the message about an unknown id suggests.
+MAX_HINTED = 4
 SPEAKER_STYLES = (
     "cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta",
 )  # fmt: skip
@@ -52,8 +57,10 @@ KIND_STYLES = {
 def show_command(
     name: str, who: str | None, *, prompts: bool = False, addresses: bool = False
 ) -> None:
-    """Print what a run, or one id of it, has to show; with `prompts` the prompts by source, with
-    `addresses` the ids of utterances."""
+    """Print a run, or the part of it that `who` names.
+
+    `prompts` prints prompts by source, and `addresses` prints the ids of utterances.
+    """
     if (grid := find_grid(name)) is not None:
         show_grid(grid)
         return
@@ -61,7 +68,7 @@ def show_command(
     console = output_console()
     if run.mark:
         console.print(synthetic_panel(note=run.provenance_note, mark=run.mark))
-    # Text for other programs keeps its lines.
+    # Output to a file or a pipe is not wrapped, so that other programs get whole lines.
     if prompts and addresses:
         raise InputError("give one of --prompts and --addresses")
     lines = list_addresses(run, who) if addresses else render_run_lines(run, who, prompts=prompts)
@@ -72,7 +79,8 @@ def show_command(
 def render_run_lines(
     run: RunFolder, who: str | None = None, *, prompts: bool = False
 ) -> Iterator[Text]:
-    """The lines of `folkmoot show`. Raises InputError for an id that the run does not have."""
+    """Yield the lines of `folkmoot show`. Raises InputError for an id that the run does not
+    have."""
     if prompts and who is None:
         raise InputError("--prompts: name a participant, a conversation or an address")
     try:
@@ -87,12 +95,15 @@ def render_run_lines(
 
 
 def list_addresses(run: RunFolder, who: str | None = None) -> Iterator[Text]:
-    """Each question of a run, of a conversation or of a speaker: its address, who was asked, and
-    what was said; where several speak in one reply, the id of each utterance."""
+    """Yield each question of a run, a conversation or a speaker: address, speaker and reply.
+
+    If one reply holds utterances of several speakers, each utterance is listed with its id.
+    """
     with _open_journal(run) as journal:
         wanted = set(_find_addresses(run, journal, who)) if who is not None else None
         if wanted is not None and not wanted:
-            next(_show_id(run, who or ""), None)  # raises an error if there is no such id
+            # The first line raises InputError if the run has no such id.
+            next(_show_id(run, who or ""), None)
     if not run.has_table("answers"):
         return
     said: dict[str, list[tuple[str, str, str]]] = {}
@@ -156,7 +167,7 @@ def _render_remaining_count(count: int) -> Iterator[Text]:
 
 
 def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
-    """What the study type adds. A run that has not ended may lack the files for it."""
+    """Yield the lines that the study type adds. An unfinished run may lack the files for them."""
     try:
         study = find_study_of_run(run)
     except InputError as error:
@@ -174,7 +185,7 @@ def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text
 
 
 def _show_id(run: RunFolder, who: str) -> Iterator[Text]:
-    """The lines for one id: a call, a conversation, or a participant."""
+    """Yield the lines for one id: a call, a conversation or a participant."""
     with _open_journal(run) as journal:
         if call_drawer(run, journal, who) is not None:
             yield from _render_prompts(run, who)
@@ -195,7 +206,8 @@ def _render_conversation(run: RunFolder, room: Room, journal: JournalReader) -> 
 
 
 def _find_room(run: RunFolder, who: str) -> Room | None:
-    """The conversation that an id names; the first one of those that it begins."""
+    """Return the conversation that an id names. A prefix names the first conversation that it
+    matches."""
     wanted, columns = f"{who.casefold()}/", room_columns(run)
     found = find_rooms(run, columns) if columns else []
     return next(
@@ -224,7 +236,8 @@ def _render_participant(run: RunFolder, who: str) -> Iterator[Text]:
     try:
         found = find_person(run, who)
     except HTTPException:
-        own = list(_render_study_additions(run, parts))  # a study type may know ids of its own
+        # A study type may know ids that no table holds.
+        own = list(_render_study_additions(run, parts))
         if not own:
             raise _unknown_id_error(run, who) from None
         yield from own
@@ -278,12 +291,13 @@ def _render_prompts(run: RunFolder, who: str) -> Iterator[Text]:
         for call in filter(None, (call_drawer(run, journal, address) for address in addresses)):
             yield from _render_call(call)
     if not addresses:
-        next(_show_id(run, who), None)  # raises an error if there is no such id
+        # The first line raises InputError if the run has no such id.
+        next(_show_id(run, who), None)
         yield _join_line(f"{who}: no model was asked, so there are no prompts")
 
 
 def _find_addresses(run: RunFolder, journal: JournalReader, who: str) -> list[str]:
-    """The calls of a conversation, those of one speaker, or the one at an address."""
+    """Return the addresses of a conversation, of a speaker, or the one address given."""
     if journal.entry_at(base_of(who), expand_texts=False) is not None:
         return [who]
     empty = pl.LazyFrame(schema={"address": pl.String, "speaker_id": pl.String})
@@ -293,7 +307,7 @@ def _find_addresses(run: RunFolder, journal: JournalReader, who: str) -> list[st
     else:
         *within, speaker = [unescape_address_part(part) for part in who.split("/")]
         asked = asked.filter(pl.col("speaker_id") == speaker)
-        # A shared session answers for several participants.
+        # One model call may hold utterances of several participants.
         found = {a for a in spoken_by(run, speaker) if is_within(a, within)}
     found.update(a for a in asked.select("address").collect()["address"] if is_within(a, within))
     entries = {
@@ -321,7 +335,10 @@ def _render_call(call: Drawer) -> Iterator[Text]:
 
 
 def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
-    """Each source with its key and the ids of its texts. Text without a key is ours."""
+    """Yield each source with its key and the ids of its texts.
+
+    Text without a key is an instruction of the study.
+    """
     ids: dict[str, dict[str, None]] = {label.key: {} for label in legend.labels.values()}
     for _, pieces in prompt.messages:
         for span in (span for piece in pieces for span in piece.opened):
@@ -338,7 +355,7 @@ def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
 
 
 def _tag_pieces(pieces: Iterable[Piece], legend: Legend | None) -> Text:
-    """A message with the key of each source before and after its texts: `[P]…[/P]`."""
+    """Return a message with the key of each source around its texts: `[P]…[/P]`."""
     text = Text()
     for piece in pieces:
         labels = {span: legend.label(span.source) for span in piece.spans} if legend else {}
@@ -354,7 +371,7 @@ def _tag_pieces(pieces: Iterable[Piece], legend: Legend | None) -> Text:
 
 
 def _terminal_style(style: str) -> str:
-    """The style in the terminal of a class of `view.css`."""
+    """Return the terminal style of a class in `view.css`."""
     if style.startswith("speech c"):
         return SPEAKER_STYLES[int(style.removeprefix("speech c")) % len(SPEAKER_STYLES)]
     return KIND_STYLES.get(style, "")
@@ -364,7 +381,7 @@ def _terminal_style(style: str) -> str:
 
 
 def _join_line(*parts: str | tuple[str, str]) -> Text:
-    """One line of parts, each a text or a text with its style."""
+    """Join texts, or pairs of text and style, to one line."""
     cleaned = (
         (remove_control_characters(part), "")
         if isinstance(part, str)
@@ -375,7 +392,7 @@ def _join_line(*parts: str | tuple[str, str]) -> Text:
 
 
 def _sentence_case(name: str) -> str:
-    """A recorded name as a title: ids in it keep their letters."""
+    """Return a recorded name as a title. Ids in it keep their case."""
     words = column_heading(name)
     return words[:1].upper() + words[1:]
 

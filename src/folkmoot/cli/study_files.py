@@ -1,4 +1,5 @@
-"""`folkmoot check` and `folkmoot new`, and how a user says that a study file can be trusted."""
+"""`folkmoot check`, `folkmoot new` and `folkmoot schema`, and the user's consent to a study
+file."""
 
 from __future__ import annotations
 
@@ -60,17 +61,21 @@ from folkmoot.models.wire.batches import PROMISED_HOURS
 from folkmoot.storage.findings import ResultTable
 from folkmoot.storage.run_folder import OUTPUTS
 
-EXAMPLES = "examples"  # `folkmoot new examples` writes them instead of a study type's template
+# `folkmoot new examples` writes the shipped examples instead of the template of a study type.
+EXAMPLES = "examples"
 EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 
 
 def ask_consent(path: Path, given: bool = False) -> Consent:
-    """The user's consent to what this study file does: `--trust`, or the answer to a question."""
+    """Return the consent of the user to what a study file does.
+
+    `given` is the option `--trust`. Without it, a question in the terminal asks for consent.
+    """
     return Consent(given, _confirm_trust if sys.stdin.isatty() else None, _trust_command(path))
 
 
 def _trust_command(path: Path) -> str:
-    """This command with `--trust`, or `check` with it where the command has no such option."""
+    """Return this command with `--trust`, or a `check` command if this one lacks the option."""
     words = sys.argv[1:]
     if words[:1] not in (["run"], ["check"]):
         return shlex.join(["folkmoot", "check", str(path), "--trust"])
@@ -85,14 +90,15 @@ def _confirm_trust(sentences: Sequence[str]) -> bool:
         )
     try:
         return typer.confirm("Do you trust it?", err=True)
-    except typer.Abort:  # end of input
+    # The input has ended, so there is no consent.
+    except typer.Abort:
         return False
 
 
 def check_command(
     path: Path, model: str | None, overrides: tuple[str, ...], trust: bool, preview: bool
 ) -> None:
-    """Print what a run of this file would do. Raises as `print_check` does."""
+    """Print what a run of this file would do. Raises the errors of `print_check`."""
     agreed = ask_consent(path, trust)
     options = RunOptions(model=model, overrides=overrides)
     found = load_study_file(path, overrides, models=model is None, consent=agreed)
@@ -112,8 +118,9 @@ def print_check(
 ) -> RunEstimate:
     """Print what a run of this study would do, and return the estimate.
 
-    With `consent`, what the file may do is agreed to as for a run; without it, it is listed alone.
-    Raises InputError with every mistake, those that only the dry run shows included.
+    With `consent`, the user agrees to what the file may do, as for a run. Without it, the caution
+    lines only list this. Raises InputError with every problem, including those that only the dry
+    run finds.
     """
     path, model, overrides = found.path, options.model, options.overrides
     providers = create_router(found, options)
@@ -128,13 +135,15 @@ def print_check(
         raise InputError(problems)
     for spec in specs:
         if spec.provider == LOCAL_MODEL:
-            providers.open_provider(spec.name)  # raises where what it needs is not installed
+            # Opening a local provider raises InputError if its software is not installed.
+            providers.open_provider(spec.name)
     if problems := price_problems(found.config, names):
         raise InputError(problems)
     if preview and found.study.preview is None:
         raise InputError(f"--preview: the study type {found.study.name} has none")
     embeds = [providers.embedding_model(str(path))] if found.study.uses_embeddings else []
     embedding = [resolve_model(name, found.config.endpoints) for name in embeds]
+    # Consent is checked after all problems that cost nothing to find.
     if consent is not None:
         consent.require_network_access(path, found.config, providers, overrides)
         consent.require_model_files(path, providers, typed)
@@ -161,7 +170,7 @@ def print_check(
 
 
 def print_models_note(console: Console, found: StudyFile) -> None:
-    """Print what the user should read first about the choice of models, if anything."""
+    """Print the note on the choice of models, if there is one."""
     if found.models_note:
         note = escape(remove_control_characters(found.models_note))
         console.print(f"[yellow]Models:[/] {note}", soft_wrap=True)
@@ -178,7 +187,7 @@ def _print_missing_keys(console: Console, specs: Sequence[ModelSpec]) -> None:
 
 
 def _print_preview(console: Console, found: StudyFile) -> None:
-    """Print prompts as they would be sent, each under a line that says whose it is."""
+    """Print prompts as they would be sent, each under a line that names its speaker."""
     assert found.study.preview is not None
     for one in found.study.preview(found.config, found.prompt_library()):
         console.print(
@@ -248,7 +257,8 @@ def _print_estimate(
         console.print("Calls     unknown (a rehearsal with the embedded respondent made none)")
     folder = OUTPUTS / found.run_id
     console.print(f"Folder    {escape(remove_control_characters(str(folder)))}")
-    with suppress(StorageError):  # `run` and `verify` say what is wrong with the journal there
+    # `run` and `verify` report problems of the journal in this folder.
+    with suppress(StorageError):
         if not is_held(folder) and (told := money_in(folder)):
             console.print(f"So far    {escape(told)}", soft_wrap=True)
 
@@ -256,14 +266,18 @@ def _print_estimate(
 def run_dry_run(
     found: StudyFile, model: str | None, embedding: str = SYNTHETIC_MODEL
 ) -> RunEstimate:
-    """What a dry run counts. Raises what a mistake in a study of the user's own raises, and
-    InputError where the dry run fails in another way: the run would fail, too, and have paid."""
+    """Return the estimate of a dry run.
+
+    A mistake in a user's study code is raised unchanged. If the dry run fails otherwise, raises
+    InputError, because the run would fail too, after calls that cost money.
+    """
     try:
         return add_controls(estimate_run(found, model, embedding), found, model)
     except (InputError, StorageError):
         raise
     except Exception as error:
-        if find_author_error(error) is not None:  # the command line names its file and line
+        # The command line reports such an error with the file and line of the study code.
+        if find_author_error(error) is not None:
             raise
         raise InputError(
             Problem(
@@ -276,7 +290,7 @@ def run_dry_run(
 
 
 def _describe_calls(total: RunEstimate) -> str:
-    """How many calls, and how that is known."""
+    """Describe the number of calls and the basis of the estimate."""
     low, high = total.calls_range or (total.calls, total.calls)
     text = f"about {total.calls:,}"
     if high > low:
@@ -291,13 +305,13 @@ def _describe_calls(total: RunEstimate) -> str:
 
 
 def _describe_token_range(tokens: TokenRange, which: str) -> str:
-    """A range of tokens: replies may be as short as the dry run's or longer."""
+    """Describe a range of tokens. Replies of the dry run are the lower end."""
     middle = (tokens.low + tokens.high) // 2
     return f"about {middle:,} {which} ({tokens.low:,} to {tokens.high:,})"
 
 
 def _describe_cache_savings(total: RunEstimate, found: StudyFile) -> str:
-    """What the vendors' caches may save: of prompts whose beginning was sent before."""
+    """Describe how much the caches of vendors may save on repeated beginnings of prompts."""
     repeated = sum(total.cacheable_tokens_by_model.values())
     saved = 0.0
     for name, again in total.cacheable_tokens_by_model.items():
@@ -316,7 +330,7 @@ def _describe_cache_savings(total: RunEstimate, found: StudyFile) -> str:
 
 
 def _by_batches(total: RunEstimate, specs: Sequence[ModelSpec], found: StudyFile) -> str:
-    """What the run costs by batches, in how many waves, and when it ends at the latest."""
+    """Describe the cost of a run in batch mode, its waves and its longest duration."""
     config, large = found.config, _batch_wave_sizes(total, found)
     cost = _describe_run_cost(total, specs, found, batch=True)
     days = (
@@ -337,7 +351,7 @@ def _by_batches(total: RunEstimate, specs: Sequence[ModelSpec], found: StudyFile
 
 
 def _batch_wave_sizes(total: RunEstimate, found: StudyFile) -> list[int]:
-    """The waves of calls that go by batches, or would with --batch."""
+    """Return the sizes of the waves that go through a batch API, or would with `--batch`."""
     least = found.config.batch_at_least if found.config.batch == "auto" else 1
     return [calls for calls in total.batch_wave_sizes if calls >= least]
 
@@ -345,7 +359,7 @@ def _batch_wave_sizes(total: RunEstimate, found: StudyFile) -> list[int]:
 def _describe_run_cost(
     total: RunEstimate, specs: Sequence[ModelSpec], found: StudyFile, *, batch: bool = False
 ) -> str:
-    """What the run costs, by the models that answer."""
+    """Describe the cost of a run by model."""
     costs: dict[str, float | None] = {}
     embeds = {
         name for name in total.models if resolve_model(name, found.config.endpoints) not in specs
@@ -410,7 +424,7 @@ def new_command(kind: str | None, folder: Path | None) -> None:
 def read_examples() -> dict[str, bytes]:
     """Return the shipped examples by path: `examples/…` and `config/pilot.yaml`.
 
-    An installed package carries them as data; in a clone they are where the repository has them.
+    An installed package contains them as data. In a clone, they are in the repository.
     """
     package = Path(__file__).parents[1]
     carried = package / "shipped"
@@ -427,8 +441,10 @@ def read_examples() -> dict[str, bytes]:
 
 
 def schema_command(kind: str | None, folder: Path | None) -> None:
-    """Write the JSON Schema of one study type, or of all. Schemas of an earlier version are
-    replaced, since they are made from the study types alone."""
+    """Write the JSON Schema of one study type, or of all.
+
+    Existing files are replaced, because schemas are generated from the study types alone.
+    """
     studies = load_installed_studies()[0] if kind is None else [find_study(kind)]
     for study in studies:
         path = (folder or Path()) / schema_file_name(study)
@@ -456,7 +472,7 @@ def people_command(table: Path, folder: Path) -> None:
 
 
 def _write_new(files: Mapping[str, str | bytes], folder: Path) -> None:
-    """Write files that must not exist yet, and say what to do with the first study file."""
+    """Write files that must not exist yet, and print the next commands for the first study file."""
     there = [name for name in files if (folder / name).exists()]
     if there:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Findings and grids as rich tables: how all study types show numbers in the terminal."""
+"""Findings and result tables in the terminal, in the same form for all study types."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from folkmoot.storage.findings import Finding, ResultTable, column_heading, form
 from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
 
 MOST_ROWS = 40
-# Characters that a column of names and one of sentences need, unless their cells are shorter.
+# Widths in characters that a column of names and one of sentences need, if their cells are not
+# shorter.
 NAME_WIDTH, SENTENCE_WIDTH = 9, 24
 
 
 def finding_view(finding: Finding) -> RenderableType:
-    """Print a finding: title, sentence, numbers, caveats."""
+    """Return a finding for the terminal: title, statement, table and notes."""
     parts: list[RenderableType] = [Text(remove_control_characters(finding.title), style="bold")]
     if finding.says:
         parts.append(Text(remove_control_characters(finding.says)))
@@ -42,15 +43,17 @@ def finding_view(finding: Finding) -> RenderableType:
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:
-    """Print findings; a table too wide for the terminal wraps; no figure is cut."""
+    """Print findings. A table that is too wide for the terminal is wrapped, so that no number is
+    cut."""
     for finding in findings:
         console.print(finding_view(finding), crop=False)
 
 
 class GridView:
-    """A grid as a table: numbers to the right, low and high as one interval, shares as percent.
+    """A result table in the terminal: numbers to the right, intervals in one column, shares in
+    percent.
 
-    A table that has too many columns for the terminal is printed row by row, a value in a line.
+    If the table has too many columns for the terminal, each row is printed as lines of one value.
     """
 
     def __init__(self, grid: ResultTable) -> None:
@@ -71,7 +74,7 @@ class GridView:
     def _as_table(self) -> Table:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
         for title, cells, numeric in self.columns:
-            # In little room a text may break anywhere, a number never.
+            # In a narrow terminal, a text may break anywhere and a number must not.
             words = [word for cell in cells for word in cell.split()] if numeric else []
             justify: JustifyMethod = "right" if numeric else "left"
             least = max(map(len, words), default=None)
@@ -92,13 +95,14 @@ class GridView:
 
 
 def _readable_width(cells: Iterable[str]) -> int:
-    """Return the characters in which a column can still be read: sentences need more than names."""
+    """Return the least width in characters at which a column is readable. Sentences need more than
+    names."""
     widest = max(map(len, cells), default=0)
     return min(widest, SENTENCE_WIDTH if widest > 2 * SENTENCE_WIDTH else NAME_WIDTH)
 
 
 def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:
-    """(title, cells, whether they are numbers) of each column as it is printed."""
+    """Return title, cells and whether they are numbers for each printed column."""
     columns: list[tuple[str, list[str], bool]] = []
     shown = {
         name: [
@@ -132,10 +136,11 @@ def synthetic_panel(
     note: str = SYNTHETIC_NOTE,
     mark: str = SYNTHETIC_MARK,
 ) -> RenderableType:
-    """The mark above everything in which people or the embedded respondent took part.
+    """Return the provenance label above results with answers of humans or of the embedded
+    respondent.
 
-    `planted`: the effects that it was given, from `respondent.planted`. `note`: the run's own,
-    which says as whom it answered where others had real models.
+    `planted` are the built-in effects, from `respondent.planted`. `note` is the note of the run. It
+    says in which roles the embedded respondent answered if other roles had real models.
     """
     words = [note]
     if planted:
