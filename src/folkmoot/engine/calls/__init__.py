@@ -1,8 +1,8 @@
-"""Calls to models: journal, budget, limiter, provider, retry, journal.
+"""Calls to models: from the journal or from a provider, under budget and rate limits.
 
-Start with `gateway`, the one way to a model. `retries` has the policy for each kind of error,
-`batch_queue` the calls that can wait for a vendor's batch interface, `model_routing` which model
-answers whom. `progress` has the events that callers receive.
+Start with `gateway`, through which every call goes. `retries` holds the policy for each kind of
+error. `batch_queue` sends calls through a vendor's batch API. `model_routing` decides which model
+answers which role. `progress` holds the events that callers receive.
 
-Imports limits, journal, seats and settings; session, study, cluster and run may import it.
+Imports limits, journal, seats and settings. Session, study, cluster and run may import it.
 """

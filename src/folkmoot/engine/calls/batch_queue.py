@@ -1,9 +1,9 @@
-"""The outbox: calls that wait are handed in together, by the vendors' batch interfaces.
+"""The batch queue: submit waiting calls together through the vendors' batch APIs.
 
-When nobody in the run can go on without an answer, all calls that wait are one wave, cut into
-batches of the size that the vendor takes. What is in which batch is in the journal before the
-batch is handed in, and its id before anything else happens; so a run that was killed finds its
-batches again and pays for nothing twice. How waves are cut changes no result: a call's answer
+When no coroutine of the run can continue without an answer, all waiting calls form one wave. The
+queue splits it into batches of the vendor's size. The content of a batch is journaled before the
+batch is submitted, and the vendor's id right after. So a resume finds the batches of a killed run
+and pays for nothing twice. The split into batches changes no result, because the answer to a call
 depends on its address and its request alone. Used by the gateway.
 """
 
@@ -50,9 +50,15 @@ from folkmoot.transport import HttpResponse
 
 R = TypeVar("R")
 
-MAX_WAVE_CALLS = 50_000  # calls handed in together at most, so that memory stays bounded
-IDLE_LOOP_ITERATIONS = 30  # of the loop without a new call: then all wait that can
-MIN_SPLIT_CALLS = 100  # calls; a smaller batch that does not fit beside others is not cut further
+# Calls submitted together at most. It bounds the memory that waiting calls take.
+MAX_WAVE_CALLS = 50_000
+# After this many turns of the event loop without a new call, every coroutine that can wait does so.
+# A coroutine may need several turns from one answer to its next question.
+IDLE_LOOP_ITERATIONS = 30
+# A batch that exceeds the vendor's queue is halved down to this many calls. If fewer do not fit,
+# the queue is full with other batches, and splitting does not help.
+MIN_SPLIT_CALLS = 100
+# What a call gets if its batch ended without an answer: a transient error, so that it is retried.
 EXPIRED_RESPONSE: HttpResponse = (
     EXPIRED,
     {},
@@ -61,12 +67,13 @@ EXPIRED_RESPONSE: HttpResponse = (
 
 
 class TooFewCallsForBatchError(FolkmootError):
-    """Inside the engine only: with `batch: auto`, so few calls wait that they go directly."""
+    """So few calls wait, with `batch: auto`, that they are sent directly. Used only in the
+    engine."""
 
 
 @dataclass(slots=True)
 class QueuedCall:
-    """One call in the outbox; `key` names it in the batch."""
+    """One call in the queue. `key` identifies it within its batch."""
 
     key: str
     model_state: ModelState
@@ -83,7 +90,11 @@ class QueuedCall:
 
 
 class BatchQueue:
-    """The outbox of one run. `stop_run` is told of what stops the run: no quota, no such batch."""
+    """The batch queue of one run.
+
+    `stop_run` is called with an error that stops the run, such as an exhausted quota or a lost
+    batch.
+    """
 
     def __init__(
         self,
@@ -99,24 +110,32 @@ class BatchQueue:
         self._stopped: FolkmootError | None = None
         self._known = journal.read_batches()
         self._earlier = frozenset(self._known)
-        # In every name and key, so that another run of the same study has others.
+        # A random prefix of all batch names and keys, so that another run of the same study has
+        # other ones. A resumed run keeps its prefix.
         self._run = next(iter(self._known), secrets.token_hex(8)).partition("-")[0]
+        # Address → number of submissions. A call that is submitted again needs another key.
         self._steps: dict[str, int] = {}
         self._waiting: list[QueuedCall] = []
-        self._open: dict[str, BatchRecord] = {}  # under way at the vendor
+        # Batches that the vendor is processing.
+        self._open: dict[str, BatchRecord] = {}
         self._driver: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        # Submissions in progress. They must finish even if the run stops.
         self._placing: set[asyncio.Task[BatchRecord]] = set()
+        # The number of blocks of work that may still ask questions.
         self._elsewhere = 0
         self._still = asyncio.Event()
         self._still.set()
 
     def supports_model(self, line: ModelState) -> bool:
-        """Whether a model can be asked by batches at all."""
+        """Return whether this model can be asked through a batch API."""
         return supports_batches(line.spec) and isinstance(line.provider, ChatProvider)
 
     def should_batch(self, line: ModelState, address: str, fingerprint: bytes) -> bool:
-        """Whether a call goes by batch: the study says so, or it stands in one already."""
+        """Return whether a call goes through the batch API.
+
+        This is so if the study file says so, or if a batch of an earlier process holds the call.
+        """
         if not self.supports_model(line):
             return False
         return bool(self._config.batch) or bool(
@@ -125,7 +144,7 @@ class BatchQueue:
 
     @contextlib.contextmanager
     def hold_while_working(self) -> Iterator[None]:
-        """Work that needs no batch is under way: calls may still come from it."""
+        """Delay the next wave while work is running that may still ask questions."""
         self._elsewhere += 1
         self._still.clear()
         try:
@@ -138,9 +157,14 @@ class BatchQueue:
     async def request_reply(
         self, line: ModelState, address: str, fingerprint: bytes, request: ModelRequest
     ) -> Completion:
-        """The reply to a request by way of a batch. Raises TooFew, or the ModelError that fits."""
+        """Send a request in a batch and return its completion.
+
+        Raises TooFewCallsForBatchError, or a ModelError that describes the vendor's error.
+        """
         chat = line.provider
         assert isinstance(chat, ChatProvider)
+        # The model may reject a parameter. The provider then learns it, and the call goes into a
+        # further batch without the parameter.
         for _ in range(MAX_CAPABILITY_RETRIES):
             used, body = chat.prepare_request(request, batched=True)
             key = self._submission_key(address, fingerprint)
@@ -149,7 +173,9 @@ class BatchQueue:
             self._enqueue(call)
             try:
                 answer = await call.answer
-            except FolkmootError as error:  # one for thousands: its traceback must not grow
+            # One error ends thousands of calls. Each raise would add its frames to the shared
+            # traceback.
+            except FolkmootError as error:
                 raise error.with_traceback(None) from None
             reply = chat.decode_or_relearn(request, used, answer)
             if reply is not None:
@@ -158,7 +184,8 @@ class BatchQueue:
         raise FatalModelError(f"{line.name} refused {address} in every form that it can be asked")
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Hand nothing more in; those who wait get the error. Batches go on at the vendor."""
+        """Submit nothing more and raise `error` in waiting calls. Submitted batches continue at the
+        vendor."""
         if self._stopped is not None:
             return
         self._stopped = error
@@ -173,11 +200,11 @@ class BatchQueue:
             self._notify_remaining_time(batch)
 
     async def wait_for_submissions(self) -> None:
-        """Wait until no batch is being handed in."""
+        """Wait until no submission is in progress."""
         await asyncio.gather(*self._placing, return_exceptions=True)
 
     def _submission_key(self, address: str, fingerprint: bytes) -> str:
-        """The key under which a call is handed in next: 32 hexadecimal digits."""
+        """Return the key of the next submission of a call: 32 hexadecimal digits."""
         return digest(self._run, address, fingerprint, self._steps.get(address, 0)).hex()
 
     def _enqueue(self, call: QueuedCall) -> None:
@@ -188,12 +215,13 @@ class BatchQueue:
             self._driver = asyncio.ensure_future(self._submit_when_idle())
 
     async def _submit_when_idle(self) -> None:
-        """Hand in what waits, each time that nobody is left who could still ask."""
+        """Submit the waiting calls, each time that no coroutine of the run can continue."""
         while self._waiting:
             seen, quiet = 0, 0
             while quiet < IDLE_LOOP_ITERATIONS and len(self._waiting) < MAX_WAVE_CALLS:
                 quiet = quiet + 1 if len(self._waiting) == seen else 0
                 seen = len(self._waiting)
+                # Let the other coroutines run: they may be about to ask.
                 await asyncio.sleep(0)
                 if self._elsewhere:
                     quiet = 0
@@ -202,7 +230,7 @@ class BatchQueue:
             self._start_wave(wave)
 
     def _start_wave(self, wave: Sequence[QueuedCall]) -> None:
-        """Start what a wave needs: new batches, and those of an earlier process looked up."""
+        """Start the tasks of a wave: new batches, and batches of an earlier process to resume."""
         new: dict[tuple[str, str], list[QueuedCall]] = {}
         old: dict[str, list[QueuedCall]] = {}
         for call in wave:
@@ -214,6 +242,7 @@ class BatchQueue:
         for name, calls in old.items():
             self._start_task(self._resume_batch(self._known[name], calls), calls)
         for calls in new.values():
+            # Few calls are answered faster directly. Their callers send them without a batch.
             if self._config.batch == "auto" and len(calls) < self._config.batch_at_least:
                 for call in calls:
                     call.fail_waiting_call(TooFewCallsForBatchError(""))
@@ -221,7 +250,7 @@ class BatchQueue:
                 self._start_task(self._submit_calls(calls), calls)
 
     def _start_task(self, work: Awaitable[None], calls: Sequence[QueuedCall]) -> None:
-        """A task whose failure is that of its calls, and of the run where it is not one call's."""
+        """Start a task that passes its error to its calls, and to the run if the error stops it."""
 
         async def run_task() -> None:
             try:
@@ -243,22 +272,25 @@ class BatchQueue:
         task.add_done_callback(self._tasks.discard)
 
     async def _submit_calls(self, calls: Sequence[QueuedCall]) -> None:
-        """Hand calls of one model in, in batches of the size that the vendor takes."""
+        """Submit calls of one model in batches of the size that the vendor accepts."""
         batches = calls[0].provider.batches
         for part in _split_into_batches(calls, batches.most_calls, batches.most_bytes):
             task = asyncio.ensure_future(self._submit_recorded(part))
             self._placing.add(task)
             task.add_done_callback(self._placing.discard)
-            batch = await asyncio.shield(task)  # whatever stops the run: the id must be kept
+            # Shield the submission: whatever stops the run, the batch id must be journaled.
+            batch = await asyncio.shield(task)
             self._start_task(self._collect_results(batch, part), part)
 
     async def _submit_recorded(self, calls: Sequence[QueuedCall]) -> BatchRecord:
-        """One batch, written down, handed in, and written down with its id."""
+        """Journal one batch, submit it, and journal the vendor's id."""
         begun = time.time()
         promised = begun + PROMISED_HOURS * 3600
         name = f"{self._run}-{len(self._known)}"
         batch = BatchRecord(name, calls[0].model_state.name, "", len(calls), begun, promised)
         self._known[name] = batch
+        # Journal the batch first. If the process dies during the submission, a resume looks for the
+        # batch at the vendor by this name.
         await self._record_batch(batch, [call.key for call in calls])
         batch = batch._replace(id=await self._submit_once(batch, calls))
         await self._record_batch(batch)
@@ -273,8 +305,11 @@ class BatchQueue:
         return batch
 
     async def _submit_once(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> str:
-        """Hand one batch in; the vendor's id. After a failure of which nobody knows whether the
-        vendor had taken it already, it is looked for before it is handed in again."""
+        """Submit one batch and return the vendor's id.
+
+        If a submission fails with an unknown outcome, first look for the batch at the vendor, so
+        that it is not submitted twice.
+        """
         batches, path = calls[0].provider.batches, calls[0].path
         tried = False
 
@@ -297,8 +332,10 @@ class BatchQueue:
         return await self._retry_vendor_call(batch, submit_batch)
 
     async def _resume_batch(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> None:
-        """Take up a batch of an earlier process; hand in again what never got there."""
+        """Continue a batch of an earlier process, or submit it again if the vendor never received
+        it."""
         batches = calls[0].provider.batches
+        # The earlier process ended before it had journaled the id.
         if not batch.id:
             found = await self._retry_vendor_call(
                 batch,
@@ -316,7 +353,7 @@ class BatchQueue:
         await self._collect_results(batch, calls)
 
     async def _collect_results(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> None:
-        """Wait for a batch and distribute its answers."""
+        """Wait until a batch has ended and pass its answers to its calls."""
         earlier = batch.name in self._earlier
         try:
             look, answers = await self._read_results(batch, calls[0].provider.batches)
@@ -327,6 +364,9 @@ class BatchQueue:
             return
         count = sum(call.key in answers for call in calls)
         self._notify(f"batch {batch.id}: {count:,} of {format_count(len(calls), 'call')} answered")
+        # A batch that the researcher cancelled pauses the run, instead of being paid for again at
+        # once. In a later process the researcher has resumed the run, so its calls are submitted
+        # again.
         paused = look.is_cancelled and not earlier and count < len(calls)
         for call in calls:
             if not call.answer.done() and (call.key in answers or not paused):
@@ -341,7 +381,7 @@ class BatchQueue:
     async def _read_results(
         self, batch: BatchRecord, batches: BatchApi
     ) -> tuple[BatchStatus, dict[str, HttpResponse]]:
-        """How a batch ended, and its answers by key."""
+        """Wait until a batch has ended. Return its status and its answers by key."""
         try:
             while not (
                 look := await self._retry_vendor_call(batch, lambda: batches.get_status(batch.id))
@@ -352,6 +392,7 @@ class BatchQueue:
             found = await self._retry_vendor_call(
                 batch, lambda: batches.fetch_results(batch.id, look)
             )
+            # Expired calls get no answer, so their callers submit them again.
             return look, {key: answer for key, answer in found if answer[0] != EXPIRED}
         except NotFoundError as error:
             if self._journal.accept_changes:
@@ -365,13 +406,17 @@ class BatchQueue:
     async def _resubmit(
         self, batch: BatchRecord, calls: Sequence[QueuedCall], look: BatchStatus, *, earlier: bool
     ) -> None:
-        """A batch that the vendor did not start: where its queue was too full for it, it is halved,
-        one half after the other; after a resume it goes as it was; else it stops the run."""
+        """Resubmit a batch that the vendor did not start.
+
+        If the vendor's queue was full, split the batch and submit the halves one after the other.
+        If the batch is from an earlier process, submit it unchanged. Otherwise stop the run.
+        """
         if look.queue_was_full and len(calls) > MIN_SPLIT_CALLS:
             self._notify(f"batch {batch.id} was too large for the vendor's queue; it is halved")
             middle = len(calls) // 2
             for half in (calls[:middle], calls[middle:]):
                 await self._submit_calls(half)
+                # The first half must leave the vendor's queue before the second one fits.
                 await asyncio.gather(*(_wait_until_answered(call) for call in half))
         elif earlier:
             await self._submit_calls(calls)
@@ -379,7 +424,11 @@ class BatchQueue:
             raise batch_start_error(batch.model, look.wrong)
 
     async def _retry_vendor_call(self, batch: BatchRecord, what: Callable[[], Awaitable[R]]) -> R:
-        """Try until it works, as often as any call is tried. Raises what stops the run."""
+        """Call the vendor until it succeeds, with as many retries as a model call has.
+
+        Raises the error that stops the run if the retries are used up, the quota is empty, or the
+        vendor refuses.
+        """
         config, failures = self._config, 0
         while True:
             try:
@@ -399,7 +448,8 @@ class BatchQueue:
                 await asyncio.sleep(wait)
             except QuotaError as error:
                 raise QuotaExhaustedError(f"{batch.model}: {error}") from error
-            except RefusedError as error:  # of the whole batch: no call of it was rejected
+            # The vendor refused the whole batch. This is no rejection of one of its calls.
+            except RefusedError as error:
                 raise FatalModelError(f"{batch.model}, by batches: {error}") from None
 
     async def _record_batch(self, batch: BatchRecord, keys: Sequence[str] = ()) -> None:
@@ -424,7 +474,7 @@ async def _wait_until_answered(call: QueuedCall) -> None:
 def _split_into_batches(
     calls: Sequence[QueuedCall], most_calls: int, most_bytes: int
 ) -> Iterator[list[QueuedCall]]:
-    """Calls in parts that one batch holds."""
+    """Yield the calls in parts that one batch can hold."""
     part: list[QueuedCall] = []
     size = 0
     for call in calls:

@@ -1,8 +1,8 @@
-"""The gateway: the one way to a model. journal → budget → limiter → loan → provider → retry →
-journal.
+"""The gateway: every call to a model goes through it.
 
-Used by the run's context, which asks it for every reply and every embedding. A call that the
-journal knows is never made again; a reply that was paid for is always journaled.
+A call passes these steps: journal, budget, rate limiter, loan, provider, retries, journal. The run
+context requests every completion and every embedding here. A journaled call is never made again,
+and every paid completion is journaled.
 """
 
 from __future__ import annotations
@@ -61,23 +61,26 @@ from folkmoot.storage.manifest import ModelUsage
 
 R = TypeVar("R")
 
+# Items of a fork that may run at once, unless twice the concurrency is more. It bounds the memory
+# that waiting items take.
 MAX_CALLS_IN_MEMORY = 1024
-MAX_IMAGE_TOKENS = 50_000  # of one image; gpt-4o-mini counts 48,169 for its largest
-# A provider may name a refusal without our prefix; it is an outcome all the same.
+# An upper bound of the tokens of one image: gpt-4o-mini counts 48,169 for its largest.
+MAX_IMAGE_TOKENS = 50_000
+# Providers may report a refusal as a finish reason without our prefix.
 _REFUSAL_FINISH_REASONS = {"refusal": "refused:refused", "filter": "refused:filtered"}
 
 
 class Gateway:
-    """Answers requests at addresses. One per run; belongs to one event loop.
+    """Answers requests at addresses. A run has one, which belongs to one event loop.
 
-    `provider_for(model)` gives the provider and what the catalog knows of the model; it is asked
-    once a model, and not at all where everything is replayed. `config` says how hard to try and
-    what may be spent. `progress` hears of answers, retries, waits, refusals and warnings.
-    `allowance` is given where several runs share one budget and one limiter, or where another
-    process has the run's journal, and lends.
+    `provider_for(model)` returns the provider and the catalogue entry of a model. It is called once
+    per model, and never in a pure replay. `config` sets retries and budget. `progress` receives
+    answers, retries, waits, refusals and warnings. `allowance` is passed if several runs share one
+    budget and one limiter. A cluster worker passes it because the head lends to it. `desk` delivers
+    questions to humans.
 
-    Raises: DriftError (the journal knows another request), RunPaused and its kinds (retries,
-    quota or budget used up), FatalModelError (wrong key, unknown model), StorageError.
+    Its methods raise DriftError (the journal holds another request), StorageError, FatalModelError
+    (wrong key, unknown model), or RunPausedError (retries, quota or budget used up).
     """
 
     def __init__(
@@ -94,11 +97,13 @@ class Gateway:
         self.allowance = allowance or self._create_limits(journal, config)
         self.budget = self.allowance.budget
         self._outbox: BatchQueue | None = None
+        # A resume without `batch:` still has to fetch batches of an earlier process.
         if isinstance(journal, Journal) and (config.batch or journal.read_batches()):
             self._outbox = BatchQueue(journal, config, progress, self.stop_calls)
         told = self._outbox.stop_calls if self._outbox is not None else lambda _: None
         self.lender: LoanManager | None = None
         loan = self.allowance.loan
+        # A cluster worker gets its loans from the head, which has the journal.
         if loan is None and isinstance(journal, Journal):
             self.lender = LoanManager(journal, self.budget, self.hold_batches)
             loan = self.lender.loan
@@ -114,6 +119,7 @@ class Gateway:
 
     def _create_limits(self, journal: Journal | ReplayJournal, config: StudyConfig) -> SharedLimits:
         calls, usd, _ = journal.total_calls_and_cost()
+        # Answers by humans cost nothing and count against no budget.
         calls -= journal.human_answer_count()
         budget = Budget(
             config.budget_usd,
@@ -127,17 +133,17 @@ class Gateway:
 
     @property
     def stop_error(self) -> FolkmootError | None:
-        """Why no more calls begin, if so."""
+        """The error that stopped new calls, or None."""
         return self._attempts.stopped
 
     async def complete_request(
         self, address: str, request: ModelRequest, *, has_alternative: bool = False
     ) -> Completion:
-        """The reply at an address: replayed if it is journaled, else asked for and journaled.
+        """Return the completion at an address, from the journal or from the model.
 
-        `has_alternative`: there is a reply to fall back on, so a rejection does not mean that
-        something is wrong with all calls. A refusal is a reply with an empty text and `finish` of
-        `refused:<reason>`.
+        A new completion is journaled. `has_alternative`: the caller has another reply to fall back
+        on. A rejection then does not suggest that all calls fail. A refusal is a completion with
+        empty text and the finish reason `refused:<reason>`.
         """
         fingerprint = request.fingerprint()
         entry = self._journal.lookup_entry(address, fingerprint, request.to_json)
@@ -162,7 +168,7 @@ class Gateway:
         )
 
     async def embed_texts(self, address: str, model: str, texts: Sequence[str]) -> FloatArray:
-        """Embeddings (n, d) of the texts, float32, as the provider gave them."""
+        """Return the embeddings of texts as the provider gave them: an array (n, d) of float32."""
         asked = {"model": model, "texts": list(texts)}
         fingerprint = digest(model, *texts)
         entry = self._journal.lookup_entry(address, fingerprint, lambda: asked)
@@ -175,30 +181,32 @@ class Gateway:
         return _decode_vectors(entry.blob or b"", len(texts))
 
     def known_capabilities(self, request: ModelRequest) -> Capabilities | None:
-        """What the model of a request is known to take by now; None where nobody knows."""
+        """Return the capabilities that the model of a request is known to have, or None if
+        unknown."""
         line = self._lines.get(request.model)
         if line is None or not isinstance(line.provider, ChatProvider):
             return None
         return line.provider.prepare_request(replace(request, model=line.spec.wire_model))[0]
 
     def total_use(self) -> tuple[float, int]:
-        """Money (USD) and calls of all replies so far, those that were replayed included."""
+        """Return the cost (USD) and the number of all calls so far, replayed ones included."""
         uses = self.uses.values()
         return sum(model_usage.cost_usd for model_usage in uses), sum(
             model_usage.calls + model_usage.replayed for model_usage in uses
         )
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Begin no more calls: whoever would, or waits to, gets the error. The first one counts.
+        """Start no more calls and raise `error` in waiting ones. The first error is kept.
 
-        Calls in flight go on; `wait_for_calls_in_flight` waits for them.
+        Calls in flight continue. `wait_for_calls_in_flight` waits for them.
         """
         self._attempts.stop_calls(error)
 
     async def wait_for_calls_in_flight(self) -> None:
-        """Wait until no call is in flight, and every reply is with the journal."""
+        """Wait until no call is in flight and every completion is journaled."""
         if self.in_flight:
-            if self._idle is None or self._idle.is_set():  # others may wait already
+            # Reuse the event of a caller that waits already.
+            if self._idle is None or self._idle.is_set():
                 self._idle = asyncio.Event()
             await self._idle.wait()
         if self._outbox is not None:
@@ -208,16 +216,17 @@ class Gateway:
 
     @property
     def max_waiting_calls(self) -> int:
-        """How many calls may wait for their answers at once."""
+        """The number of calls that may wait for their answers at the same time."""
+        # With batches, all items must be able to wait at once, or waves would be small.
         fewest = max(MAX_CALLS_IN_MEMORY, 2 * self._config.concurrency)
         return fewest if self._outbox is None else MAX_WAVE_CALLS
 
     def hold_batches(self) -> AbstractContextManager[None]:
-        """Work that is not a call is under way: a wave of batches waits for it."""
+        """Delay the next wave of batches while work other than a call is running."""
         return nullcontext() if self._outbox is None else self._outbox.hold_while_working()
 
     async def close(self) -> None:
-        """Close the providers' connections."""
+        """Close the connections of the providers."""
         for line in self._lines.values():
             await line.provider.close()
 
@@ -229,10 +238,11 @@ class Gateway:
         fingerprint: bytes,
         spare: bool,
     ) -> JournalEntry:
-        """Make the call of a request and journal the reply, refusals included."""
+        """Make the call of a request and journal its completion, refusals included."""
         wire = model_state.spec.wire_model
         sent = request
-        if wire != request.model:  # not `replace`: it costs as much as a look-up
+        # Build the request without `replace`, which costs as much as a lookup in the journal.
+        if wire != request.model:
             how = (request.temperature, request.max_tokens, request.schema, request.images)
             sent = ModelRequest(
                 wire, request.messages, *how, request.asked, request.cache_breakpoints
@@ -246,8 +256,9 @@ class Gateway:
 
         def refused_completion(error: RefusedError) -> Completion:
             self._report_warning(f"{address}: {model_state.name}: {error}")
-            # An error status in place of a reply: no model answered, nothing is billed. What is too
-            # long to read was written all the same, and nobody read what it cost.
+            # An error status means that no model generated text, so the usage is zero. A reply
+            # above the size limit is the exception: the vendor bills it, but we did not read its
+            # token counts, so the usage is unknown.
             usage = Usage() if error.reason == "too_large" else NO_USAGE
             return Completion("", usage, finish=f"refused:{error.reason}")
 
@@ -269,7 +280,9 @@ class Gateway:
                     ) from None
                 if isinstance(error, RefusedError) and not isinstance(error, RejectedError):
                     return refused_completion(error)
-                raise  # what a rejection means is decided by the replies to others
+                # A rejection may concern this prompt or every call. The retry policy decides by the
+                # answers to other calls.
+                raise
             model_state.sees = model_state.sees or bool(sent.images)
             return reply
 
@@ -277,6 +290,7 @@ class Gateway:
 
         async def complete_with_retries() -> Completion:
             outbox = self._outbox
+            # A preflight has to show its result before the run starts, so it is never batched.
             if outbox is not None and not address.startswith(PREFLIGHT_SCOPE):
                 call.batched = outbox.should_batch(model_state, address, fingerprint)
             try:
@@ -290,6 +304,8 @@ class Gateway:
 
         def build_entry(reply: Completion) -> JournalEntry:
             usage = reply.usage
+            # Later reservations for calls without a token limit are at least as large as the
+            # longest reply seen.
             model_state.longest_output_tokens = max(
                 model_state.longest_output_tokens, usage.output_tokens or 0
             )
@@ -318,8 +334,11 @@ class Gateway:
     async def _ask_human(
         self, seat_manager: SeatManager, address: str, request: ModelRequest, fingerprint: bytes
     ) -> JournalEntry:
-        """Put a request to its person and journal the answer. It costs nothing and takes no place;
-        a run that stops waits for nobody, and asks again when it goes on."""
+        """Put a request to a human and journal the answer, at no cost and without a rate-limiter
+        slot.
+
+        If the run stops, the question is withdrawn. A resume asks it again.
+        """
         if self.stop_error is not None:
             raise self.stop_error.with_traceback(None)
         question, asked_at = seat_manager.enqueue(address, request), time.time()
@@ -348,6 +367,8 @@ class Gateway:
                 started_at=asked_at,
             )
             self._journal.append(entry)
+            # Only now confirm the answer to the human (`stored`): a crash must not lose a confirmed
+            # answer.
             await self._journal.flush()
             stored = True
         except StorageError as error:
@@ -363,7 +384,7 @@ class Gateway:
     async def _call_embedding_model(
         self, line: ModelState, address: str, asked: dict[str, Any], fingerprint: bytes
     ) -> JournalEntry:
-        """Make the call of a batch of embeddings and journal the reply."""
+        """Request a batch of embeddings and journal it."""
         texts: list[str] = asked["texts"]
         call = ModelCall(address, byte_count(*texts), lambda: 0)
 
@@ -373,7 +394,8 @@ class Gateway:
                     return await line.provider.embed_texts(
                         line.spec.wire_model, texts, address=address
                     )
-            except RefusedError as error:  # no text can do without its embedding
+            # A refusal is fatal here: the study cannot continue without an embedding.
+            except RefusedError as error:
                 raise FatalModelError(f"{line.name} refuses to embed {address}: {error}") from None
 
         def build_entry(result: tuple[FloatArray, Usage]) -> JournalEntry:
@@ -401,10 +423,11 @@ class Gateway:
     def _keeping_broken(
         self, line: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
     ) -> Callable[[], Awaitable[R]]:
-        """Send, and keep account of a reply that broke off: the vendor may bill it.
+        """Wrap `send` so that a reply that broke off is charged and journaled, since it may be
+        billed.
 
-        Its cost is unknown, so the budget counts the full reservation. This is written to disk
-        before the call is tried again, so that a resume counts it too.
+        Its cost is unknown, so the budget counts the full reservation. The record is on disk before
+        the call is retried, so that a resume counts it too.
         """
 
         async def send_and_keep_broken() -> R:
@@ -421,8 +444,8 @@ class Gateway:
         return send_and_keep_broken
 
     def _charge_broken(self, line: ModelState, call: ModelCall) -> float | None:
-        """Charge a reply that broke off to the budget; the most that it may have cost (USD), None
-        where the price is unknown."""
+        """Charge a broken-off reply to the budget. Return its maximum cost (USD), None if
+        unknown."""
         most = line.price(
             call.max_input_tokens, call.max_output_tokens(), batched=call.batched
         ).max_usd
@@ -439,7 +462,10 @@ class Gateway:
         get_result: Callable[[], Awaitable[R]],
         entry_of: Callable[[R], JournalEntry],
     ) -> JournalEntry:
-        """Make a call, journal its entry, settle its bill. From answer to journal nothing waits."""
+        """Make a call, journal its entry and settle its cost.
+
+        No await separates the answer from the journal, so a cancellation cannot lose a paid answer.
+        """
         entry: JournalEntry | None = None
         self.in_flight += 1
         try:
@@ -454,7 +480,9 @@ class Gateway:
         except FolkmootError:
             if call.covered is not None and self._loan is not None:
                 self._loan.give_back(call.covered)
-            raise  # after any other error, and a cancellation, the call may be paid
+            # The call ended with an error that is not billed. After other errors and cancellations
+            # it may be, so its loan is kept.
+            raise
         finally:
             self.in_flight -= 1
             if call.reserved_usd is not None:
@@ -464,24 +492,29 @@ class Gateway:
                     self.budget.record_cost(call.reserved_usd, entry.cost_usd)
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
+        # Providers append notes while they learn what a model accepts. Report each of them once.
         while line.notes_reported < len(line.notes):
             self._report_warning(line.notes[line.notes_reported])
             line.notes_reported += 1
         return entry
 
     def _require_known_cost(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
-        """Stop at the first new reply of an unknown cost under a budget in money; it is kept."""
+        """Stop the run at a new completion of unknown cost if there is a budget in USD.
+
+        The completion is journaled before.
+        """
         if self.budget.usd is not None and entry.cost_usd is None and not replayed:
             self._stop_for_unknown_cost(f"{model} does not say how many tokens its replies used")
 
     def _stop_for_unknown_cost(self, reason: str) -> NoReturn:
-        """Stop the run: on this model's bill a budget in money cannot be kept."""
+        """Stop the run, because a budget in USD cannot hold for a model of unknown cost."""
         error = FatalModelError(unknown_cost_message(reason))
         self.stop_calls(error)
         raise error
 
     def count(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
-        """Account for an entry that a call here, or a worker's, came to."""
+        """Add an entry to the usage of its model and report it. The call may have been a
+        worker's."""
         use = self.uses.setdefault(model, ModelUsage())
         use.calls += not replayed
         use.replayed += replayed
@@ -519,7 +552,7 @@ class Gateway:
 
 
 def unknown_cost_message(why: str) -> str:
-    """The sentence for a model whose cost is unknown, so that no budget in money can hold."""
+    """Return the error message for a model of unknown cost under a budget in USD."""
     return (
         f"{why}: budget_usd cannot be kept. Leave it out (and --budget) and bound the calls "
         "instead, with budget_calls or --set budget_calls=N; all work is kept"
@@ -527,20 +560,27 @@ def unknown_cost_message(why: str) -> str:
 
 
 def _max_input_tokens(request: ModelRequest) -> int:
-    """A bound of the tokens of a request, with the words and marks that wire formats add."""
+    """Return an upper bound of a request's input tokens, with the overhead of wire formats."""
+    # A byte is at most one token. 200 bytes bound the wrapper of a schema, 16 tokens that of a
+    # message.
     schema = len(json.dumps(request.schema)) + 200 if request.schema is not None else 0
     said = byte_count(*(message.content for message in request.messages))
     said += MAX_IMAGE_TOKENS * len(request.images)
+    # Twice the schema: providers add keys to it, and without native support it is spelt out in the
+    # prompt.
     return said + 2 * schema + 16 * (len(request.messages) + 1)
 
 
-# Servers say in many ways, with any status, that a model reads text alone.
+# Servers report in many ways, with any status, that a model accepts only text.
 _IMAGE_ERROR_PATTERN = re.compile(r"image|multi-?modal|mmproj", re.IGNORECASE)
 
 
 def _is_image_error(error: ModelError, line: ModelState) -> bool:
-    """Whether an error to a prompt with images is about these: it says so, or the model never
-    answered such a prompt."""
+    """Return whether an error is about the images of the prompt.
+
+    This is so if the error mentions them, or if the model rejects and never answered a prompt with
+    images.
+    """
     if isinstance(error, RejectedError) and not line.sees:
         return True
     kinds = (RejectedError, TransientError)
@@ -548,14 +588,15 @@ def _is_image_error(error: ModelError, line: ModelState) -> bool:
 
 
 def _output_token_limit(provider: Provider, request: ModelRequest) -> int | None:
-    """The bound that the provider sends along, thoughts included."""
+    """Return the token limit that the provider sends, reasoning included, or None if there is
+    none."""
     bound = getattr(provider, "max_output_tokens", None)
     limit: int | None = request.max_tokens if bound is None else bound(request)
     return limit
 
 
 def _remove_lone_surrogates(text: str) -> str:
-    """The text without lone surrogates, which no file can hold."""
+    """Return the text with "?" in place of lone surrogates, which no file can hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,4 +1,7 @@
-"""Which model answers whom, and the open connections to them. Used by the runner."""
+"""Decide which model answers which role, and keep the open connections to models.
+
+Used by the runner and by cluster workers.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,13 @@ from folkmoot.models.urls import find_secrets, require_encryption
 
 
 class ModelRouter:
-    """The models of a run. `override` (--model) takes every seat, embeddings as far as it can.
+    """The models of a run.
 
-    A study that names no model is answered by the embedded respondent: nobody's money is spent
-    without being asked. `seats`: the models that seats name by themselves and that are asked
-    (`Study.extra_models`).
+    `override` (`--model`) replaces the model of every role, and the embedding model as far as it
+    can. A study without a model is answered by the embedded respondent, because no money may be
+    spent without consent. `seats` lists the models that speakers name in the study's code and that
+    are asked (`Study.extra_models`). `provider` answers all calls in place of any named model.
+    `key` is the key of `--key`.
     """
 
     def __init__(
@@ -52,26 +57,31 @@ class ModelRouter:
         self._seats = seats
         self._key = key
         self._respondent = respondent
-        self._further: list[str] = []  # models that neither the file nor --model names
+        # Models that neither the study file nor `--model` names: that of a fork's changed reply.
+        self._further: list[str] = []
         self._seed = config.random_seed
         self._given = provider
         self._opened: dict[ModelSpec, Provider] = {}
+        # Hosts that answered once. A later connection error to one of them is transient.
         self._reached: set[str] = set()
         self.override = override
         self.default = override or config.model or SYNTHETIC_MODEL
+        # Keys and other secrets, to be removed from logs.
         self.secrets: set[str] = {key} if key else set()
 
     def change_for(self, change: ReplyChange | None) -> Self:
-        """Take over the model and the draw of the change of a fork; returns this object."""
+        """Apply a fork's change of model and seed. Return this object."""
         if change is not None:
             self._further = [change.model] if change.model else []
             self._seed = self._config.random_seed + change.draw
         return self
 
     def seat_model(self, named: str | None) -> str | None:
-        """The model that a seat names by itself, if it is asked. A study type may name models in
-        its code: they are asked only where the user named a hosted model for the run, or this
-        one."""
+        """Return the model that a speaker names, or None if it may not be asked.
+
+        A study type may name models in its code. They are asked only if the researcher named a
+        hosted model for the run, or that model itself.
+        """
         config = self._config
         if named is None or is_synthetic(named) or names_hosted_model(config):
             return named
@@ -79,17 +89,17 @@ class ModelRouter:
 
     @property
     def has_custom_provider(self) -> bool:
-        """Whether the caller's own provider answers everything, whatever the models are called."""
+        """True if the caller's provider answers all calls, whatever the models are called."""
         return self._given is not None
 
     @property
     def is_synthetic_only(self) -> bool:
-        """Whether nobody but the embedded respondent is named, so that it will answer."""
+        """True if the embedded respondent answers all roles."""
         return not self.has_custom_provider and all(map(is_synthetic, self.list_models()))
 
     @property
     def who(self) -> str:
-        """Which model answers whom, in words."""
+        """The model of each role, in words."""
         seats = {} if self.override else dict(self._config.models)
         if not seats:
             return self.default
@@ -98,18 +108,23 @@ class ModelRouter:
 
     @cached_property
     def resolve_embedding(self) -> str | Problem:
-        """The embedding model: the one named, else that of the vendor who answers, or what to say
-        where there is none. A rehearsal with `--model synthetic` embeds here, whatever is named."""
+        """The embedding model, or the problem to report if there is none.
+
+        It is the model that the study file names, or that of the vendor who answers. With `--model
+        synthetic` the embedding runs on this machine, whatever the file names.
+        """
         named = self._config.embedding_model
         if (
             named is not None
             and resolve_model(named, self._config.endpoints).provider == "wordllama"
         ):
             return WORD_VECTOR_MODEL
+        # A dry run must not call a hosted embedding model.
         if self.override is not None and is_synthetic(self.override):
             return SYNTHETIC_MODEL if named == SYNTHETIC_MODEL else WORD_VECTOR_MODEL
         if named is not None:
             return named
+        # Only hosted vendors have an embedding model to suggest.
         real = [name for name in self.list_models() if not is_synthetic(name)]
         if self.has_custom_provider:
             return SYNTHETIC_MODEL
@@ -130,13 +145,17 @@ class ModelRouter:
     def check_models(
         self, *, uses_embeddings: bool = False, images: Sequence[str] = (), file: str = ""
     ) -> None:
-        """Look every named model up, with its key. Raises InputError before anything is written:
-        one problem for each model that is unknown, has no key, or cannot see the `images` of the
-        study, and one where a study that `uses_embeddings` has no embedding model."""
+        """Look up every named model and its key before anything is written.
+
+        Raises InputError with one problem for each model that is unknown, has no key, or cannot see
+        the `images` of the study. One more problem is added if a study that `uses_embeddings` has
+        no embedding model.
+        """
         if self._given is not None:
             return
         problems: list[Problem] = []
         names = self.list_models()
+        # Further checks need models that resolve, so they run only without problems so far.
         for name in dict.fromkeys(names):
             problems += self._find_problems(name, problems)
         if not problems:
@@ -150,17 +169,20 @@ class ModelRouter:
             raise InputError(problems)
 
     def restore_sealed_embedding(self, sealed: str | None) -> None:
-        """A run that began before the word vectors were the default keeps its word hash."""
+        """Keep the word-hash embedding of a run that began before word vectors were the default."""
         if sealed == SYNTHETIC_MODEL and self.resolve_embedding == WORD_VECTOR_MODEL:
             self.resolve_embedding = SYNTHETIC_MODEL
 
     def embedding_model(self, file: str) -> str:
-        """The embedding model of a study that embeds. Raises InputError where there is none, or
-        the one that embeds here is not installed."""
+        """Return the embedding model of a study that embeds texts.
+
+        Raises InputError if there is none, or if local word vectors are not installed.
+        """
         if isinstance(self.resolve_embedding, Problem):
             raise InputError(replace(self.resolve_embedding, file=file))
         if self.resolve_embedding == WORD_VECTOR_MODEL:
-            self.open_provider(WORD_VECTOR_MODEL)  # raises where they are not installed
+            # Raises InputError if the word vectors are not installed.
+            self.open_provider(WORD_VECTOR_MODEL)
         return self.resolve_embedding
 
     def _find_problems(self, name: str, known: Sequence[Problem]) -> list[Problem]:
@@ -168,7 +190,8 @@ class ModelRouter:
             spec = resolve_model(name, self._config.endpoints)
             self._provider_settings(spec)
             if spec.provider == LOCAL_MODEL:
-                self.open_provider(name)  # raises where what it needs is not installed
+                # Raises InputError if the packages that a local model needs are not installed.
+                self.open_provider(name)
         except InputError as error:
             return [problem for problem in error.problems if problem not in known]
         return []
@@ -179,8 +202,10 @@ class ModelRouter:
         return [self.default, *self._config.models.values(), *self._seats, *self._further]
 
     def list_destinations(self) -> list[tuple[str, str | None, str]]:
-        """Every model that is asked over a network, each of its addresses, and the names of the
-        keys that go along."""
+        """Return (model, URL, names of the keys sent there) for every model asked over a network.
+
+        A model with several servers gives one item for each of them.
+        """
         found: list[tuple[str, str | None, str]] = []
         if self._given is not None:
             return found
@@ -197,13 +222,13 @@ class ModelRouter:
         return found
 
     def require_encryption(self) -> None:
-        """Raise InputError for every key that is set and would travel over networks of others
-        unencrypted."""
+        """Raise InputError for every key that would travel unencrypted over a public network."""
         for name, url, variable in self.list_destinations():
             require_encryption(variable, url, name)
 
     def open_provider(self, model: str) -> tuple[Provider, ModelSpec]:
-        """The provider of a model, opened once, and what the catalog knows of it."""
+        """Return the provider of a model and its catalogue entry. The provider is opened only
+        once."""
         if self._given is not None:
             return self._given, ModelSpec(
                 model, SYNTHETIC_MODEL, model, key_needed=False, local=True
@@ -215,7 +240,7 @@ class ModelRouter:
         return self._opened[spec], spec
 
     def _provider_settings(self, spec: ModelSpec) -> list[ProviderSettings]:
-        """The settings of a model's providers, one for each of its servers."""
+        """Return the provider settings of a model, one for each of its servers."""
         environ = load_environment()
         return [
             self._settings_at(
@@ -227,9 +252,13 @@ class ModelRouter:
     def _settings_at(
         self, spec: ModelSpec, server: ResolvedServer, *, own_key: bool = False
     ) -> ProviderSettings:
-        """`own_key`: the server's headers or query have one, and no other is sent there."""
+        """Return the provider settings for one server.
+
+        `own_key`: the server's headers or query hold a key, so no other key is sent there.
+        """
         config = self._config
         key = None if spec.local or own_key else resolve_key(spec, self._explicit_key(spec))
+        # Check before the settings exist, so that no connection can be opened with the key.
         require_encryption(key or next(iter(server.secrets), None), server.url, spec.name)
         self.secrets.update(filter(None, (key, *server.secrets, *find_secrets(server.url))))
         return ProviderSettings(
@@ -240,6 +269,8 @@ class ModelRouter:
             timeout=config.request_timeout_seconds,
             max_reply_bytes=round(config.max_reply_mb * 1e6),
             seed=self._seed,
+            # Options of the embedded respondent, or the settings `local:` for models that are
+            # started on this machine.
             options=config.respondent
             if spec.local
             else config.local.model_dump()
@@ -250,13 +281,14 @@ class ModelRouter:
         )
 
     def _explicit_key(self, spec: ModelSpec) -> str | None:
-        """The key given with `--key`, if this model takes it."""
+        """Return the key of `--key`, or None if this model does not take the key of the main
+        model."""
         main = resolve_model(self.default, self._config.endpoints)
         return self._key if spec.key_env == main.key_env else None
 
 
 def names_hosted_model(config: StudyConfig) -> bool:
-    """Whether a study file names a model for the run that does not answer on this machine."""
+    """Return whether a study file names a model for the run that is not on this machine."""
     name = config.model
     return name is not None and not is_synthetic(name) and not on_this_machine(name)
 
@@ -264,7 +296,7 @@ def names_hosted_model(config: StudyConfig) -> bool:
 def image_problems(
     config: StudyConfig, models: Iterable[str], images: Sequence[str], file: str = ""
 ) -> list[Problem]:
-    """One problem for each model that takes no images, where `images` says that some are shown."""
+    """Return one problem for each text-only model, if `images` says that the study shows images."""
     if not images:
         return []
     specs = [resolve_model(name, config.endpoints) for name in dict.fromkeys(models)]
@@ -284,7 +316,7 @@ def image_problems(
 
 
 def price_problems(config: StudyConfig, models: Iterable[str]) -> list[Problem]:
-    """One problem for each model on whose bill `budget_usd` cannot hold: its price is unknown."""
+    """Return one problem for each model of unknown price, for which `budget_usd` cannot hold."""
     if config.budget_usd is None:
         return []
     specs = [resolve_model(name, config.endpoints) for name in dict.fromkeys(models)]

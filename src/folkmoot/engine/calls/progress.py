@@ -1,7 +1,7 @@
-"""Progress of a run: events given to callbacks, what they add up to, and the log made from them.
+"""Progress of a run: the events, their totals, and the log.
 
-The runner and the gateway emit events; the command line draws them, `RunLog` writes them down.
-Nothing here reaches a study: its results never depend on progress.
+Runner and gateway emit events to callbacks. The command line displays them and `RunLog` writes
+them. A study cannot see them, so its results never depend on progress.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.manifest import ModelUsage
 from folkmoot.storage.run_folder import LOG, LOG_LINES
 
-ROOT_STAGE = "run"  # the name of a fork at the root
-MAX_ITEMS_BY_CALLS = 1_000  # of a stage with more, not all run side by side
+# The stage name of a fork in the root scope.
+ROOT_STAGE = "run"
+# Larger stages do not run all items concurrently, so their remaining time is estimated from items,
+# not from calls.
+MAX_ITEMS_BY_CALLS = 1_000
 
 Level = Literal["info", "warning", "error"]
 Outcome = Literal["done", "paused", "interrupted", "failed"]
@@ -29,7 +32,7 @@ Outcome = Literal["done", "paused", "interrupted", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The run folder is open and the plan sealed."""
+    """The run folder is open and the plan is sealed."""
 
     run_id: str
     folder: str
@@ -42,7 +45,8 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageStarted:
-    """A stage starts. `total`: items (participants, sessions) that it will go through, if known."""
+    """A stage starts. `total` is the number of its items (participants, sessions), None if
+    unknown."""
 
     stage: str
     total: int | None = None
@@ -57,13 +61,14 @@ class ItemDone:
 
 @dataclass(frozen=True, slots=True)
 class AnswerMissing:
-    """A question got no answer; the `answers` table says why."""
+    """A question got no answer. The table `answers` holds the reason."""
 
     address: str
 
 
+# A NamedTuple, because it is created for every call and is faster than a dataclass.
 class CallDone(NamedTuple):
-    """One effect is in the journal. None for cost or tokens means that they are unknown."""
+    """One call is in the journal. Cost and tokens are None if unknown."""
 
     model: str
     replayed: bool = False
@@ -76,8 +81,11 @@ class CallDone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallRetried:
-    """A transient failure: the call is retried after a wait. `may_be_billed`: the reply broke off,
-    so that the vendor may charge for it, at most `max_usd` (None: unknown)."""
+    """A call failed with a transient error and is retried after a wait.
+
+    `may_be_billed`: the reply broke off, so the vendor may charge up to `max_usd` (USD, None:
+    unknown).
+    """
 
     model: str
     reason: str
@@ -89,7 +97,8 @@ class CallRetried:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that the user should read: a skipped line, a waiting quota, a budget at 80 %."""
+    """A message for the researcher: a skipped line, a quota that is waited for, 80 % of a
+    budget."""
 
     message: str
     level: Level = "info"
@@ -97,8 +106,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class PreflightCheck:
-    """What one call of a preflight showed, in words. `problem`: why the study cannot work with it;
-    empty where it can."""
+    """The result of one preflight call, in words.
+
+    `problem` says why the study cannot work with the model. It is empty if it can.
+    """
 
     model: str
     role: str
@@ -115,15 +126,17 @@ class PreflightCheck:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """One real call for each model, role and kind of answer was made, before the study begins."""
+    """One real call for each model, role and answer kind was made before the study starts."""
 
     calls: tuple[PreflightCheck, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run has ended, for good or for now. `message` of one that is done: why nothing in it is
-    usable."""
+    """The run has ended, finally or for now.
+
+    If the outcome is "done", `message` says why the results are unusable, or is empty.
+    """
 
     outcome: Outcome
     message: str = ""
@@ -144,11 +157,11 @@ Progress = Callable[[Event], None]
 
 
 def ignore_progress(_event: Event) -> None:
-    """A Progress that does nothing."""
+    """Ignore the event."""
 
 
 def combine_progress(*listeners: Progress) -> Progress:
-    """A Progress that passes events to several others."""
+    """Return a callback that passes each event to all listeners."""
 
     def forward(event: Event) -> None:
         for listener in listeners:
@@ -158,9 +171,11 @@ def combine_progress(*listeners: Progress) -> Progress:
 
 
 def format_event(event: Event) -> tuple[str, Level]:
-    """An event as a line of plain text and its level; empty for the small and frequent ones."""
+    """Return an event as a line of plain text with its level. Frequent events give an empty
+    line."""
     match event:
-        case CallDone():  # by far the most frequent
+        # By far the most frequent event, so it is tested first.
+        case CallDone():
             return "", "info"
         case RunStarted(run_id, folder, study, model, seed, resumed, synthetic):
             verb = "resumed" if resumed else "started"
@@ -191,29 +206,33 @@ def format_event(event: Event) -> tuple[str, Level]:
 
 @dataclass(slots=True)
 class StageTally:
-    """The progress of a stage."""
+    """The progress of one stage."""
 
     name: str
     total: int | None
     started: float
     done: int = 0
-    moved: float = 0.0  # when an item was done last
-    calls: int = 0  # that were made, not replayed
-    calls_of: dict[str, int] = field(default_factory=dict)  # by item, replayed ones included
+    # When the last item was done.
+    moved: float = 0.0
+    # Calls that were made, without replayed ones.
+    calls: int = 0
+    # Calls by item, replayed ones included.
+    calls_of: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_done(self) -> bool:
         return self.total is not None and self.done >= self.total
 
     def eta_seconds(self, now: float) -> float | None:
-        """Seconds until the stage is done at the present rate; None when that is unknown.
+        """Return the estimated seconds until the stage is done, or None if unknown.
 
-        Items run side by side: when the first is done, the others are nearly done, too. So calls
-        are counted where each item's are known, taking an unfinished item to need as many as the
-        finished ones, which are those with the most calls.
+        Items run concurrently: when the first one is done, the others are nearly done. So calls are
+        counted if those of each item are known. An unfinished item is assumed to need as many calls
+        as the finished ones, which are those with the most calls.
         """
         if self.total is None or not self.done or self.is_done:
             return None
+        # Without the calls of each item, assume that items finish at a constant rate.
         elapsed = now - self.started
         if not self.calls or len(self.calls_of) < self.done or self.total > MAX_ITEMS_BY_CALLS:
             return elapsed / self.done * (self.total - self.done)
@@ -231,7 +250,7 @@ class StageTally:
 
 @dataclass(slots=True)
 class ProgressTally:
-    """Events added up. `clock` is injectable, so that tests need not wait."""
+    """The totals of all events. Tests replace `clock` so that they need not wait."""
 
     clock: Callable[[], float] = time.monotonic
     stages: dict[str, StageTally] = field(default_factory=dict)
@@ -239,7 +258,8 @@ class ProgressTally:
     total: ModelUsage = field(default_factory=ModelUsage)
     replayed: int = 0
     retries: int = 0
-    missing: int = 0  # answers
+    # Missing answers.
+    missing: int = 0
     started: float = 0.0
 
     def __post_init__(self) -> None:
@@ -248,7 +268,8 @@ class ProgressTally:
     def __call__(self, event: Event) -> None:
         """Add one event."""
         match event:
-            case CallDone():  # by far the most frequent
+            # By far the most frequent event, so it is tested first.
+            case CallDone():
                 self._add_call(event)
             case StageStarted(stage, total):
                 self._start_stage(stage, total)
@@ -279,7 +300,8 @@ class ProgressTally:
 
     @property
     def current_stage(self) -> StageTally | None:
-        """The unfinished stage that moved last; when all are finished, the one started last."""
+        """The unfinished stage that progressed last, or the stage that started last if all are
+        done."""
         begun = list(self.stages.values())
         under_way = [stage_tally for stage_tally in begun if not stage_tally.is_done]
         return max(
@@ -295,7 +317,7 @@ class ProgressTally:
         return self.calls / elapsed if elapsed > 0 else 0.0
 
     def stage_snapshots(self) -> list[dict[str, str | int | float | None]]:
-        """The stages begun so far, for `log.jsonl`: from there pages show a run under way."""
+        """Return the stages started so far, for `log.jsonl`. Pages show a running run from it."""
         now = self.clock()
         return [
             {
@@ -308,7 +330,7 @@ class ProgressTally:
         ]
 
     def format_line(self) -> str:
-        """The tally in one line of plain text."""
+        """Return the totals in one line of plain text."""
         parts = []
         stage = self.current_stage
         if stage is not None:
@@ -331,13 +353,14 @@ class ProgressTally:
 
     def _start_stage(self, stage: str, total: int | None) -> None:
         tally = self.stages.setdefault(stage, StageTally(stage, 0, self.clock()))
-        # A stage may fork several times: its totals add up.
+        # A stage may fork several times, so its totals are added.
         known = total is not None and tally.total is not None
         tally.total = (tally.total or 0) + (total or 0) if known else None
 
     def _add_call(self, call: CallDone) -> None:
         names = call.address.split("/", 2)
-        # A fork at the root has the name of no scope: its items stand first in addresses.
+        # The items of a fork at the root are the first part of addresses. Those of another stage
+        # are the second part, after its name.
         for stage, item in ((self.stages.get(names[0]), names[1:2]), (self._root_tally, names[:1])):
             if stage is not None and item and len(names) > 1:
                 stage.count_call(item[0], replayed=call.replayed)
@@ -350,15 +373,16 @@ class ProgressTally:
 
 
 def format_rate(per_second: float) -> str:
-    """A rate in the unit that shows it: `31/s`, `1.4/s`, `24/min`."""
+    """Return a rate as text in a suitable unit: `31/s`, `1.4/s`, `24/min`."""
     if per_second >= 1:
+        # 9.95 rounds to 10.0, which needs no digit.
         digits = 0 if per_second >= 9.95 else 1
         return f"{per_second:,.{digits}f}".removesuffix(".0") + "/s"
     return f"{per_second * 60:.0f}/min"
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds in words: `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    """Return seconds as text: `42 s`, `3 min 05 s`, `2 h 10 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -368,13 +392,14 @@ def format_duration(seconds: float) -> str:
 
 
 class RunLog:
-    """Writes `run.log` (for people) and `log.jsonl` (for programs); a Progress.
+    """A progress callback that writes `run.log` (for humans) and `log.jsonl` (for programs).
 
-    Single calls are not logged (the journal has them): each tenth of a stage's items gets a line,
-    and every `every` seconds one says how far the run is. Lines are appended, so a resumed run
-    goes on in the same files.
-    `scrub` takes secrets out of every text before it is written. `held`: nothing is written, and no
-    file is opened, before `write_held_lines`; a log that is never released leaves no trace.
+    Single calls are not logged, because the journal has them. Each tenth of a stage's items adds a
+    line. A line of totals follows after `every` seconds without one. Lines are appended, so a
+    resumed run continues the same files.
+
+    `scrub` removes secrets from each text. With `held`, lines wait in memory until
+    `write_held_lines`. A log that is never released leaves no file.
     """
 
     def __init__(
@@ -399,9 +424,10 @@ class RunLog:
             self.write_held_lines()
 
     def write_held_lines(self) -> None:
-        """Write what was held back; from now on each line is written at once."""
+        """Write the held lines. From now on each line is written at once."""
         if self._files is None:
             names = (self.path, self._folder / LOG_LINES)
+            # Line buffering: a reader of the log sees whole lines while the run goes on.
             text, lines = (name.open("a", encoding="utf-8", buffering=1) for name in names)
             self._files = text, lines
             for held in self._held:
@@ -426,7 +452,7 @@ class RunLog:
             self._write_line(self.tally.format_line(), "info", None)
 
     def _stage_milestone(self, event: Event) -> str:
-        """How far a stage is, when another tenth of its items is through; else empty."""
+        """Return the progress of a stage if another tenth of its items is done, or ""."""
         stage = self.tally.stages.get(event.stage) if isinstance(event, ItemDone) else None
         if stage is None or not stage.total:
             return ""

@@ -1,13 +1,14 @@
-"""One call, tried until there is an answer: budget, limiter, loan, and the policy for each kind of
-error.
+"""Make one call until it is answered: budget, rate limiter, loan, and the policy for each error.
 
-Used by the gateway, which journals what comes of it. What stops one call for good (wrong key, no
-quota, attempts used up, budget) stops all: nobody starts another, and those who wait are released.
+Used by the gateway, which journals the result. An error that ends one call for good (wrong key,
+empty quota, retries used up, budget reached) stops all calls: no call starts, and waiting ones get
+the error.
 
-A plain 400 may be about one prompt or about every call. The replies to others decide: it waits for
-the next of its model. Once the model answers somebody, it was the prompt, and the call ends as
-rejected. The run stops where nobody else is under way and the model has never answered, or where
-`MAX_CONSECUTIVE_REJECTIONS` prompts were rejected without an answer between them.
+A plain status 400 may concern one prompt or every call. The answers to other calls decide. A
+rejected call waits for the next answer of its model. If one arrives, the prompt was the reason and
+the call ends as rejected. The run stops if no other call is in progress and the model has never
+answered. It also stops if `MAX_CONSECUTIVE_REJECTIONS` prompts were rejected without an answer
+between them.
 """
 
 from __future__ import annotations
@@ -42,18 +43,25 @@ from folkmoot.storage.manifest import ModelUsage
 R = TypeVar("R")
 
 MAX_BACKOFF_SECONDS = 60.0
-MAX_RETRY_AFTER_SECONDS = 600.0  # a provider that asks for more pauses the run instead
-EVENT_LOOP_YIELD_SECONDS = 0.02  # a provider in this process lets others run at least this often
+# If a provider asks to wait longer, the run pauses instead of blocking a process for hours.
+MAX_RETRY_AFTER_SECONDS = 600.0
+# A provider in this process never waits, so it gives way to other coroutines at least this often.
+EVENT_LOOP_YIELD_SECONDS = 0.02
+# The usual length of a reply, for estimates of calls without `max_tokens`.
 ASSUMED_OUTPUT_TOKENS = 400
-LOCAL_MODEL_CONCURRENCY = 1_000_000  # places at the limiter of a model in this process
-UNBOUNDED_OUTPUT_TOKENS = 4096  # tokens reserved for a reply that nothing bounds (no max_tokens)
-PREFLIGHT_SCOPE = "preflight%"  # names of scopes have their % escaped: no study's address begins so
-MAX_CONSECUTIVE_REJECTIONS = 3  # rejected prompts without an answer between them
+# Slots of a model in this process: practically unlimited.
+LOCAL_MODEL_CONCURRENCY = 1_000_000
+# Tokens reserved for a reply without a limit (no `max_tokens`).
+UNBOUNDED_OUTPUT_TOKENS = 4096
+# Scope names have their % escaped, so no address of a study begins like this.
+PREFLIGHT_SCOPE = "preflight%"
+# Rejected prompts in a row, without an answer between them, after which the run stops.
+MAX_CONSECUTIVE_REJECTIONS = 3
 
 
 @dataclass(slots=True)
 class ModelState:
-    """What the gateway knows of one model."""
+    """The state of one model in the gateway."""
 
     name: str
     provider: Provider
@@ -61,14 +69,16 @@ class ModelState:
     limiter: RateLimiter
     rate: ModelPrice | None
     usage: ModelUsage
-    # Messages of the provider about the model; the list grows, `notes_reported` counts those passed
-    # on.
+    # Messages of the provider about the model. The list grows, and `notes_reported` counts the
+    # reported ones.
     notes: Sequence[str] = ()
     notes_reported: int = 0
-    sees: bool = False  # it has answered a prompt with images
-    longest_output_tokens: int = ASSUMED_OUTPUT_TOKENS  # tokens, of those that nothing bounded
-    # For the verdict on rejected prompts: answers so far, rejections since the last of them, calls
-    # that may still bring one, and what wakes those who wait for news of these.
+    # True once the model has answered a prompt with images.
+    sees: bool = False
+    # Tokens of the longest reply without a limit.
+    longest_output_tokens: int = ASSUMED_OUTPUT_TOKENS
+    # These decide about rejected prompts: answers so far, rejections since the last answer, calls
+    # that may still bring an answer, and the event that wakes waiting calls.
     answers: int = 0
     consecutive_rejections: int = 0
     calls_in_progress: int = 0
@@ -77,8 +87,10 @@ class ModelState:
     def price(
         self, max_input_tokens: int, max_output_tokens: int | None, *, batched: bool = False
     ) -> CallPrice:
-        """The most that a call may cost; `max_output_tokens` None where nothing bounds the
-        reply."""
+        """Return the maximum and expected price of a call.
+
+        `max_output_tokens` is None if no limit applies to the reply.
+        """
 
         if self.rate is None:
             return CallPrice()
@@ -86,6 +98,7 @@ class ModelState:
         if max_output_tokens is not None:
             usd = rate.max_cost_usd(max_input_tokens, max_output_tokens)
             return CallPrice(usd, usd)
+        # Without a limit the expected price assumes the longest reply so far.
         unbounded = max(UNBOUNDED_OUTPUT_TOKENS, self.longest_output_tokens)
         return CallPrice(
             rate.max_cost_usd(max_input_tokens, unbounded),
@@ -93,12 +106,13 @@ class ModelState:
         )
 
     def notify_waiters(self) -> None:
-        """Wake everyone who waits for this model's answers."""
+        """Wake the calls that wait for this model's answers."""
         self.verdict_changed.set()
+        # A new event for the next news: an event that stays set wakes all later waiters at once.
         self.verdict_changed = asyncio.Event()
 
     def cost(self, usage: Usage, *, batched: bool = False) -> float | None:
-        """The cost of the tokens (USD); None where the price or their number is unknown."""
+        """Return the cost of the usage (USD), or None if the price or the tokens are unknown."""
         if self.rate is None:
             return None
         return (self.rate.batch_price() if batched else self.rate).cost(usage)
@@ -106,19 +120,21 @@ class ModelState:
 
 @dataclass(slots=True)
 class ModelCall:
-    """One call and its progress. `max_input_tokens` bounds the tokens that are sent.
+    """One call and its progress.
 
-    `max_output_tokens` gives the bound on the reply's tokens (None: unbounded). `reserved_usd` is
-    what the budget holds for it (USD), None until it is admitted; `covered` what the loan holds for
-    it, None until it is sent. A rejected `has_alternative` call, which the model
-    has answered in another form, says nothing about other calls.
+    `max_input_tokens` bounds the tokens sent. `max_output_tokens` returns the token limit of the
+    reply, None if there is none. `reserved_usd` is the budget's reservation (USD), None before the
+    call is admitted. `covered` is the amount of the loan that covers the call (USD), None before it
+    is sent. `has_alternative`: the model has already answered this question in another form. If the
+    server rejects such a call, this is no evidence that it rejects all calls.
     """
 
     address: str
     max_input_tokens: int
     max_output_tokens: Callable[[], int | None]
     has_alternative: bool = False
-    batched: bool = False  # it waits in the outbox, and takes no place at a limiter
+    # The call goes through the batch queue and takes no slot of a rate limiter.
+    batched: bool = False
     attempts: int = 0
     failures: int = 0
     waited_for_quota: bool = False
@@ -129,22 +145,22 @@ class ModelCall:
 
 
 class RunHaltedError(FolkmootError):
-    """Inside the engine only: no new call may start, because the run is about to stop."""
+    """No new call may start, because the run is about to stop. Used only in the engine."""
 
 
 class Stoppable(Protocol):
-    """Who makes calls, and starts no more once it is told to stop."""
+    """An object that makes calls and can be told to start no more."""
 
     def stop_calls(self, error: FolkmootError) -> None: ...
 
 
 class SharedLimits:
-    """What calls compete for: money and places at the models. Runs of a grid share one.
+    """The limits that calls compete for: budget and slots of models. The runs of a grid share one.
 
-    Each model has its own limiter; `total_concurrency` also bounds all models together. What stops
-    one of several runs (no quota, wrong key, budget) stops all; the end of one stops no other. With
-    `tell` the models' limiters go by grants (see `RateLimiter`). `loan` is given where another
-    process lends.
+    Each model has a rate limiter, and `total_concurrency` bounds all models together. If several
+    runs share the limits (`shared`), an empty quota, a wrong key or a spent budget stops all of
+    them. The end of one run stops no other. With `tell`, the limiters use grants (see
+    `RateLimiter`). `loan` is passed if another process lends.
     """
 
     def __init__(
@@ -167,7 +183,7 @@ class SharedLimits:
         self._stopped: FolkmootError | None = None
 
     def get_limiter(self, model: str, spacing: float, *, local: bool) -> RateLimiter:
-        """The limiter of a model; one in this process has places for everybody."""
+        """Return the rate limiter of a model. A model in this process has unlimited slots."""
         if model not in self.limiters:
             made = (
                 RateLimiter(LOCAL_MODEL_CONCURRENCY)
@@ -175,12 +191,16 @@ class SharedLimits:
                 else RateLimiter(self._concurrency, spacing, tell=self._tell)
             )
             self.limiters[model] = made
+            # A model that is first asked after the stop must not start calls either.
             if self._stopped is not None:
                 made.stop_calls(self._stopped)
         return self.limiters[model]
 
     def stop_calls(self, error: FolkmootError, *, stop_all_runs: bool = False) -> None:
-        """Release all who wait, with the error."""
+        """Raise `error` in all waiting calls and start no more.
+
+        With shared limits, a RunHaltedError only ends its own run, unless `stop_all_runs`.
+        """
         if self._shared and isinstance(error, RunHaltedError) and not stop_all_runs:
             return
         self._stopped = self._stopped or error
@@ -192,8 +212,11 @@ class SharedLimits:
 
 
 class RetryPolicy:
-    """The policy of a run, with the settings of its study file. `progress` hears of every wait,
-    `on_stop` is told of what stops the run. What is sent to others is covered by the `loan`."""
+    """The retry policy of a run, with the settings of its study file.
+
+    `progress` receives each wait. `on_stop` receives an error that stops the run. `loan` covers the
+    calls that are sent to hosted models.
+    """
 
     def __init__(
         self,
@@ -212,11 +235,12 @@ class RetryPolicy:
         self._told = on_stop
         self._loan = loan
         self._stop = asyncio.Event()
+        # When this policy last yielded to the event loop.
         self._yielded = 0.0
         shared_limits.stoppables.append(self)
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Start no more calls; the first error counts."""
+        """Start no more calls. The first error is kept."""
         if self.stopped is None:
             self.stopped = error
             self._stop.set()
@@ -226,7 +250,7 @@ class RetryPolicy:
             self._allowance.stop_calls(error)
 
     async def wait_for_result_or_halt(self, answer: asyncio.Future[R]) -> None:
-        """Return when the answer is there, or when no more calls may start."""
+        """Wait until the answer is there or no more calls may start."""
         settled = asyncio.Event()
         stop = asyncio.ensure_future(self._stop.wait())
         for one in (answer, stop):
@@ -237,8 +261,11 @@ class RetryPolicy:
             stop.cancel()
 
     async def run(self, line: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]) -> R:
-        """Send until there is an answer. Raises what stops the run, and RejectedError where the
-        server takes other prompts, but not this one."""
+        """Send a call until it is answered.
+
+        Raises the error that stops the run, or RejectedError if the server accepts other prompts
+        but not this one.
+        """
         line.calls_in_progress += 1
         try:
             result = await self._attempt_until_completed(line, call, send)
@@ -251,9 +278,12 @@ class RetryPolicy:
             rejected = error
         finally:
             line.calls_in_progress -= 1
+            # No call is left that could still bring an answer, so waiting calls must decide.
             if line.consecutive_rejections and not line.calls_in_progress:
                 line.notify_waiters()
-        if call.reserved_usd is not None:  # it cost nothing, and others may wait for the money
+        # A rejected call costs nothing. Release its reservation before waiting for the verdict,
+        # because other calls may wait for the money.
+        if call.reserved_usd is not None:
             self._budget.record_cost(call.reserved_usd, 0.0)
             call.reserved_usd = None
         if not call.has_alternative:
@@ -261,10 +291,14 @@ class RetryPolicy:
         raise rejected
 
     async def _wait_for_rejection_verdict(self, line: ModelState, error: RejectedError) -> None:
-        """Wait for the verdict on a rejected prompt; raises if others fail as well."""
+        """Wait until other calls show whether a rejection concerns one prompt or all.
+
+        Raises FatalModelError if other calls fail, too.
+        """
         answers = line.answers
         line.consecutive_rejections += 1
-        await asyncio.sleep(0)  # calls of the same fork may be about to begin
+        # Calls of the same fork may be about to start.
+        await asyncio.sleep(0)
         while line.calls_in_progress and line.answers == answers:
             await line.verdict_changed.wait()
         if self.stopped is not None:
@@ -273,6 +307,7 @@ class RetryPolicy:
         if line.answers == answers and (
             not ever or line.consecutive_rejections >= MAX_CONSECUTIVE_REJECTIONS
         ):
+            # Either the model never answered, or it stopped answering.
             fatal = FatalModelError(str(error))
             self.stop_calls(fatal)
             line.notify_waiters()
@@ -288,6 +323,7 @@ class RetryPolicy:
                 await self._reserve_budget(line, call)
             call.started_at = call.started_at or time.time()
             await self._acquire_slot(line, call)
+            # The model may reject everything. Do not send further prompts until that is decided.
             if line.consecutive_rejections >= MAX_CONSECUTIVE_REJECTIONS and not call.attempts:
                 self._release_slot(line, call)
                 await self._pause_until_model_accepts(line, call)
@@ -300,12 +336,14 @@ class RetryPolicy:
             except RateLimitedError as error:
                 if not call.batched:
                     limiter.record_rate_limit(entered, _hold_seconds(error))
-                # While others get through, a 429 is a queue and not a failure of this call.
+                # While other calls succeed, a 429 means a queue and not a failure of this call, so
+                # it does not count against its retries.
                 call.failures += limiter.successes == successes
                 successes = limiter.successes
                 wait = self._backoff_seconds(line, call, error)
             except TransientError as error:
                 call.failures += 1
+                # The call may have reached the model, so its usage may be lost.
                 line.usage.lost_calls += 1
                 wait = self._backoff_seconds(line, call, error) + (error.retry_after or 0.0)
             except QuotaError as error:
@@ -321,12 +359,16 @@ class RetryPolicy:
                 return result
             finally:
                 self._release_slot(line, call)
-            if not call.batched:  # the next batch is wait enough
+            # A batched call waits for the next wave anyway.
+            if not call.batched:
                 await self._sleep_until_stopped(wait)
 
     async def _cover_call(self, line: ModelState, call: ModelCall) -> None:
-        """Have it on the disk that the call may be paid. It has its place: it waits for no money,
-        and for the disk only where many more calls begin than a moment ago."""
+        """Cover a call by a loan on disk, so that a killed run knows that it may have been billed.
+
+        The call has its slot already. It waits for the disk only if calls start much faster than
+        before.
+        """
         loan = self._loan
         if loan is None or call.covered is not None or call.batched or line.spec.local:
             return
@@ -338,6 +380,7 @@ class RetryPolicy:
                 if priced
                 else 0.0
             )
+            # From now on the loan has no known maximum cost.
             loan.unpriced = loan.unpriced or line.rate is None
         if not loan.try_cover(usd):
             try:
@@ -348,8 +391,9 @@ class RetryPolicy:
         call.covered = usd
 
     async def _pause_until_model_accepts(self, line: ModelState, call: ModelCall) -> None:
-        """Send nothing more, and reserve no money, until it is known whether the model takes any
+        """Send nothing and reserve no money until it is known whether the model accepts any
         prompt."""
+        # A paused call cannot bring the answer that others wait for.
         line.calls_in_progress -= 1
         if call.reserved_usd is not None:
             self._budget.release_reservation(call.reserved_usd)
@@ -372,12 +416,13 @@ class RetryPolicy:
         line.limiter.release()
 
     async def _acquire_slot(self, line: ModelState, call: ModelCall) -> None:
-        """Wait for a place at the limiter."""
+        """Wait for a slot of the model's rate limiter and of all models together."""
         if self.stopped is not None:
             raise self.stopped.with_traceback(None)
         if call.batched:
             return
         limiter = line.limiter
+        # About 4 bytes per token in English. The limiter needs an estimate, not a bound.
         tokens = call.max_input_tokens / 4 + ASSUMED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
         if not limiter.try_acquire(tokens):
             await limiter.acquire(tokens)
@@ -387,15 +432,16 @@ class RetryPolicy:
         except BaseException:
             limiter.release()
             raise
-        if self.stopped is not None:  # while it waited, by a run that shares the limiter
+        # Another run that shares the limiter stopped all calls during the wait.
+        if self.stopped is not None:
             self._release_slot(line, call)
             raise self.stopped.with_traceback(None)
 
     async def _reserve_budget(self, line: ModelState, call: ModelCall) -> None:
-        """Wait until the budget agrees to a call, or stop the run.
+        """Wait until the budget admits a call, or stop the run.
 
-        It comes before the limiter: a call that waits for money must not hold a place that a retry
-        needs.
+        The budget comes before the limiter: a call that waits for money must not hold a slot that a
+        retry needs.
         """
         try:
             price = line.price(
@@ -409,11 +455,17 @@ class RetryPolicy:
             raise
 
     def _uses_batch_price(self, call: ModelCall) -> bool:
-        """Whether a call is certain to be charged at the price of batches."""
+        """Return whether a call is certain to be billed at the batch price.
+
+        With `batch: auto` a small wave is sent directly, at the full price.
+        """
         return call.batched and self._config.batch is True
 
     def _backoff_seconds(self, line: ModelState, call: ModelCall, error: TransientError) -> float:
-        """Seconds to wait, with full jitter, or pause the run when the attempts are used up."""
+        """Return the seconds to wait, with full jitter. Pause the run if the retries are used up.
+
+        Raises RunPausedError.
+        """
         config = self._config
         line.usage.retries += 1
         asked = error.retry_after or 0.0
@@ -422,15 +474,20 @@ class RetryPolicy:
         if call.failures > config.max_api_retries:
             why = f"gave no answer in {call.attempts} attempts (max_api_retries)"
             self._pause_run(line, why, error)
+        # At most 2**10, so that many failures do not overflow.
         doubled = config.api_retry_base_seconds * 2.0 ** min(max(call.failures, 1) - 1, 10)
         longest = min(MAX_BACKOFF_SECONDS, doubled)
+        # The jitter is drawn from the seed, like all randomness of a run.
         wait = longest * uniform_values(config.random_seed, call.address, "retry", call.attempts)
         billed = (error.may_be_billed, error.max_usd)
         self._progress(CallRetried(line.name, str(error), max(wait, asked), call.attempts, *billed))
         return wait
 
     def _handle_quota_error(self, line: ModelState, call: ModelCall, error: QuotaError) -> float:
-        """The account is empty: hold the model the first time; after that wait, pause the run."""
+        """Hold the model once if the account is empty. After that wait, pause the run.
+
+        Return the further seconds to wait: 0, since the limiter holds all calls.
+        """
         seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:
             empty = QuotaExhaustedError(
@@ -458,7 +515,7 @@ class RetryPolicy:
                 return
 
     async def _yield_to_event_loop(self) -> None:
-        """Let the loop turn now and then when providers answer without ever waiting."""
+        """Let other coroutines run now and then, since providers in this process never wait."""
         now = time.perf_counter()
         if now - self._yielded > EVENT_LOOP_YIELD_SECONDS:
             await asyncio.sleep(0)
@@ -466,5 +523,5 @@ class RetryPolicy:
 
 
 def _hold_seconds(error: TransientError) -> float | None:
-    """How long to hold the model: as long as it asked for, within reason."""
+    """Return how long to hold the model: as long as it asks, up to `MAX_RETRY_AFTER_SECONDS`."""
     return None if error.retry_after is None else min(error.retry_after, MAX_RETRY_AFTER_SECONDS)

@@ -1,7 +1,7 @@
-"""What lets a call start: money, loans on the disk, and the pace of a model.
+"""Limits that admit a call: the budget, loans on disk, and the rate limit of a model.
 
-Start with `budget` (what may be spent, over all processes of a run). `lender` gives out loans, each
-of them on the disk before a call is sent; `rate_limiter` holds the pace that a provider asks for.
+Start with `budget`, which holds for all processes of a run. `lender` records loans on disk before
+calls are sent. `rate_limiter` follows the rate limits that a provider reports.
 
-Imports nothing else of the engine; every other folder may import it.
+Imports nothing of the engine. Every other folder may import it.
 """

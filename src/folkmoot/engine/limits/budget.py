@@ -1,9 +1,9 @@
-"""The user's budget in money and in calls: which calls may start, which wait, and when to stop.
+"""The researcher's budget in USD and in calls: which calls may start, which wait, when to stop.
 
-It covers the whole run, however often it is resumed: what earlier processes spent counts, replayed
-calls cost nothing. Every call reserves the most it may cost before it starts, so calls already in
-flight cannot exceed a budget. What a killed process may have paid counts as spent. Used by the
-gateway, and on each worker of a cluster, where the budget is what the head gave out.
+It covers the whole run over all resumes: the spending of earlier processes counts, and replayed
+calls are free. Every call reserves its maximum cost before it starts, so calls in flight cannot
+exceed the budget. What a killed process may have paid counts as spent. Used by the gateway. On a
+cluster worker the budget is the part that the head lends.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from typing import NamedTuple
 
 from folkmoot.errors import BudgetReachedError, FolkmootError
 
+# The share of a budget at which the researcher is warned.
 WARNING_SHARE = 0.8
 KILLED = "a process that was killed with calls in flight"
-GRACE_LOOP_ITERATIONS = (
-    200  # of the loop, for calls that are on their way when nothing is in flight
-)
-_USD_TOLERANCE = 1e-12  # USD; sums of floats
+# Turns of the event loop to wait for a cheaper call before the budget counts as used up. A coroutine
+# may need many turns from one answer to its next question.
+GRACE_LOOP_ITERATIONS = 200
+# Sums of floats may exceed a limit in USD by this much.
+_USD_TOLERANCE = 1e-12
 
 
 class CallPrice(NamedTuple):
-    """What a call may cost (USD) before it is made.
+    """The price of a call (USD) before it is made.
 
-    `expected_usd` is less than `max_usd` only where nothing bounds the reply (no max_tokens): such
-    a call may go alone when its dearest does not fit, or a small budget would buy nothing at all.
+    `expected_usd` is less than `max_usd` only if nothing limits the reply (no `max_tokens`). Such a
+    call may run alone even if its maximum does not fit. Otherwise a small budget would buy nothing.
     """
 
     max_usd: float = 0.0
@@ -35,7 +37,7 @@ class CallPrice(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """Calls, and the most that they may cost (USD)."""
+    """A number of calls and their maximum cost (USD)."""
 
     calls: int = 0
     usd: float = 0.0
@@ -54,20 +56,21 @@ NOTHING = Amount()
 
 
 class BudgetWaiter(NamedTuple):
-    """A call that waits for money."""
+    """A call that waits for budget."""
 
     admitted: asyncio.Future[bool]
     price: CallPrice
 
 
 class Budget:
-    """Counts what is spent and what is in flight; lets a call wait that would go over.
+    """Counts spending and reservations, and lets a call wait that would exceed the budget.
 
-    `usd` and `calls` are the limits (None: none); `spent_usd` and `spent_calls` what earlier
-    processes of this run took; `warn` is told once, at 80 %. `reserve_call` raises
-    BudgetReached only when nothing is in flight that could give money back, and no call that waits
-    would fit. With `ask_for_more` it never does: it is called when a call does not fit, and
-    `raise_limits` gives more.
+    `usd` and `calls` are the limits (None: no limit). `spent_usd` and `spent_calls` are the
+    spending of earlier processes. `warn` is called once, at 80 %.
+
+    `reserve_call` raises BudgetReachedError only if no call is in flight that could release money,
+    and no waiting call fits. With `ask_for_more` it never raises this error. It calls
+    `ask_for_more` if a call does not fit, and `raise_limits` then gives more.
     """
 
     def __init__(
@@ -85,23 +88,30 @@ class Budget:
         self.spent_usd = spent_usd
         self.spent_calls = spent_calls
         self.active = usd is not None or calls is not None
-        self.out_calls = 0  # of loans that are not settled (`LoanManager`)
+        # Calls and money of loans that are not settled, kept by `LoanManager`.
+        self.out_calls = 0
         self.out_usd = 0.0
+        # What killed processes may have paid.
         self._possible = NOTHING
         self._warn = warn
         self._ask_for_more = ask_for_more
         self._warned = False
         self._reserved = 0.0
         self._in_flight = 0
-        self._lent_usd = 0.0  # to workers of a cluster
+        # Lent to cluster workers.
+        self._lent_usd = 0.0
         self._lent_calls = 0
-        self._waiting: deque[BudgetWaiter] = deque()  # first come, first served
+        # First come, first served: otherwise an expensive call might wait for ever.
+        self._waiting: deque[BudgetWaiter] = deque()
+        # Whether the grace period before the budget counts as used up is running.
         self._judging = False
         self._stopped: FolkmootError | None = None
 
     async def reserve_call(self, price: CallPrice) -> float:
-        """Wait until a call fits; what was reserved (USD). Raises BudgetReached, or what
-        `stop_calls` was given."""
+        """Wait until a call fits, reserve its maximum cost (USD) and return it.
+
+        Raises BudgetReachedError, or the error given to `stop_calls`.
+        """
         if self._stopped is None and not self._waiting and self._fits_budget(price.max_usd):
             return self._reserve_now(price)
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -111,9 +121,8 @@ class Budget:
             admitted = await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.result():
-                self.release_reservation(
-                    price.max_usd
-                )  # it was let in in the same turn of the loop
+                # The call was admitted in the turn of the event loop that also cancelled it.
+                self.release_reservation(price.max_usd)
             raise
         if admitted:
             if self._stopped is None:
@@ -123,44 +132,48 @@ class Budget:
         raise self._stopped.with_traceback(None)
 
     def record_cost(self, reserved: float, cost: float | None) -> None:
-        """The call was answered: what it cost replaces what was reserved; where the cost is
-        unknown, the reserve is the best bound there is."""
+        """Replace the reservation of an answered call by its cost.
+
+        If the cost is unknown, the reservation is counted, as its upper bound.
+        """
         self.count(reserved if cost is None else cost)
         self.release_reservation(reserved)
 
     def settle_broken(self, reserved: float) -> None:
-        """The reply to an admitted call broke off: count all that was reserved for it as spent,
-        since the vendor may bill it. It is no answer, so it is not one of the calls."""
+        """Count the whole reservation of a broken-off reply as spent, since the vendor may bill it.
+
+        It is not counted as a call, because it gave no answer.
+        """
         self.record_spending(reserved)
         self.release_reservation(reserved)
 
     def count(self, cost: float) -> None:
-        """A call was answered, whoever made it."""
+        """Count one answered call, whichever process made it."""
         self.spent_calls += 1
         self.record_spending(cost)
 
     def record_spending(self, usd: float) -> None:
-        """Add to what is spent, and warn once when the budget is nearly used up."""
+        """Add to the spending, and warn once when the budget is nearly used up."""
         self.spent_usd += usd
         if not self._warned and (message := self._warn_near_limit()):
             self._warned = True
             self._warn(message)
 
     def count_possible(self, amount: Amount) -> None:
-        """Count what a process may have paid that was killed."""
+        """Count calls that a killed process may have paid."""
         self._possible = self._possible.add_amount(amount)
         self.spent_calls += amount.calls
         self.spent_usd += amount.usd
 
     def left(self) -> tuple[float | None, int | None]:
-        """What is not spent (USD, calls); None without a limit."""
+        """Return the unspent budget (USD, calls), each None without a limit."""
         return (
             None if self.usd is None else self.usd - self.spent_usd,
             None if self.calls is None else self.calls - self.spent_calls,
         )
 
     def raise_limits(self, usd: float, calls: int) -> None:
-        """Go on with more."""
+        """Raise the limits and admit calls that fit now."""
         if self.usd is not None:
             self.usd += usd
         if self.calls is not None:
@@ -168,8 +181,10 @@ class Budget:
         self._admit_waiting_calls()
 
     def take_free(self) -> tuple[float, int]:
-        """Take away what is neither spent nor reserved (USD, calls)."""
+        """Remove from the limits the budget that is neither spent nor reserved. Return it (USD,
+        calls)."""
         usd, calls = self.remaining()
+        # `remaining` adds the tolerance, which is no money.
         usd = max(0.0, usd - _USD_TOLERANCE)
         if self.usd is not None:
             self.usd -= usd
@@ -179,7 +194,7 @@ class Budget:
 
     @property
     def prices_waiting(self) -> list[CallPrice]:
-        """The prices of the calls that wait for money here, in order."""
+        """The prices of the calls that wait for budget, in order."""
         return [
             budget_waiter.price
             for budget_waiter in self._waiting
@@ -188,36 +203,38 @@ class Budget:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is reserved."""
+        """True if nothing is reserved."""
         return not self._in_flight
 
     def lend_to_worker(self, usd: float, calls: int) -> None:
-        """Keep so much for the calls of others; below zero it is given back."""
+        """Set an amount aside for calls of cluster workers. A negative amount is given back."""
         self._lent_usd += usd
         self._lent_calls += calls
         if usd < 0 or calls < 0:
             self._admit_waiting_calls()
 
     def remaining(self) -> tuple[float, int]:
-        """What is neither spent nor kept for a call (USD, calls); without a limit nothing."""
+        """Return the budget that is neither spent nor reserved (USD, calls), 0 without a limit."""
         usd = (self.usd or 0.0) - self.spent_usd - self._reserved - self._lent_usd
         calls = (self.calls or 0) - self.spent_calls - self._in_flight - self._lent_calls
         return max(0.0, usd + _USD_TOLERANCE), max(0, calls)
 
     @property
     def waiting_count(self) -> int:
-        """How many calls wait for money here."""
+        """The number of calls that wait for budget here."""
         return len(self._waiting)
 
     def release_reservation(self, reserved: float) -> None:
-        """The call came to nothing: give back what was reserved."""
+        """Release the reservation of a call that costs nothing more."""
         self._in_flight -= 1
-        # Nothing in flight is nothing reserved: no rounding errors add up.
+        # Without calls in flight nothing is reserved. Setting 0 keeps rounding errors from adding
+        # up.
         self._reserved = self._reserved - reserved if self._in_flight else 0.0
         self._admit_waiting_calls()
 
     def repeats_affordable(self, usd: float, calls: float) -> int:
-        """How many times the rest of the budget covers this much money and this many calls."""
+        """Return how often the rest of the budget covers this much money (USD) and these calls."""
+        # Without a limit, or for free calls, the result is practically unlimited.
         left = [1e9]
         if self.usd is not None and usd:
             left.append((self.usd - self.spent_usd) / usd)
@@ -226,7 +243,7 @@ class Budget:
         return max(0, int(min(left)))
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Admit nobody else; those who wait get the error."""
+        """Admit no more calls and raise `error` in waiting ones."""
         self._stopped = self._stopped or error
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
@@ -243,17 +260,20 @@ class Budget:
             self.spent_calls + self._in_flight + self._lent_calls >= self.calls
         ):
             return False
+        # A free call fits even if the budget in USD is used up.
         if self.usd is None or usd == 0.0:
             return True
         return self.spent_usd + self._reserved + self._lent_usd + usd <= self.usd + _USD_TOLERANCE
 
     def _admit_waiting_calls(self) -> None:
-        """Admit those who wait as far as they fit; stop when nobody ever will."""
+        """Admit waiting calls as far as they fit. Stop if none of them can ever fit."""
         self._admit_in_order()
         if self._ask_for_more is not None:
             if self._waiting:
                 self._ask_for_more()
             return
+        # No call in flight can release money any more. Admit the first call with an expected price
+        # that fits.
         while self._waiting and not self._has_calls_in_flight:
             next_one = next(
                 (
@@ -280,7 +300,7 @@ class Budget:
             self._admit_waiter(self._waiting.popleft())
 
     def _stop_if_nothing_fits(self, loop_iterations: int) -> None:
-        """Stop, unless a call that fits arrives within this many turns of the loop."""
+        """Stop, unless a call that fits arrives within this many turns of the event loop."""
         if loop_iterations and self._waiting and not self._has_calls_in_flight:
             asyncio.get_running_loop().call_soon(self._stop_if_nothing_fits, loop_iterations - 1)
             return
@@ -289,17 +309,18 @@ class Budget:
             self.stop_calls(self.exhausted_error(self._waiting[0].price))
 
     def _admit_waiter(self, waiter: BudgetWaiter) -> None:
-        if not waiter.admitted.done():  # else cancelled while it waited
+        # A done future belongs to a call that was cancelled while it waited.
+        if not waiter.admitted.done():
             self._reserve_now(waiter.price)
             waiter.admitted.set_result(True)
 
     @property
     def _has_calls_in_flight(self) -> bool:
-        """Whether anything may give money back."""
+        """True if a call in flight, here or on a worker, may still release money."""
         return bool(self._in_flight or self._lent_calls or self._lent_usd > _USD_TOLERANCE)
 
     def exhausted_error(self, price: CallPrice) -> BudgetReachedError:
-        """What to say when the next call, of this price, does not fit."""
+        """Return the error for a next call of this price that does not fit."""
         calls, usd = self._possible
         if self.calls is not None and self.spent_calls >= self.calls:
             possible = f"; {calls} of them were possibly made by {KILLED}" if calls else ""

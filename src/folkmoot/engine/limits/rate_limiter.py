@@ -1,11 +1,11 @@
-"""The limiter of one model: how many calls at once, how fast, and when to hold them all.
+"""The rate limiter of one model: concurrency, calls and tokens per minute, and holds.
 
-Its concurrency halves when the provider says 429 and rises by one on success; requests and tokens
-per minute are learnt from the provider's headers; a `Retry-After` holds the whole model. Used by
-the gateway, one limiter per model. An uncontended call costs about a microsecond.
+The concurrency is halved after a 429 and rises by one with each round of successes. The limiter
+learns requests and tokens per minute from the provider's headers. A `Retry-After` holds the whole
+model. The gateway has one limiter per model. An uncontended call costs about a microsecond.
 
-On a worker of a cluster a limiter decides nothing: it goes by the `Grant` of the head's limiter,
-and reports what it learns.
+On a cluster worker the limiter decides nothing. It follows the `Grant` of the head's limiter and
+reports what it learns.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from typing import NamedTuple
 
 from folkmoot.errors import FolkmootError
 
-WINDOW_SECONDS = 60.0  # what "per minute" means where a header gives no reset time
+# The refill time of a limit "per minute" if the headers give no reset time.
+WINDOW_SECONDS = 60.0
 UNLIMITED = math.inf
 
 
 @dataclass(slots=True)
 class TokenBucket:
-    """A token bucket whose size and refill rate (units per second) a provider told us."""
+    """A token bucket with size and refill rate (units per second) as the provider reported them."""
 
     capacity: float
     available: float
@@ -34,7 +35,8 @@ class TokenBucket:
     updated_at: float
 
     def seconds_until(self, amount: float, now: float) -> float:
-        """Seconds until `amount` is there (never more than the capacity is asked for)."""
+        """Return the seconds until `amount` is available. More than the capacity is never
+        required."""
         self.available = min(self.capacity, self.available + (now - self.updated_at) * self.rate)
         self.updated_at = now
         short = min(amount, self.capacity) - self.available
@@ -48,11 +50,11 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class ModelDemand:
-    """What a worker reports of one model: what waits there, what it gives back, what it learned.
+    """The report of a cluster worker on one model: its demand, its unused grant, what it learned.
 
-    `first` are the tokens of the call that waits longest. `rate_limit_events`: for each 429 how
-    long ago its call began (s), and the wait that it asked for. `hold_seconds`: seconds that the
-    model is on hold.
+    `first` is the token count of the call that waits longest. `rate_limit_events` holds for each
+    429 the seconds since its call began and the requested wait. `hold_seconds` is the remaining
+    time for which the model is held.
     """
 
     in_flight: int = 0
@@ -71,12 +73,12 @@ class ModelDemand:
 
 @dataclass(slots=True)
 class Grant:
-    """What a worker may use of one model: places to add (or to give up, below zero), calls to start
-    and tokens to start them with.
+    """What a cluster worker may use of one model until its next report.
 
-    `max_tokens_per_call` is the largest amount of tokens that a call may have to wait for;
-    `hold_seconds` seconds in which nothing starts; `worker_count` the workers among whom a minimum
-    spacing is divided; `answered` whether the model ever answered.
+    `extra_slots` is the number of slots to add, negative to give up slots. `call_starts` and
+    `tokens` are the calls to start and the tokens to start them with. `max_tokens_per_call` is the
+    most tokens that a call has to wait for. No call starts for `hold_seconds`. The minimum spacing
+    is divided among `worker_count` workers. `answered`: the model has answered at least once.
     """
 
     extra_slots: int = 0
@@ -89,18 +91,19 @@ class Grant:
 
 
 class SlotWaiter(NamedTuple):
-    """A call that waits for a place."""
+    """A call that waits for a slot."""
 
     admitted: asyncio.Future[bool]
     tokens: float
 
 
 class RateLimiter:
-    """Admission of calls to one model, first come, first served.
+    """Admits calls to one model, first come, first served.
 
-    `concurrency` is the most calls in flight, `spacing` the least time (s) between two starts. With
-    `tell` it begins with nothing and goes by grants: `tell` is called where these are not enough,
-    and with True where all others should know at once what was learned.
+    `concurrency` is the maximum number of calls in flight, `spacing` the minimum time between two
+    starts (s). With `tell` the limiter starts without slots and follows grants. It calls
+    `tell(False)` if these are not enough, and `tell(True)` if the other workers should know at once
+    what it learned.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class RateLimiter:
         clock: Callable[[], float] = time.monotonic,
         tell: Callable[[bool], None] | None = None,
     ) -> None:
+        # `allowed` is a float, because it rises by fractions. `most` is its upper bound.
         self.most = max(1, concurrency)
         self.allowed = float(self.most) if tell is None else 0.0
         self.in_flight = 0
@@ -119,6 +123,7 @@ class RateLimiter:
         self._tell = tell
         self._use = ModelDemand()
         self._not_before = 0.0
+        # When the concurrency was last halved.
         self._last_cut = 0.0
         self.requests: TokenBucket | None = None
         self.tokens: TokenBucket | None = None
@@ -128,22 +133,22 @@ class RateLimiter:
 
     @property
     def hold_seconds(self) -> float:
-        """Seconds for which no call starts."""
+        """The seconds for which no call may start."""
         return max(0.0, self._not_before - self._clock())
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether an estimate of a call's tokens is of any use yet."""
+        """True if the provider reports a token limit, so that token estimates are needed."""
         return self.tokens is not None
 
     def try_acquire(self, tokens: float = 0.0) -> bool:
-        """Take a place at once if nothing stands in the way."""
+        """Take a slot if one is free now. Return whether it was taken."""
         if self._waiting or self._stopped is not None:
             return False
         return self._try_to_admit(tokens, self._clock()) == 0.0
 
     async def acquire(self, tokens: float = 0.0) -> None:
-        """Wait for a place. Raises what `stop_calls` was given."""
+        """Wait for a slot. Raises the error given to `stop_calls`."""
         self._raise_if_stopped()
         if self.try_acquire(tokens):
             return
@@ -154,38 +159,47 @@ class RateLimiter:
             admitted = await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.result():
-                self.release()  # the place was given in the same turn of the loop
+                # The slot was given in the turn of the event loop that also cancelled the call.
+                self.release()
             raise
         if admitted and self._stopped is not None:
             self.release()
         self._raise_if_stopped()
 
     def release(self, places: int = 1) -> None:
-        """Give the place back, whatever became of the call; or those of a worker of a cluster."""
+        """Return a slot, however the call ended, or several slots of a cluster worker."""
         self.in_flight -= places
         if self._waiting:
             self._admit_waiting_calls()
 
     def record_success(self, hints: Mapping[str, float] | None = None) -> None:
-        """A reply came: rise by one place per round of replies, and learn from headers."""
+        """Record a success: raise the concurrency by one per round of replies, learn from
+        headers."""
         self.successes += 1
         if self._tell is not None:
             self._use.successes += 1
             if hints:
+                # The first limits that any worker sees must reach the others before they start more
+                # calls.
                 if self._use.rate_hints is None and self.tokens is None:
                     self._tell(True)
                 self._use.rate_hints = hints
             return
         if self.allowed < self.most:
+            # Adding 1/n for each of n replies gives one slot per round.
             self.allowed = min(float(self.most), self.allowed + 1.0 / int(self.allowed))
         if hints:
             self.update_from_headers(hints)
 
     def record_rate_limit(self, entered_at: float, retry_after: float | None) -> None:
-        """A 429 came: halve, once for all calls sent together, and hold the model if told to."""
+        """Record a 429: halve the concurrency and hold the model for `retry_after` seconds.
+
+        Calls that were sent together halve it only once.
+        """
         if self._tell is not None:
             self._use.rate_limit_events.append((self._clock() - entered_at, retry_after))
             self._tell(True)
+        # A call sent before the last cut says nothing about the new concurrency.
         elif entered_at >= self._last_cut:
             self.allowed = max(1.0, min(self.allowed, float(self.in_flight)) / 2)
             self._last_cut = self._clock()
@@ -193,22 +207,25 @@ class RateLimiter:
             self.learn_hold(retry_after)
 
     def hold_calls(self, seconds: float) -> None:
-        """Start no call for so many seconds, on no worker either."""
+        """Start no call for this many seconds, on no worker either."""
         self.learn_hold(seconds)
         if self._tell is not None:
             self._tell(True)
 
     def learn_hold(self, seconds: float) -> None:
-        """Start no call for so many seconds."""
+        """Start no call for this many seconds on this machine."""
         self._not_before = max(self._not_before, self._clock() + seconds)
 
     @property
     def is_lent(self) -> bool:
-        """Whether it goes by grants."""
+        """True if the limiter follows grants."""
         return self._tell is not None
 
     def apply_grant(self, grant: Grant) -> None:
-        """Go on with a grant. It was made out before calls ended that left their places here."""
+        """Apply a grant of the head.
+
+        Calls that ended since the report have left free slots here, so the grant is added to them.
+        """
         self.allowed += grant.extra_slots
         self.requests = _filled_bucket(grant.call_starts, UNLIMITED)
         self.tokens = _filled_bucket(grant.tokens, grant.max_tokens_per_call)
@@ -218,7 +235,8 @@ class RateLimiter:
         self._admit_waiting_calls()
 
     def take_report(self) -> ModelDemand:
-        """What happened since the last report; gives back what is free."""
+        """Return what happened since the last report, and give back unused slots, starts and
+        tokens."""
         use, self._use = self._use, ModelDemand()
         waiting = [
             slot_waiter.tokens for slot_waiter in self._waiting if not slot_waiter.admitted.done()
@@ -227,11 +245,12 @@ class RateLimiter:
         use.waiting, use.waiting_tokens = len(waiting), sum(waiting)
         use.first = waiting[0] if waiting else 0.0
         use.starts_left, use.tokens_left = _empty_bucket(self.requests), _empty_bucket(self.tokens)
+        # Free slots are given back: the head grants new ones at once.
         self.allowed = float(self.in_flight)
         return use
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Admit nobody else; those who wait get the error."""
+        """Admit no more calls and raise `error` in waiting ones."""
         self._stopped = error
         if self._timer is not None:
             self._timer.cancel()
@@ -242,23 +261,27 @@ class RateLimiter:
                 each.admitted.set_result(False)
 
     def current_time(self) -> float:
-        """The limiter's clock, to be handed back to `record_rate_limit`."""
+        """Return the limiter's time, for `record_rate_limit`."""
         return self._clock()
 
     def _raise_if_stopped(self) -> None:
         if self._stopped is not None:
-            # One error for thousands of waiters: its traceback must not grow with each of them.
+            # One error ends thousands of calls. Each raise would add its frames to the shared
+            # traceback.
             raise self._stopped.with_traceback(None)
 
     def _try_to_admit(self, tokens: float, now: float) -> float:
-        """0 and the place is taken; else the seconds to wait (infinite: until somebody leaves)."""
-        is_full = self.in_flight >= int(self.allowed + 1e-9)  # a sum of fractions may fall short
+        """Take a slot and return 0, or return the seconds to wait (infinite: until a call ends)."""
+        # A sum of fractions may be slightly below the next integer.
+        is_full = self.in_flight >= int(self.allowed + 1e-9)
         wait = UNLIMITED if is_full else self._not_before - now
         if self.requests is not None:
             wait = max(wait, self.requests.seconds_until(1.0, now))
         if self.tokens is not None:
             wait = max(wait, self.tokens.seconds_until(tokens, now))
         if wait > 0.0:
+            # Only a new grant can end this wait. If slots are full with calls in flight, their end
+            # will.
             if self._tell is not None and wait == UNLIMITED and not (is_full and self.in_flight):
                 self._tell(False)
             return wait
@@ -272,10 +295,11 @@ class RateLimiter:
         return 0.0
 
     def _admit_waiting_calls(self) -> None:
-        """Let in those who wait, in order; set an alarm if only time stands in the way."""
+        """Admit waiting calls in order. Set a timer if only time has to pass."""
         while self._waiting:
             first = self._waiting[0]
-            if first.admitted.done():  # cancelled while waiting
+            # The call was cancelled while it waited.
+            if first.admitted.done():
                 self._waiting.popleft()
                 continue
             wait = self._try_to_admit(first.tokens, self._clock())
@@ -289,6 +313,7 @@ class RateLimiter:
     def _set_alarm(self, seconds: float) -> None:
         if self._timer is None:
             loop = asyncio.get_running_loop()
+            # At least 0.5 ms, because a timer of 0 might fire before the bucket has refilled.
             self._timer = loop.call_later(max(seconds, 0.0005), self._on_alarm)
 
     def _on_alarm(self) -> None:
@@ -296,19 +321,19 @@ class RateLimiter:
         self._admit_waiting_calls()
 
     def update_from_headers(self, hints: Mapping[str, float]) -> None:
-        """Take limits, what is left and the time to full (s) over from a provider's headers."""
+        """Take limits, remaining amounts and reset times (s) from a provider's headers."""
         now = self._clock()
         self.requests = _update_bucket(self.requests, hints, "requests", now)
         self.tokens = _update_bucket(self.tokens, hints, "tokens", now)
 
 
 def _filled_bucket(amount: float, capacity: float) -> TokenBucket | None:
-    """A bucket that only a grant fills."""
+    """Return a bucket that only a grant refills, or None if the amount is unlimited."""
     return None if amount == UNLIMITED else TokenBucket(capacity, amount, 0.0, 0.0)
 
 
 def _empty_bucket(bucket: TokenBucket | None) -> float:
-    """What was in a bucket, and is no more."""
+    """Empty a bucket and return the amount that was in it."""
     if bucket is None:
         return UNLIMITED
     left, bucket.available = bucket.available, 0.0
@@ -324,9 +349,10 @@ def _update_bucket(
         return old
     reset = hints.get(f"{what}_reset", 0.0)
     used = capacity - left
+    # A reset time is the time until the bucket is full again, so the used amount refills in it.
     rate = used / reset if reset > 0 and used > 0 else capacity / WINDOW_SECONDS
     if old is not None:
-        # Replies arrive out of order: believe the lower of what we counted and what we are told.
+        # Replies arrive out of order, so use the lower of our count and the reported amount.
         old.seconds_until(0.0, now)
         left = min(left, max(old.available, 0.0)) if old.capacity == capacity else left
     return TokenBucket(capacity, left, rate, now)
