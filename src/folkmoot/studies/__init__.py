@@ -1,1 +1,1 @@
-
+"""The built-in study types, one folder each. No study type imports another."""

@@ -1,7 +1,7 @@
-"""`folkmoot studio`: the pages of `view`, and making and starting studies on this machine.
+"""`folkmoot studio`: pages on which studies are made, edited and started on this machine.
 
-Start reading at `pages.py`. `projects.py` finds and makes study files, `fields.py` makes a form of
-a configuration class and reads it, `study_text.py` puts its values into the text of a file, and
-`processes.py` starts the command line: all that a page does is a command or a file. The command
-line alone imports this.
+Start reading at `pages.py`. `projects.py` finds and creates study files. `fields.py` makes a form
+from a configuration class and reads it. `study_text.py` writes the values into the text of a file.
+`processes.py` starts the command line. Everything that a page does is a command or a file. Only the
+command line imports this package.
 """

@@ -1,8 +1,7 @@
-"""The form of a study file: fields made from the annotated JSON Schema of a configuration class,
-and values read from what a browser sends.
+"""The form of a study file: make its fields from a configuration class, and read a sent form.
 
-Each field is named by its path in the file, written as JSON. An empty field means that the key is
-not set.
+The fields come from the annotated JSON Schema of the class. The name of a field is its path in the
+file, written as JSON. An empty field means that the key is not set.
 """
 
 from __future__ import annotations
@@ -22,16 +21,19 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import ESSENTIAL, UNIT
 
 Kind = Literal["text", "number", "choice", "switch", "yaml", "rows", "group"]
-LONG_TEXT = 60  # characters, from which a text has a field of several lines
+# Number of characters above which a text gets a field of several lines.
+LONG_TEXT = 60
+# YAML 1.1 spells booleans in several ways, and a study file may use any of them.
 SWITCHES = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
 class StudyField:
-    """One field. `inner`: the fields of a group, or one for each row of a list.
+    """One field of the form.
 
-    `value` and `default` are text, `default` is what an empty field means. `new_row` is what an
-    added row holds.
+    `value` is the text in the file, and `default` is the meaning of an empty field. `inner` holds
+    the fields of a group, or one field per row of a list. `new_row` is the value of an added row.
+    `low` and `high` are bounds of a number, as text.
     """
 
     path: Path_
@@ -57,37 +59,37 @@ class StudyField:
 
     @property
     def id(self) -> str:
-        """The id of the field's element in a page."""
+        """The id of the field's element in the page."""
         return "f-" + "-".join(str(part) for part in self.path)
 
     @property
     def label(self) -> str:
-        """The key in words, or the number of a row."""
+        """The key in words, or the number of a row, counted from 1."""
         last = self.path[-1]
         return f"{last + 1}" if isinstance(last, int) else last.replace("_", " ")
 
     @property
     def is_long(self) -> bool:
-        """Whether a text needs several lines."""
+        """True if the text needs a field of several lines."""
         return self.kind == "yaml" or "\n" in self.value or len(self.value) > LONG_TEXT
 
     @property
     def is_essential_inside(self) -> bool:
-        """Whether the field or one in its group belongs to the first section of the form."""
+        """True if the field, or one in its group, belongs to the first section of the form."""
         inner = self.kind == "group" and any(below.is_essential_inside for below in self.inner)
         return self.is_essential or self.is_required or inner
 
 
 @dataclass(frozen=True, slots=True)
 class FormSection:
-    """Fields under a title; the first has none."""
+    """Fields under a title. The first section has no title."""
 
     title: str
     fields: tuple[StudyField, ...]
 
 
 def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, ...]:
-    """The form of a study file that holds these values: essential fields, then by section."""
+    """Return the form of a study file with these values: essential fields, then by section."""
     schema = annotated_schema(study.config)
     definitions = schema.get("$defs", {})
     fields = [
@@ -98,6 +100,7 @@ def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, 
     sections = study.config.SECTIONS
     shared = {name for names in sections.values() for name in names}
     essential = (form_field for form_field in fields if form_field.is_essential_inside)
+    # The essential keys of the study type come before those that all study types share.
     first = tuple(sorted(essential, key=lambda form_field: form_field.path[0] in shared))
     rest = [form_field for form_field in fields if form_field not in first]
     parts = {
@@ -114,7 +117,7 @@ def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, 
 
 
 def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
-    """All fields, each group before those inside."""
+    """Yield all fields, each group before its inner fields."""
     for field in fields:
         yield field
         yield from walk_fields(field.inner)
@@ -123,7 +126,10 @@ def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
 def read_form(
     sections: Sequence[FormSection], values: Mapping[str, object], sent: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """The values of a study file after a form was sent, and what could not be read."""
+    """Return the values of the study file after a form was sent, and the problems of fields.
+
+    Fields that were not sent keep their values.
+    """
     found = copy.deepcopy(dict(values))
     problems: list[Problem] = []
     for section in sections:
@@ -135,7 +141,10 @@ def read_form(
 def change_rows(
     sections: Sequence[FormSection], values: dict[str, Any], action: str
 ) -> dict[str, Any]:
-    """The values with a row added or removed. `action`: `add PATH`, `remove PATH` or `up PATH`."""
+    """Return the values with a row added, removed or moved up.
+
+    `action` is `add PATH`, `remove PATH` or `up PATH`. An unknown path changes nothing.
+    """
     verb, _, name = action.partition(" ")
     fields = {
         form_field.name: form_field
@@ -162,7 +171,7 @@ def change_rows(
 def place_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """Problems by the id of the field that they belong to, and those that belong to none."""
+    """Return problems by the id of their field, and the problems without a field."""
     keys = {
         format_path(form_field.path): form_field.id
         for form_section in sections
@@ -177,6 +186,7 @@ def place_problems(
             if problem.key == key or problem.key.startswith((f"{key}.", f"{key}["))
         ]
         if fits:
+            # The longest key is the innermost field that contains the place of the problem.
             placed.setdefault(keys[max(fits, key=len)], []).append(problem)
         else:
             rest.append(problem)
@@ -205,6 +215,7 @@ def _field(
         for each in variants_of(node, definitions)
         if each.get("type") != "null" and each.get("enum") != SWITCH_WORDS
     ]
+    # A key may accept several types. The form shows the field of the variant that fits the value.
     chosen = next((each for each in variants if _accepts(each, shown)), None)
     if chosen is None and shown is None and variants:
         chosen = variants[0]
@@ -231,13 +242,14 @@ def _field(
 
 
 def _accepts(node: Node, value: Any) -> bool:
-    """Whether a value has the shape that a variant wants."""
+    """Return whether a value has the type of a variant."""
     if value is None or value is UNSET:
         return False
     if "enum" in node or "const" in node:
         return value in node.get("enum", [node.get("const")])
     kinds = node.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]
+    # `bool` is tested first, because it is a subclass of `int`.
     if isinstance(value, bool) or (isinstance(value, str) and kinds == ["boolean"]):
         return "boolean" in kinds
     wanted: dict[type, tuple[str, ...]] = {
@@ -254,6 +266,7 @@ def _kind_of(
     shown: Any,
     path: Path_,
 ) -> tuple[Kind, tuple[StudyField, ...], Any]:
+    # Shapes that the form has no field for, such as unions of types, are edited as YAML.
     if variants and all("enum" in each or "const" in each for each in variants):
         return "choice", (), None
     if any("enum" in each or "const" in each for each in variants) or chosen is None:
@@ -303,7 +316,10 @@ def _as_text(value: Any, kind: Kind) -> str:
 
 
 def _rows_at(values: dict[str, Any], field: StudyField) -> list[Any]:
-    """The list of a field in the values, made of what the form shows if it is not set."""
+    """Return the list of a field in `values`.
+
+    If the key is not set, create the list from the rows that the form shows.
+    """
     at: Any = values
     for part in field.path[:-1]:
         at = at.setdefault(part, {}) if isinstance(at, dict) else at[part]
@@ -318,7 +334,7 @@ def _rows_at(values: dict[str, Any], field: StudyField) -> list[Any]:
 def _read_into(
     field: StudyField, above: Any, sent: Mapping[str, str], problems: list[Problem]
 ) -> None:
-    """Put what was sent for a field into the group or list that holds it."""
+    """Write the value that was sent for a field into the group or list above it."""
     last: Any = field.path[-1]
     in_list = isinstance(last, int)
     present = above[last] if in_list else above.get(last, UNSET)
@@ -329,7 +345,9 @@ def _read_into(
         return
     text = sent[field.name].strip("\n") if field.is_long else sent[field.name].strip()
     if text == field.value.strip("\n" if field.is_long else None):
-        return  # also where the file writes the value in another way
+        # A text equal to the one shown is no change. The file may write the same value in another
+        # way, and that way is kept.
+        return
     if not text and not in_list:
         above.pop(last, None)
         return
@@ -340,6 +358,8 @@ def _read_inner(
     field: StudyField, above: Any, present: Any, sent: Mapping[str, str], problems: list[Problem]
 ) -> None:
     last: Any = field.path[-1]
+    # The form shows default rows for a list that is not set. They are written only if one was
+    # changed.
     if field.kind == "rows" and not isinstance(present, (list, dict)):
         shown = [below.value for below in field.inner]
         if any(
@@ -356,6 +376,7 @@ def _read_inner(
         _read_into(below, inner, sent, problems)
     if was_there or inner:
         above[last] = inner
+    # A group without any value is removed, because an empty mapping would not be the default.
     if not inner and field.kind == "group" and not isinstance(last, int) and was_there:
         above.pop(last, None)
 
@@ -367,6 +388,7 @@ def _read_value(field: StudyField, text: str, problems: list[Problem]) -> Any:
         try:
             return parse_yaml(text, "").value
         except InputError as error:
+            # Keep the unreadable text, so that the page shows it again with the problem.
             problems += [Problem(problem.message, key=format_path(field.path), hint=problem.hint)
                          for problem in error.problems]  # fmt: skip
             return text

@@ -1,8 +1,8 @@
-"""The pages of the studio: every address, and what it does.
+"""The pages of the studio: every address and its handler.
 
-`/study/NAME/-/…` is one study, where NAME is the path of its file. All pages of the reader are here
-too; the first page of a run has controls. What is sent holds the token of the studio's forms, since
-a page of another server on this machine counts as the same site to a browser.
+`/study/NAME/-/…` belongs to one study. NAME is the path of its file. All pages of the run viewer
+are included, and the first page of a run has controls. Each form contains a token, because a
+browser treats pages of other servers on this machine as the same site.
 """
 
 from __future__ import annotations
@@ -57,17 +57,22 @@ from folkmoot.view.site import template_environment as reader_environment
 
 HERE = Path(__file__).parent
 FORM_TOKEN = "form_token"
+# A study file with many rows has thousands of fields. Starlette's default limit is 1,000.
 MAX_FIELDS = 20_000
-TRY_BUDGET = "0.50"  # US dollars
+# Default budgets in US dollars, of a trial and of a run.
+TRY_BUDGET = "0.50"
 RUN_BUDGET = "5"
-TRIED = 3  # participants
-PROMPTS = "prompts"  # the folder of prompts of a study that names none
+# Number of participants of a trial.
+TRIED = 3
+# Folder of the researcher's prompts if the study file names none.
+PROMPTS = "prompts"
 Answer = Callable[[Request], Awaitable[Response]]
-Receiver = Callable[[Request, FormData], Awaitable[Response]]  # of a form that was sent
+# Handler of a form that was sent.
+Receiver = Callable[[Request, FormData], Awaitable[Response]]
 
 
 class Studio:
-    """The pages over a folder of studies. `form_token` is a part of every form."""
+    """The pages for a folder of studies. `form_token` is contained in every form."""
 
     def __init__(self, root: Path) -> None:
         self.projects = Projects(root)
@@ -79,7 +84,10 @@ class Studio:
         self.form_token = secrets.token_urlsafe(24)
 
     def routes(self) -> list[BaseRoute]:
-        """Address → page. Those of the reader come last, so that the studio's own go first."""
+        """Return all routes.
+
+        Those of the run viewer come last, so that the studio's own routes have precedence.
+        """
         of_study: dict[str, tuple[Callable[[Request], object], Receiver | None]] = {
             "": (self.study, self.save),
             "text": (self.text, self.save_text),
@@ -122,7 +130,7 @@ class Studio:
     # --- all studies ---------------------------------------------------------------------------
 
     def home(self, _request: Request) -> Response:
-        """Studies, a new one, and the runs."""
+        """Show all studies, the form for a new one, and the runs."""
         return self._home([])
 
     def _home(self, problems: Sequence[Problem]) -> Response:
@@ -133,7 +141,7 @@ class Studio:
         return self._page("studio.html.j2", shown, 422 if problems else 200)
 
     async def add_new(self, _request: Request, form: FormData) -> Response:
-        """Make a new study from the template of its type."""
+        """Create a study from the template of its type."""
         kind, name = _text_of(form, "kind"), _text_of(form, "name")
         try:
             made = await run_in_threadpool(self.projects.add_new, kind, name or kind)
@@ -142,7 +150,7 @@ class Studio:
         return RedirectResponse(_study_address(made), 303)
 
     async def open_file(self, _request: Request, form: FormData) -> Response:
-        """Keep an existing study file, and open it."""
+        """Store an uploaded study file and open it."""
         try:
             file, content = await _upload_of(form)
             made = await run_in_threadpool(self.projects.add_file, file, content)
@@ -153,7 +161,7 @@ class Studio:
     # --- one study -----------------------------------------------------------------------------
 
     def study(self, request: Request) -> Response:
-        """The form of a study file, or what a file of another kind offers."""
+        """Show the form of a study file, or the options for a file that is not YAML."""
         name = request.path_params["name"]
         path = self.projects.path(name)
         return self._study(name, path, [])
@@ -165,7 +173,7 @@ class Studio:
         return self._page("study.html.j2", shown)
 
     def _describe(self, name: str, path: Path) -> dict[str, Any]:
-        """What the page of a study shows: its form, its mistakes, the files beside it."""
+        """Return the template variables of a study's page: form, problems, files in its folder."""
         text, study, values = _read_study(path)
         sections = make_form(study, values) if study is not None and text is not None else ()
         problems = _check(path)
@@ -180,7 +188,7 @@ class Studio:
         }  # fmt: skip
 
     async def save(self, request: Request, form: FormData) -> Response:
-        """Put the form into the study file, and check it."""
+        """Write the values of the form into the study file and check it."""
         name = request.path_params["name"]
         path = self.projects.path(name)
         return await run_in_threadpool(self._save, request, name, path, form)
@@ -189,6 +197,8 @@ class Studio:
         is_part = bool(request.headers.get("hx-request"))
         action = _text_of(form, "action")
         problems: list[Problem] = []
+        # The form contains a hash of the file that it shows. Another hash means that an editor or
+        # another page has changed the file, and saving would undo that change.
         if _text_of(form, "version") != _version(path):
             hint = "reload this page, and enter the last change again"
             problems.append(Problem("the file was changed elsewhere meanwhile", hint=hint))
@@ -204,6 +214,7 @@ class Studio:
                 wanted, problems = read_form(sections, values, sent)
                 if action:
                     wanted = change_rows(make_form(study, wanted), wanted, action)
+                # An unchanged form leaves the file as it is, so that its time and layout stay.
                 if wanted != values:
                     write_bytes(path, change_values(text, wanted).encode())
         shown = self._describe(name, path)
@@ -215,13 +226,13 @@ class Studio:
         return self._page("_form_and_status.html.j2" if action else "_saved.html.j2", shown)
 
     async def estimate(self, request: Request) -> Response:
-        """What `folkmoot check` says: calls, cost and time."""
+        """Show the output of `folkmoot check`: calls, cost and time."""
         path = await run_in_threadpool(self.projects.path, request.path_params["name"])
         told = await self.processes.check(path)
         return self._page("_estimate.html.j2", {"told": told})
 
     def text(self, request: Request) -> Response:
-        """The study file as text, to be edited as such."""
+        """Show the study file as text for editing."""
         name = request.path_params["name"]
         return self._text(name, self.projects.path(name), None)
 
@@ -234,7 +245,7 @@ class Studio:
         return self._page("study_text.html.j2", shown)
 
     async def save_text(self, request: Request, form: FormData) -> Response:
-        """Write the study file as it was edited."""
+        """Write the study file with the edited text."""
         name = request.path_params["name"]
         path = await run_in_threadpool(self.projects.path, name)
         if _text_of(form, "version") == _version(path) and not _is_own_kind(path):
@@ -244,26 +255,30 @@ class Studio:
         raise HTTPException(409, f"{name} was changed elsewhere meanwhile. Open it once more.")
 
     def file(self, request: Request) -> Response:
-        """The study file, or one beside it, to be saved."""
+        """Send the study file, or a file in its folder, as a download."""
         path = self.projects.path(request.path_params["name"])
         beside = request.query_params.get("beside", "")
         if beside:
+            # The name is compared with the files of the folder and not joined to a path, so that it
+            # cannot lead to another folder.
             path = next((path for path in path.parent.iterdir() if path.name == beside), path)
             if path.name != beside or not path.is_file() or path.is_symlink():
                 raise HTTPException(404, f"There is no file {beside} beside the study.")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
     async def upload(self, request: Request, form: FormData) -> Response:
-        """Keep a file beside the study file: people, groups, a picture, or a new workbook."""
+        """Store a file in the folder of the study: personas, groups, a picture or a workbook."""
         name = request.path_params["name"]
         path = await run_in_threadpool(self.projects.path, name)
         try:
             file, content = await _upload_of(form)
             target = path.parent / plain_name(file)
+            # Python files of a study are executed, so a page must not write them.
             if target.suffix == ".py" or (target != path and target.name == path.name):
                 raise InputError(Problem("is not taken here", file, hint="copy it by hand"))
             if _is_own_kind(path) and target.suffix.lower() == path.suffix.lower():
-                target = path  # the workbook after it was edited
+                # An edited workbook replaces the old one under any name.
+                target = path
             await run_in_threadpool(write_bytes, target, content)
         except InputError as error:
             return await run_in_threadpool(self._study, name, path, error.problems)
@@ -272,7 +287,7 @@ class Studio:
     # --- prompts -------------------------------------------------------------------------------
 
     def prompts(self, request: Request) -> Response:
-        """All prompts of a study; one of them to be edited, beside the first prompts as sent."""
+        """Show all prompts of a study, with one for editing next to the first prompts as sent."""
         name = request.path_params["name"]
         path = self.projects.path(name)
         return self._prompts(name, path, request.query_params.get("prompt", ""), [])
@@ -303,7 +318,7 @@ class Studio:
         return self._page("prompts.html.j2", shown)
 
     async def save_prompt(self, request: Request, form: FormData) -> Response:
-        """Write a prompt of the user's own, or go back to the shipped one."""
+        """Write the researcher's version of a prompt, or restore the packaged one."""
         name, prompt = request.path_params["name"], _text_of(form, "prompt")
         path = await run_in_threadpool(self.projects.path, name)
         text = str(form.get("text", "")).replace("\r\n", "\n")
@@ -317,6 +332,7 @@ class Studio:
     def _save_prompt(self, path: Path, prompt: str, text: str, action: str) -> list[Problem]:
         found = load_study_file(path)
         target = own_prompt_path(found.study, prompt, path.parent, found.config.prompts or PROMPTS)
+        # Kept for the case that the new prompt has problems.
         before = target.read_bytes() if target.is_file() else None
         if action == "restore":
             target.unlink(missing_ok=True)
@@ -327,7 +343,9 @@ class Studio:
             wanted = {**values, "prompts": PROMPTS}
             write_bytes(path, change_values(str(study_text), wanted).encode())
         problems = [problem for problem in _check(path) if Path(problem.file) == target]
-        if problems:  # a study with a broken prompt could not be opened here again
+        # A study with a broken prompt could not be opened on this page again, so the old one is
+        # restored.
+        if problems:
             if before is None:
                 target.unlink()
             else:
@@ -337,7 +355,7 @@ class Studio:
     # --- runs ----------------------------------------------------------------------------------
 
     def ask_budget(self, request: Request) -> Response:
-        """What a run may cost is asked before it starts."""
+        """Ask for the maximum cost of a run before it starts."""
         name = request.path_params["name"]
         return self._ask_budget(name, self.projects.path(name), "")
 
@@ -356,7 +374,7 @@ class Studio:
         return self._page("budget.html.j2", shown, 422 if problem else 200)
 
     async def run(self, request: Request, form: FormData) -> Response:
-        """Start a run in a process apart, and lead to it."""
+        """Start a run in a separate process and redirect to it."""
         name, budget = request.path_params["name"], _text_of(form, "budget")
         path = await run_in_threadpool(self.projects.path, name)
         if not _is_amount(budget):
@@ -367,7 +385,7 @@ class Studio:
         )
 
     async def try_study(self, request: Request, form: FormData) -> Response:
-        """Run a study with three participants, which leads to their transcripts."""
+        """Start a run with three participants and redirect to it."""
         name, budget = request.path_params["name"], _text_of(form, "budget")
         path = await run_in_threadpool(self.projects.path, name)
         if not _is_amount(budget):
@@ -381,11 +399,13 @@ class Studio:
         return RedirectResponse(f"/starting/{quote(run.name)}", 303)
 
     def starting(self, request: Request) -> Response:
-        """Leads to a run as soon as its folder is there; else tells what the process said."""
+        """Redirect to a run as soon as its folder exists, else show the output of the process."""
         name = request.path_params["name"]
         run = self.projects.outputs / plain_name(name)
         if (run / PLAN).is_file():
             address = _run_address(name)
+            # htmx would follow a redirect and insert the page into the polling element. This header
+            # makes the browser load the page.
             if request.headers.get("hx-request"):
                 return Response(headers={"HX-Redirect": address})
             return RedirectResponse(address, 303)
@@ -394,12 +414,12 @@ class Studio:
         return self._page(part, {"run_name": name, "told": told})
 
     def run_page(self, request: Request) -> Response:
-        """The first page of a run, with its controls."""
+        """Show the first page of a run with its controls."""
         shown = self.reader.describe_run(request)
         return self._page("studio_run.html.j2", {**shown, "controls": self._controls(request)})
 
     def live_controls(self, request: Request) -> Response:
-        """The controls of a run, where its state has changed."""
+        """Send the controls of a run if its state has changed."""
         return answer_poll(request, self._controls(request))
 
     def _controls(self, request: Request) -> LivePart:
@@ -430,14 +450,14 @@ class Studio:
     # --- keys ----------------------------------------------------------------------------------
 
     def key_page(self, _request: Request) -> Response:
-        """Which keys are set; the keys themselves are never shown."""
+        """Show which API keys are set. The keys themselves are never shown."""
         states = [
             (name, self.keys.state(name, self.projects.root)) for name in self.keys.variables()
         ]
         return self._page("keys.html.j2", {"states": states})
 
     async def enter_key(self, _request: Request, form: FormData) -> Response:
-        """Keep a key in the memory of this process, or forget it."""
+        """Keep an API key in the memory of this process, or forget it."""
         variable, key = _text_of(form, "variable"), _text_of(form, "key")
         if variable not in self.keys.variables():
             raise HTTPException(404, "There is no such key.")
@@ -454,11 +474,13 @@ class Studio:
         return HTMLResponse(drawn.html, status)
 
     def _guarded(self, post: Receiver) -> Answer:
-        """A page to which forms are sent, with the token of this studio in them."""
+        """Return a handler that accepts a form only with this studio's token."""
 
         async def answered(request: Request) -> Response:
             async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
                 given = _text_of(form, FORM_TOKEN)
+                # `compare_digest` takes the same time for any input, so that the time does not
+                # reveal the token.
                 if not secrets.compare_digest(given.encode(), self.form_token.encode()):
                     words = "This form is of an earlier studio, or of another site. Open it again."
                     raise HTTPException(403, words)
@@ -473,7 +495,7 @@ def _reading_only(route: Route) -> Route:
 
 @cache
 def _environment() -> Environment:
-    """The templates of the studio, then those of the reader."""
+    """Return the template environment: templates of the studio, then those of the run viewer."""
     reader = reader_environment()
     assert reader.loader is not None
     loader = ChoiceLoader([FileSystemLoader(HERE / "templates"), reader.loader])
@@ -483,7 +505,7 @@ def _environment() -> Environment:
 
 
 def mark_code(text: str) -> Markup:
-    """A description with what stands between backticks as code."""
+    """Return a description as HTML, with text between backticks as code."""
     parts = [escape(part) for part in text.split("`")]
     marked = (
         Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts)
@@ -497,7 +519,10 @@ def _render_part(template: str, shown: Mapping[str, object]) -> LivePart:
 
 
 def _read_study(path: Path) -> tuple[str | None, Study | None, dict[str, Any]]:
-    """The text of a study file, its type and its values. A workbook has no text."""
+    """Return the text of a study file, its study type and its values.
+
+    A workbook has no text. The study type is None if it cannot be told.
+    """
     if _is_own_kind(path):
         suffix = path.suffix.lower()
         return (
@@ -518,6 +543,8 @@ def _read_study(path: Path) -> tuple[str | None, Study | None, dict[str, Any]]:
     kind = values.get("study")
     try:
         if isinstance(kind, str):
+            # A page cannot ask for consent. Code that the file names is executed only if the user
+            # consented before.
             return text, find_study(kind, path.parent, Consent()), values
     except InputError:
         return text, None, values
@@ -530,7 +557,7 @@ def _is_own_kind(path: Path) -> bool:
 
 
 def _check(path: Path) -> list[Problem]:
-    """The mistakes of a study file that show without a dry run."""
+    """Return the problems of a study file that show without a dry run."""
     try:
         load_study_file(
             path, models=True, consent=Consent(command_hint=f"folkmoot check {path} --trust")

@@ -1,8 +1,8 @@
-"""The command line, started by the studio: checks, tries, runs. Keys that a person entered.
+"""Start the command line for checks and runs, and keep the API keys that were entered.
 
-A run is a process apart, in a session of its own, so that it goes on when the studio ends. Its
-messages go into a file, and how it was started into another, so that a later studio can resume it.
-Keys are given by the environment alone.
+A run is a separate process in its own session, so that it continues when the studio ends. Its
+messages and its arguments are written to files, so that a later studio can resume it. Keys are
+passed in the environment only, because other users can read the arguments of a process.
 """
 
 from __future__ import annotations
@@ -27,48 +27,51 @@ from folkmoot.files import write_bytes
 from folkmoot.models.api_keys import load_environment, redact_keys
 from folkmoot.models.catalog import KNOWN_MODELS, resolve_model
 
-RECORDS = ".studio"  # below `outputs`: how runs were started, and what they said
+# Folder below `outputs` with the arguments and the messages of runs.
+RECORDS = ".studio"
+# A page shows the end of the messages only. A long run writes many.
 MAX_MESSAGE_BYTES = 20_000
+# Terminal escape sequences, which progress displays write.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @dataclass(slots=True)
 class Keys:
-    """API keys that were entered, by variable; they live as long as this process."""
+    """The API keys that were entered, by environment variable. They are held in memory only."""
 
     entered: dict[str, str] = field(default_factory=dict, repr=False)
 
     def variables(self) -> list[str]:
-        """The variables in which keys of known models are looked for."""
+        """Return the environment variables of the known models' keys."""
         specs = map(resolve_model, KNOWN_MODELS)
         names = {spec.key_env[0] for spec in specs if spec.key_env}
         return sorted(names | set(self.entered))
 
     def state(self, variable: str, folder: Path) -> str:
-        """`entered`, `set` (in the environment or `.env`) or `missing`."""
+        """Return `entered`, `set` (in the environment or in `.env`) or `missing`."""
         if variable in self.entered:
             return "entered"
         return "set" if load_environment(folder).get(variable) else "missing"
 
     def environ(self) -> dict[str, str]:
-        """The environment of a process that may use the keys."""
+        """Return the environment for a process that may use the keys."""
         return {**os.environ, **self.entered}
 
     def scrub(self, text: str) -> str:
-        """A text without keys."""
+        """Return a text with all keys removed."""
         return redact_keys(text, self.entered.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a command said and how it ended; `exit_code` is None while it goes on."""
+    """The output of a command, with its exit code. `exit_code` is None while the command runs."""
 
     text: str
     exit_code: int | None
 
 
 class Processes:
-    """Starts `folkmoot` in a folder, and finds out what became of it."""
+    """Starts `folkmoot` as processes in a folder and reports their state."""
 
     def __init__(self, folder: Path, outputs: Path, keys: Keys) -> None:
         self.folder = folder
@@ -78,7 +81,11 @@ class Processes:
         self._checks: dict[str, asyncio.subprocess.Process] = {}
 
     async def check(self, path: Path) -> Told:
-        """What `folkmoot check` says of a study file. An earlier check of it that goes on ends."""
+        """Run `folkmoot check` on a study file and return its output.
+
+        An earlier check of the same file that still runs is killed, because its result is out of
+        date.
+        """
         name = str(path)
         if (earlier := self._checks.pop(name, None)) is not None and earlier.returncode is None:
             earlier.kill()
@@ -92,13 +99,19 @@ class Processes:
         )
         self._checks[name] = process
         said, _ = await process.communicate()
+        # A later check of the same file may have replaced this one while it ran.
         if self._checks.get(name) is process:
             del self._checks[name]
         return Told(self._clean(said), process.returncode)
 
     def start(self, run: Path, words: Sequence[str]) -> None:
-        """Start `folkmoot run` with these words and this run folder, in a process that survives."""
+        """Start `folkmoot run` with these arguments and this run folder.
+
+        The process outlives the studio.
+        """
         self._records.mkdir(parents=True, exist_ok=True)
+        # The arguments are written before the start, so that a later studio can resume the run even
+        # if this one ends now.
         write_bytes(self._record(run, "json"), json.dumps(list(words)).encode())
         arguments = ["run", *words, "--out", str(run)]
         with self._record(run, "log").open("wb") as messages:
@@ -113,7 +126,7 @@ class Processes:
             )
 
     def resume(self, run: Path, study_file: Path, budget: str) -> None:
-        """Resume a run as it was started, with another budget if one is given."""
+        """Resume a run with the arguments of its start, and with another budget if one is given."""
         words = self.started_with(run) or [str(study_file)]
         words = [word for word in words if word != "--resume"]
         if budget and "--budget" in words:
@@ -122,7 +135,7 @@ class Processes:
         self.start(run, [*words, "--resume", *(["--budget", budget] if budget else [])])
 
     def started_with(self, run: Path) -> list[str]:
-        """The words that a run was started with here; empty for others."""
+        """Return the arguments with which the studio started a run, or nothing for other runs."""
         try:
             found = json.loads(self._record(run, "json").read_bytes())
         except (OSError, ValueError):
@@ -130,17 +143,22 @@ class Processes:
         return found if isinstance(found, list) else []
 
     def messages_of(self, run: Path) -> Told:
-        """What a run that was started here has said on the way."""
+        """Return the messages of a run that the studio started."""
         try:
             said = self._record(run, "log").read_bytes()[-MAX_MESSAGE_BYTES:]
         except OSError:
             said = b""
         started = self._started.get(run.name)
+        # A run of an earlier studio is not a child of this process. Whether it runs shows in the
+        # lock of its folder.
         code = started.poll() if started is not None else None if is_held(run) else EXIT_PAUSED
         return Told(self._clean(said), code)
 
     def pause(self, run: Path) -> None:
-        """Tell a run to stop as Ctrl-C does: calls in flight are kept, and it can be resumed."""
+        """Stop a run as Ctrl-C does. Calls in flight are kept, and the run can be resumed.
+
+        Raise InputError if the run is not running, or runs on another machine.
+        """
         try:
             holder = json.loads((run / HOLDER_FILE).read_bytes())
             pid, host = int(holder["pid"]), holder["host"]
@@ -148,7 +166,9 @@ class Processes:
             raise InputError(f"{run.name} is not running") from None
         if host != socket.gethostname():
             raise InputError(f"{run.name} runs on {host}: press Ctrl-C there")
-        try:  # a killed run leaves its number, which another process may have by now
+        # A killed run leaves its process number behind, and another process may have that number
+        # now. Only a process that holds the lock of the folder is the run.
+        try:
             with FileLock(run / LOCK_FILE, timeout=0):
                 raise InputError(f"{run.name} is not running")
         except Timeout:
@@ -166,6 +186,6 @@ def _command(*words: str) -> list[str]:
 
 
 def run_words(study: str, settings: Mapping[str, str]) -> list[str]:
-    """The words of `folkmoot run` for a study file; settings that are empty are left out."""
+    """Return the arguments of `folkmoot run` for a study file, without empty settings."""
     given = [(name, value) for name, value in settings.items() if value]
     return [study, *(word for pair in given for word in pair)]

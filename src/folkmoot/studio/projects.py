@@ -1,7 +1,7 @@
-"""The studies of a folder: which there are, new ones, files beside them, and where their runs lie.
+"""The studies of a folder: find them, create them, add files, and choose folders for their runs.
 
-A study is named by the path of its study file below the folder. New studies get a folder each,
-because a template may bring further files. Runs lie in `outputs/` below the folder.
+The name of a study is the path of its study file below the folder. Each new study gets its own
+folder, because a template may have further files. Runs are in `outputs/` below the folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from folkmoot.hints import did_you_mean
 from folkmoot.storage.run_folder import OUTPUTS
 
 YAML_SUFFIXES = (".yaml", ".yml")
-MAX_STUDY_BYTES = 1_000_000  # of a YAML file, to be looked at for the list
+# Larger YAML files are not parsed for the list of studies, which every page load computes.
+MAX_STUDY_BYTES = 1_000_000
+# A file name of at most 80 characters that begins with a word character, so not with a dot.
 _WORD = re.compile(r"[\w][\w. -]{0,79}")
 
 
@@ -35,12 +37,15 @@ class Projects:
         self.outputs = self.root / OUTPUTS
 
     def names(self) -> list[str]:
-        """The studies in order of name."""
+        """Return the names of all studies in alphabetical order."""
         return sorted(self._find())
 
     def path(self, name: str) -> Path:
-        """The study file of that name. Raises HTTPException (404) if there is none: a name from an
-        address never leads to another file."""
+        """Return the study file with this name.
+
+        The name is looked up in the list of studies, so that an address never leads to another
+        file. Raise HTTPException (404) if there is no such study.
+        """
         for known in self._find():
             if known == name:
                 return self.root / known
@@ -53,6 +58,8 @@ class Projects:
             for file_suffix in study.file_suffixes
             if study.load_config
         }
+        # Study files are looked for in the folder and one level below it, where `add_new` puts
+        # them. A symbolic link could lead out of the folder, so links are skipped.
         for pattern in ("*", "*/*"):
             for path in self.root.glob(pattern):
                 parts = path.relative_to(self.root).parts
@@ -64,7 +71,7 @@ class Projects:
                     yield "/".join(parts)
 
     def add_new(self, kind: str, name: str) -> str:
-        """Write the template of a study type into a new folder; the name of its study file."""
+        """Write the template of a study type into a new folder and return the name of the study."""
         study = find_study(kind)
         folder = self._new_folder(name)
         files = new_files(study)
@@ -75,11 +82,16 @@ class Projects:
         return f"{folder.name}/{first}"
 
     def add_file(self, file_name: str, content: bytes) -> str:
-        """Keep a study file that was uploaded, in a new folder; the name of the study."""
+        """Store an uploaded study file in a new folder and return the name of the study.
+
+        Raise InputError if the file is not a study file.
+        """
         file = plain_name(file_name)
         folder = self._new_folder(Path(file).stem)
         write_bytes(folder / file, content)
         try:
+            # The file must be on disk before it can be recognised as a study. If it is not one, it
+            # is removed.
             return self.path(f"{folder.name}/{file}").relative_to(self.root).as_posix()
         except HTTPException:
             (folder / file).unlink()
@@ -93,13 +105,14 @@ class Projects:
             folder = self.root / (wanted if n == 1 else f"{wanted}_{n}")
             try:
                 folder.mkdir(parents=True)
+            # `mkdir` and not a test for existence, so that two requests never get the same folder.
             except FileExistsError:
                 continue
             return folder
         raise AssertionError
 
     def new_run(self, stem: str) -> Path:
-        """A folder for a run that there is not yet: `outputs/STEM`, or with a number behind it."""
+        """Return a run folder that does not exist yet: `outputs/STEM`, or with a number added."""
         for n in count(1):
             folder = self.outputs / (stem if n == 1 else f"{stem}_{n}")
             if not folder.exists():
@@ -107,13 +120,15 @@ class Projects:
         raise AssertionError
 
     def run_stem(self, name: str) -> str:
-        """What runs of a study are called: its folder, or its file where it has none."""
+        """Return the base name of a study's runs: that of its folder, or of its file at the top
+        level.
+        """
         path = Path(name)
         return path.stem if path.parent == Path() else path.parent.name
 
 
 def is_study(path: Path) -> bool:
-    """Whether a YAML file is a study file, by its keys."""
+    """Return whether a YAML file is a study file, according to its keys."""
     if path.suffix.lower() not in YAML_SUFFIXES or path.stat().st_size > MAX_STUDY_BYTES:
         return False
     try:
@@ -126,7 +141,11 @@ def is_study(path: Path) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """A name of a file or folder that cannot lead elsewhere. Raises InputError for others."""
+    """Return the last part of a file name, checked to be safe inside of a folder.
+
+    Raise InputError for names that could lead elsewhere.
+    """
+    # A browser may send a whole path, with the separators of its system.
     last = name.replace("\\", "/").rpartition("/")[2]
     if not _WORD.fullmatch(last):
         hint = "letters, digits, `_`, `-`, spaces and points; at most 80"
@@ -135,7 +154,10 @@ def plain_name(name: str) -> str:
 
 
 def own_prompt_path(study: Study, name: str, folder: Path, prompts: str) -> Path:
-    """Where a prompt of the user's own lies. Raises HTTPException (404) for an unknown prompt."""
+    """Return the path of the researcher's version of a prompt.
+
+    Raise HTTPException (404) if the study type has no such prompt.
+    """
     library = PromptLibrary(study.prompts)
     if name not in library.default_prompts:
         hint = did_you_mean(name, library.default_prompts)

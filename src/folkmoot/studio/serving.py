@@ -1,4 +1,4 @@
-"""Serves the studio until Ctrl-C."""
+"""Serve the studio until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from folkmoot.studio.pages import Studio
 from folkmoot.view.server import serve_app
 from folkmoot.view.site import READING, Guard, create_app, is_loopback, own_names
 
+# An upload is read into memory as a whole, so its size is bounded.
 MAX_UPLOAD_BYTES = 30_000_000
 LOOPBACK = "127.0.0.1"
 
 
 def studio_guard(token: str) -> Guard:
-    """Who may use the studio: this machine, with the token, by its own names."""
+    """Return the guard of the studio.
+
+    It accepts requests from this machine, with the token, and under this machine's own host names.
+    """
     methods = READING | {"POST"}
     return Guard(own_names(LOOPBACK), token, methods, max_form_bytes=MAX_UPLOAD_BYTES)
 
 
 def serve_studio(folder: Path, host: str, port: int, tell: Callable[[str], None]) -> None:
-    """Serve the studies of a folder on this machine; `tell` gets the address with its token.
+    """Serve the studies of a folder on this machine. `tell` receives the address with its token.
 
-    Raises InputError for a folder that is not there, an address of another machine, or one that is
-    taken.
+    Raise InputError if the folder does not exist, if `host` is not a loopback address, or if the
+    address is in use.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; name the one that holds your studies")

@@ -1,7 +1,8 @@
-"""Changes the values of a study file in its text, so that comments and layout stay.
+"""Change values of a study file in its text, so that comments and layout stay.
 
-A change is made as narrowly as possible: a scalar in its line, else the value of its top-level key.
-A key that is removed is put behind a `#`, as in a template, and taken from there when it is set.
+Each change is as small as possible: a scalar in its line, otherwise the value of its top-level key.
+A removed key is commented out, as unset keys are in a template. If it is set again, its commented
+line is used.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from folkmoot.authoring.template import write_value
 from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.errors import InputError
 
+# Longer lists and mappings are written with one entry per line.
 INLINE_WIDTH = 90
 
 
 class _Edit(NamedTuple):
-    """Characters from `start` to `end` are replaced."""
+    """A replacement of the characters from `start` to `end`."""
 
     start: int
     end: int
@@ -29,11 +31,11 @@ class _Edit(NamedTuple):
 
 
 class _TooNested(Exception):
-    """The value cannot be changed without its neighbours."""
+    """The value cannot be changed without changing its neighbours."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as such, and entries of lists indented."""
+    """A YAML dumper that writes text of several lines as a block and indents entries of lists."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
@@ -48,10 +50,10 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def change_values(text: str, wanted: Mapping[str, object]) -> str:
-    """The text of a study file with these keys and values, and no others.
+    """Return the text of a study file with exactly these keys and values.
 
-    Comments inside of a list of which the number of entries changes are lost. Raises InputError if
-    the text is not YAML.
+    Comments inside of a list are lost if the number of its entries changes. Raise InputError if the
+    text is not YAML.
     """
     present = parse_yaml(text, "").value or {}
     if not isinstance(present, dict):
@@ -61,6 +63,8 @@ def change_values(text: str, wanted: Mapping[str, object]) -> str:
         there, value = name in present, wanted.get(name)
         if there and name in wanted and present[name] == value:
             continue
+        # Keys are changed one after the other, so that each edit can be checked by parsing the
+        # result.
         target = {**present, name: copy.deepcopy(value)}
         if name not in wanted:
             target.pop(name)
@@ -70,15 +74,22 @@ def change_values(text: str, wanted: Mapping[str, object]) -> str:
 
 
 def _change_key(text: str, name: str, present: Mapping[str, Any], target: Mapping[str, Any]) -> str:
-    """The text with one top-level key changed: narrowly, else as a whole, else all written new."""
+    """Return the text with one top-level key changed.
+
+    Try a narrow edit first, then a replacement of the whole value. If neither gives the wanted
+    values, write the whole file from its values.
+    """
     for is_narrow in (True, False):
         try:
             edits = _top_level_edits(text, name, present, target, is_narrow=is_narrow)
         except _TooNested:
             continue
         changed = text
+        # From the end to the start, so that the positions of the remaining edits stay valid.
         for edit in sorted(edits, reverse=True):
             changed = changed[: edit.start] + edit.text + changed[edit.end :]
+        # The edits work on characters, and YAML has many layouts. An edit counts only if parsing
+        # its result gives the wanted values.
         if _values_of(changed) == target:
             return changed
     return _write_block(target)
@@ -99,6 +110,7 @@ def _top_level_edits(
     *,
     is_narrow: bool,
 ) -> list[_Edit]:
+    # Composing keeps the positions of nodes in the text, which parsing to values loses.
     root = yaml.compose(text, Loader=yaml.BaseLoader)
     if name not in present:
         return [_addition(text, name, target[name])]
@@ -139,9 +151,12 @@ def _edits(text: str, node: yaml.Node, old: Any, new: Any, key: yaml.Node) -> li
             lines = "".join(
                 "\n" + _indented(_write_block({name: new[name]}), indent) for name in added
             )
+            # New keys go behind the comment at the end of the last line.
             after = _line_end(text, _end(text, node))
             found.append(_Edit(after, after, lines))
         return found
+    # Entries are changed one by one only if their number stays. Otherwise it is unclear which one
+    # was removed.
     is_list = isinstance(node, yaml.SequenceNode) and is_block and isinstance(new, list)
     if is_list and len(new) == len(old):
         pairs = zip(node.value, old, new, strict=True)
@@ -150,7 +165,7 @@ def _edits(text: str, node: yaml.Node, old: Any, new: Any, key: yaml.Node) -> li
 
 
 def _replacement(text: str, node: yaml.Node, new: Any, key: yaml.Node) -> list[_Edit]:
-    """Another value in the place of a node, behind the node of its key."""
+    """Return the edits that put another value in the place of a node."""
     start, end = node.start_mark.index, _end(text, node)
     column = key.start_mark.column + (0 if key is node else 2)
     if "\n" in text[start:end].strip() or (
@@ -167,7 +182,7 @@ def _replacement(text: str, node: yaml.Node, new: Any, key: yaml.Node) -> list[_
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Where a node ends, without the white space and the comments behind it."""
+    """Return the position where a node ends, without trailing white space and comments."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(text, last[1] if isinstance(last, tuple) else last)
@@ -181,10 +196,11 @@ def _line_end(text: str, position: int) -> int:
 
 
 def _comment_out(text: str, key: yaml.Node, node: yaml.Node) -> list[_Edit]:
-    """Put a `#` before each line of a key and its value."""
+    """Return the edit that puts a `#` before each line of a key and its value."""
     first = text.rfind("\n", 0, key.start_mark.index) + 1
     if text[first : key.start_mark.index].strip():
-        raise _TooNested  # the first key of an entry of a list
+        # Text before the key is the dash of a list entry, which a `#` would comment out as well.
+        raise _TooNested
     last = _line_end(text, max(_end(text, node), key.end_mark.index))
     lines = text[first:last].split("\n")
     marked = [line if line.lstrip().startswith("#") else f"#{line}" for line in lines]
@@ -192,7 +208,7 @@ def _comment_out(text: str, key: yaml.Node, node: yaml.Node) -> list[_Edit]:
 
 
 def _addition(text: str, name: str, value: Any) -> _Edit:
-    """A new key: in the place of its line behind a `#`, else at the end."""
+    """Return the edit that adds a key: in the place of its commented line, or at the end."""
     written = f"{write_value(name)}:{_value_text(value, 2)}"
     line = re.search(rf"^#{re.escape(name)}:(?P<rest>.*)$", text, re.MULTILINE)
     if line is None:
@@ -200,7 +216,10 @@ def _addition(text: str, name: str, value: Any) -> _Edit:
         return _Edit(len(text), len(text), f"{gap}{written}\n")
     following = text[line.end() + 1 : line.end() + 3]
     if following.startswith("# ") and text[line.end() + 3 : line.end() + 4] == " ":
-        return _Edit(line.start(), line.start(), f"{written}\n")  # a group that is shown there
+        # A commented group follows in the template. The key is written before it, so that the
+        # example stays.
+        return _Edit(line.start(), line.start(), f"{written}\n")
+    # The template explains the key behind its value. The explanation keeps its column.
     note = re.search(r"  # .*$", line["rest"])
     if note is not None:
         head, newline, rest = written.partition("\n")
@@ -209,11 +228,12 @@ def _addition(text: str, name: str, value: Any) -> _Edit:
 
 
 def _value_text(value: Any, column: int) -> str:
-    """A value as it is written behind the colon of its key."""
+    """Return a value as it is written after the colon of its key."""
     if _is_inline(value):
         return f" {write_value(value)}"
     if isinstance(value, str):
         text = yaml.dump(value, Dumper=_Dumper, allow_unicode=True)
+        # The dumper refuses a block for some texts, for example with trailing spaces in a line.
         if not text.startswith("|"):
             return f" {write_value(value)}"
         head, _, lines = text.partition("\n")

@@ -144,8 +144,9 @@ async def choose_predefined(
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, views: OppositionData
 ) -> str | None:
-    """Return the choice of the participant with the most distant summary (cosine) among other
-    choices.
+    """Return the choice of the participant with the most distant summary (cosine).
+
+    Only participants with another first choice are compared.
     """
     others = views.choices != participant.initial_choice
     if participant.embedding is None or not others.any():

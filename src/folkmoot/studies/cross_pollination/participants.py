@@ -170,9 +170,7 @@ class Participant:
 
 
 class Reasons(NamedTuple):
-    """The reasons of one participant as other participants' items see them: id, first choice,
-    summary.
-    """
+    """The reasons of one participant in the form that items of other participants receive."""
 
     id: str
     choice: str | None
@@ -205,8 +203,9 @@ class Cluster:
 
 @dataclass(frozen=True)
 class State:
-    """All that one phase passes to the next: participants by id, clusters and the reason of an
-    early end.
+    """All data that one phase passes to the next.
+
+    It holds the participants by id, the clusters, and the reason of an early end.
     """
 
     people: Mapping[str, Participant]

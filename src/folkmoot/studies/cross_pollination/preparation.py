@@ -177,9 +177,7 @@ def _most_voted(conversation: PolisConversation, number: str) -> list[str]:
 
 
 def _describe_voter(voter: Voter, shown: Sequence[str], conversation: PolisConversation) -> str:
-    """Return a persona text that completes "You are …": "a person who …", followed by quoted
-    comments.
-    """
+    """Return a persona text that completes "You are …", with quotes of comments."""
     parts = []
     for vote, verb in ((AGREE, "agreed with"), (DISAGREE, "disagreed with")):
         own = [

@@ -299,9 +299,7 @@ async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: Stat
 def with_option_order(
     participant: Participant, scope: Scope, config: CrossPollinationConfig
 ) -> Participant:
-    """Return the participant with an order of the options and the system prompt that has this
-    order.
-    """
+    """Return the participant with an order of the options and a system prompt that uses it."""
     options = config.topic.options
     if config.option_order == "random":
         options = tuple(

@@ -1,4 +1,8 @@
-"""Focus group: what eight people say about a concept, what moves them, and what they object to."""
+"""Study type `focus_group`: a moderated discussion of one or more product concepts.
+
+It shows the opinions of a group, what changes them, and the objections that are raised. Start
+reading at `protocol.run_protocol`. `STUDY` registers the study type with the engine.
+"""
 
 from __future__ import annotations
 

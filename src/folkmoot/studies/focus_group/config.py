@@ -1,4 +1,7 @@
-"""Settings of a focus group: the source's keys unchanged, and those for several groups."""
+"""The study file of a focus group, and the claims that it declares.
+
+The keys are those of the source study, followed by the keys for several groups and concepts.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class DiscussionPhase(StrEnum):
 
     @property
     def heading(self) -> str:
-        """The phase as a heading: `Warm-Up`, `Deep Dive`."""
+        """Return the phase as a heading, such as `Warm-Up` or `Deep Dive`."""
         return "Warm-Up" if self is DiscussionPhase.WARMUP else self.value.replace("_", " ").title()
 
 
@@ -42,7 +45,10 @@ _AMOUNT = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")
 
 
 def parse_amount(price: str) -> float:
-    """The number in a price: 1299 in "$1,299 a year". Raises ValueError without exactly one."""
+    """Return the number in a price: 1299 for "$1,299 a year".
+
+    Raise ValueError if the price does not contain exactly one number.
+    """
     (found,) = _AMOUNT.findall(price)
     return float(found.replace(",", ""))
 
@@ -53,6 +59,7 @@ def _with_amount(price: str) -> str:
     return price
 
 
+# YAML reads `price: 299` as a number, so numbers are accepted and turned into text.
 Price = Annotated[
     str,
     BeforeValidator(
@@ -64,7 +71,7 @@ Price = Annotated[
 
 
 class GuidePart(BaseModel):
-    """A researcher's own guide for one phase."""
+    """The researcher's own guide for one phase."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -81,12 +88,12 @@ class GuidePart(BaseModel):
 
 
 def _as_questions(value: object) -> object:
-    """A bare list is the questions of a phase."""
+    """Read a bare list as the questions of a phase."""
     return {"questions": value} if isinstance(value, list) else value
 
 
 class Stimulus(BaseModel):
-    """One concept of a concept test. Keys left out are taken from the study."""
+    """One concept of a concept test. Keys that are left out have the values of the study."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -108,13 +115,13 @@ class Stimulus(BaseModel):
 
     @property
     def id(self) -> str:
-        """A name that can stand in a path."""
+        """A name of the concept that is safe in a path: lower case, digits and `_`."""
         words = re.findall(r"[a-z0-9]+", (self.name or self.product_concept).lower())
         return "_".join(words[:5])[:48] or "concept"
 
 
 class DiscussionConfig(CodingStudyConfig):
-    """A focus group on one concept, or on several with the same recruits."""
+    """The settings of a focus group on one concept, or on several with the same recruits."""
 
     SHOWN: ClassVar[Mapping[str, object]] = {
         "hypotheses": [
@@ -261,7 +268,8 @@ class DiscussionConfig(CodingStudyConfig):
     @field_validator("quotas", mode="before")
     @classmethod
     def _keys_as_text(cls, value: object) -> object:
-        # YAML reads `35: 2` as a number; a category of a quota is always text.
+        # The keys of an age quota look like numbers.
+        # YAML reads `35: 2` as a number, but a category of a quota is always text.
         if not isinstance(value, Mapping):
             return value
         return {
@@ -272,28 +280,34 @@ class DiscussionConfig(CodingStudyConfig):
         }
 
     def questions_in(self, phase: DiscussionPhase) -> int:
-        """How many questions a phase has: those of the researcher's guide, or as many as set."""
+        """Return the number of questions of a phase.
+
+        The questions of the researcher's guide count if there are any. Otherwise it is
+        `questions_per_phase`.
+        """
         part = self.guide.get(phase)
         return len(part.questions) if part and part.questions else self.questions_per_phase
 
     @property
     def all_questions(self) -> int:
-        """How many questions a discussion has."""
+        """The number of questions of a discussion."""
         return sum(self.questions_in(phase) for phase in self.phases)
 
     @property
     def responses_cap(self) -> int:
-        """Most answers to one question, never more than there are people."""
+        """The maximum number of answers to one question, at most the number of participants."""
         return min(self.max_responses_per_question, self.num_personas)
 
     @property
     def concepts(self) -> tuple[Stimulus, ...]:
-        """What is discussed: the stimuli, or the one concept."""
+        """The concepts to discuss: the stimuli, or the single concept of the study."""
         if self.stimuli:
             return self.stimuli
         return (
             Stimulus(
                 name="concept",
+                # A study file without a concept is reported by `check_config`. Until then the model
+                # must be valid.
                 product_concept=self.product_concept or "-",
                 stimulus_material=self.stimulus_material,
             ),
@@ -301,7 +315,7 @@ class DiscussionConfig(CodingStudyConfig):
 
     @property
     def ladder_prices(self) -> tuple[str, ...]:
-        """The prices at which intent is asked besides the product's own, the lowest first."""
+        """The prices at which intent is asked in addition to the product's own, lowest first."""
         own = None if self.price is None else parse_amount(self.price)
         return tuple(
             sorted((price for price in self.prices if parse_amount(price) != own), key=parse_amount)
@@ -309,18 +323,20 @@ class DiscussionConfig(CodingStudyConfig):
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The words of the material that are sent as images."""
+        """The parts of the material that are sent to models as images."""
         return tuple(image.words for image in find_image_references(self.stimulus_material or ""))
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Names of the groups: `group_001`, …."""
+        """The names of the groups: `group_001` and so on."""
         width = max(3, len(str(self.replications)))
         return tuple(f"group_{i:0{width}d}" for i in range(1, self.replications + 1))
 
     def for_stimulus(self, stimulus: Stimulus) -> DiscussionConfig:
-        """The settings of the discussion of one concept. Without material nothing can be reacted
-        to, so there is no reaction phase."""
+        """Return the settings for the discussion of one concept.
+
+        A concept without material has no reaction phase, because there is nothing to react to.
+        """
         material = stimulus.stimulus_material or self.stimulus_material
         return self.model_copy(
             update={
@@ -339,17 +355,18 @@ class DiscussionConfig(CodingStudyConfig):
 
 
 POSITION, INTENT = "statements.position", "intents.score"
-LIKELY = 4  # definitely or probably would buy
+# The lowest intent score that counts as "would buy": definitely or probably.
+LIKELY = 4
 TALK = ("group", "stimulus", "persona_id")
 
 
 def declare_claims(config: DiscussionConfig) -> list[Claim]:
-    """What a focus group compares: private answers after the talk with those before it, and
-    concepts with the first one.
+    """Return the claims of a focus group.
 
-    Primary is whether positions and the intent to buy move with the talk. Of several concepts the
-    positions alone are primary, and with more concepts than a study may have primary claims none
-    is, because none is singled out by the design. The claims are two-sided, because no direction is
+    Private answers after the discussion are compared with those before it, and each further concept
+    with the first one. Primary are the movements of positions and, with a single concept, of
+    purchase intent. With more concepts than a study may have primary claims, none is primary,
+    because the design singles out none of them. The claims are two-sided, because no direction is
     stated.
     """
     concepts = [concept.id for concept in config.concepts]

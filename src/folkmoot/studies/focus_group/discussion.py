@@ -1,4 +1,4 @@
-"""A discussion as data: messages and transcript, read back from JSON as they were."""
+"""The data of a discussion: messages, private answers and transcript, as JSON holds them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODERATOR = "moderator"
 
 
 class MessageRole(StrEnum):
-    """Who said something. `system` is for tracking only and never shown to anybody."""
+    """The role of a speaker. `system` is for tracking and is never shown to a participant."""
 
     MODERATOR = "moderator"
     PARTICIPANT = "participant"
@@ -25,19 +25,24 @@ class MessageRole(StrEnum):
 
 
 class DiscussionMessage(BaseModel):
-    """One thing said.
+    """One message of a discussion.
 
-    `turn_number` counts all messages from 1. `replied_to` is the speaker answered to (with the
-    turn in `replied_to_turn`), None for an answer to the question put to all. `sentiment` is in
-    −1 … 1; `valence` is the speaker's position after the message, `changed_mind` whether it moved
-    from the last one known. `question` counts the questions from 1 (probes belong to theirs),
-    `position` the answers to one question; `asks` holds the ids of those whom a question asks by
-    name; `rung` is 1 for a probe of an answer (why?), 2 for one of the answer to that (why does
-    that matter?), and the same for their answers; `stance` is how it takes up others (`agree`,
-    `disagree` or None), as the coder reads it; `reading_missing` why the coder's reading of the
-    position is not known, so that `valence` is the one known before; `out_of_character` whether it
-    has signs of an assistant's or a script's words; `finish` how the reply ended,
-    None for words of the guide; `utterance_id` names it in the table `utterances`.
+    - `turn_number` counts all messages from 1, `question` counts questions from 1. A probe
+      belongs to its question. `position` counts the answers to one question.
+    - `replied_to` is the speaker to whom the message responds, `replied_to_turn` that
+      speaker's turn. Both are None for an answer to a question that was put to all.
+    - `sentiment` is the tone, from −1 to 1.
+    - `valence` is the speaker's position after the message, from −1 to 1. `changed_mind` says
+      whether it differs from the last known position.
+    - `asks` holds the ids of the participants whom a question addresses by name.
+    - `rung` is 1 for a probe for the reason, 2 for a probe for why that matters. The answers to
+      these probes have the same number.
+    - `stance` says how the coder reads the response to others: `agree`, `disagree` or None.
+    - `reading_missing` is the reason why the coder gave no position. `valence` is then the
+      position known before.
+    - `out_of_character` marks words that are typical of an assistant or a script.
+    - `finish` is the finish reason of the reply, None for words of the guide.
+    - `utterance_id` is the id in the table `utterances`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,7 +82,7 @@ class DiscussionMessage(BaseModel):
 
     @property
     def as_utterance(self) -> Utterance:
-        """The message as the engine's conversations know it."""
+        """The message as an utterance of `folkmoot.conversation`."""
         return Utterance(
             self.speaker_id,
             self.content,
@@ -90,13 +95,16 @@ class DiscussionMessage(BaseModel):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The words for use in prompts."""
+        """The words for use in prompts, with their source."""
         return self.as_utterance.quoted_text
 
 
 class InterviewTime(StrEnum):
-    """When a participant is asked in private; `alone`: after an interview without the others;
-    `retest`: before the talk as well, in a second conversation that knows nothing of the first."""
+    """When a participant is asked in private.
+
+    `alone` is after an interview without the other participants. `retest` is before the discussion,
+    in a second conversation that does not contain the first.
+    """
 
     BEFORE = "before"
     AFTER = "after"
@@ -105,11 +113,10 @@ class InterviewTime(StrEnum):
 
 
 class Statement(BaseModel):
-    """What somebody says in private of the concept: a position in −1 … 1 with their own words, or
-    why there is none (`declined`, `cannot_say`, `unparsed`, …).
+    """The private opinion of a participant: a position from −1 to 1 with words, or no answer.
 
-    `planted`: it was drawn by what the person is like, not asked for. `utterance_id` names the
-    words in the table `utterances`.
+    `missing` is the reason (`declined`, `cannot_say`, `unparsed`, …). `planted` opinions were drawn
+    from the persona and not asked for. `utterance_id` is the id of the words in `utterances`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -124,15 +131,15 @@ class Statement(BaseModel):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The words for use in prompts."""
+        """The words for use in prompts, with their source."""
         return Quoted(self.words, Source("utterance", self.utterance_id, self.persona_id))
 
 
 class PurchaseIntent(BaseModel):
-    """What somebody says in private of buying it: one of `INTENTS`, or why there is no answer.
+    """The private purchase intent of a participant: one of `INTENTS`, or no answer.
 
-    `price` is the one in view, None where the material alone says it; `ladder`: it is one of the
-    prices of the ladder, and not the product's own.
+    `missing` is the reason of a missing answer. `price` is the price in the prompt, None if only
+    the material names one. `ladder` is True for a price of the ladder, False for the product's own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -145,6 +152,7 @@ class PurchaseIntent(BaseModel):
     missing: str | None = None
 
 
+# The order from low to high gives the scores 1 to 5 in the table `intents`.
 INTENTS = (
     "Definitely would not buy",
     "Probably would not buy",
@@ -155,7 +163,7 @@ INTENTS = (
 
 
 class ModeratorNotes(BaseModel):
-    """What the moderator had noted when it asked a question."""
+    """The moderator's notes at the time of a question."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -165,7 +173,10 @@ class ModeratorNotes(BaseModel):
 
 
 class DiscussionTranscript(BaseModel):
-    """A whole discussion. `guide` holds the questions planned per phase."""
+    """A complete discussion of one group on one concept.
+
+    `guide` holds the planned questions by phase. `notes` holds the moderator's notes by question.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -186,7 +197,7 @@ class DiscussionTranscript(BaseModel):
     )
 
     def by_phase(self) -> list[tuple[DiscussionPhase, list[DiscussionMessage]]]:
-        """The messages of each phase, in order."""
+        """Return the messages of each phase, in order."""
         return [
             (phase, list(ms))
             for phase, ms in groupby(
@@ -195,7 +206,7 @@ class DiscussionTranscript(BaseModel):
         ]
 
     def positions(self, when: InterviewTime) -> dict[str, float]:
-        """Where each person stood, by id, of those of whom it is known."""
+        """Return the private position of each participant by id, without missing answers."""
         return {
             statement.persona_id: statement.position
             for statement in self.statements
@@ -203,12 +214,12 @@ class DiscussionTranscript(BaseModel):
         }
 
     def positions_before_and_after(self) -> dict[str, tuple[float, float]]:
-        """Positions before and after by id, of those of whom both are known."""
+        """Return the positions before and after by participant id, for those who have both."""
         before, after = self.positions(InterviewTime.BEFORE), self.positions(InterviewTime.AFTER)
         return {who: (before[who], after[who]) for who in before if who in after}
 
     def intents_by_participant(self, when: InterviewTime) -> dict[str, str]:
-        """What each answered about buying it at its own price, by id."""
+        """Return the purchase intent at the product's own price by participant id."""
         return {
             purchase_intent.persona_id: purchase_intent.answer
             for purchase_intent in self.intents
@@ -218,7 +229,7 @@ class DiscussionTranscript(BaseModel):
         }
 
     def by_participants(self) -> Iterator[DiscussionMessage]:
-        """The messages of participants, in order."""
+        """Return the messages of participants, in order."""
         return (
             discussion_message
             for discussion_message in self.messages
@@ -227,7 +238,7 @@ class DiscussionTranscript(BaseModel):
 
 
 def recent_transcript(messages: Sequence[DiscussionMessage], last: int) -> Transcript:
-    """The latest messages as a transcript to be heard."""
+    """Return the last messages as the transcript that a speaker is shown."""
     return Transcript(
         tuple(discussion_message.as_utterance for discussion_message in messages[-last:])
     )

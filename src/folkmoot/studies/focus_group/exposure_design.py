@@ -1,4 +1,4 @@
-"""Which texts the design shows when people are asked in private."""
+"""Declare which texts the design shows when participants are asked in private."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import MODERATOR
 
 CONCEPT, MATERIAL, PRICE, STATEMENTS = "concept", "material", "price", "others' statements"
-# discussion/GROUP/CONCEPT/WHEN/PERSON/ASKED/ask0; a price of the ladder comes before `ask0`.
+# Addresses have the form discussion/GROUP/CONCEPT/WHEN/PERSON/ASKED/ask0. A price of the ladder
+# adds a part before `ask0`, so these addresses have another length.
 ALONE, ADDRESS_PARTS = "alone", 7
 WHEN, ASKED = ("before", "after", ALONE), ("opinion", f"opinion_{RETEST}", "intent")
 LABELS = {
@@ -29,7 +30,10 @@ LABELS = {
 
 
 def label_source(source: Source) -> str:
-    """Return what a text is to who is asked. Their own words are `OWN_WORDS` already."""
+    """Return the kind of a source for the participant who is asked.
+
+    The participant's own words never arrive here, because the kit labels them `OWN_WORDS`.
+    """
     if source.kind != "utterance":
         return LABELS.get(source.id.partition("/")[0], "")
     if source.speaker != MODERATOR:
@@ -38,14 +42,19 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """The private questions, of which the first about intent is at the product's own price."""
+    """Yield the private questions as decisions.
+
+    Of the questions about intent only the one at the product's own price counts.
+    """
     config = DiscussionConfig.model_validate(run.config)
     on = {concept.id: config.for_stimulus(concept) for concept in config.concepts}
     said = run.read_table("utterances")
-    if "turn" not in said.columns:  # nobody has spoken yet
+    # No participant has spoken yet.
+    if "turn" not in said.columns:
         return
     said = said.filter(pl.col("turn").is_not_null())
-    # Of each talk, and of each interview: who spoke, by id of the utterance.
+    # Maps each discussion or interview to its utterance ids and their speakers. The key is (group,
+    # concept, participant), with None as participant for a discussion.
     spoken: dict[tuple[str, str, str | None], dict[str, str]] = defaultdict(dict)
     columns = ("group", "stimulus", "persona_id", "utterance_id", "speaker_id")
     for group, concept, who, id, speaker in said.select(columns).iter_rows():
@@ -59,6 +68,8 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
         _, group, concept, when, _, what, _ = parts
         talk = (group, concept, who if when == ALONE else None)
         heard = {} if when == "before" else spoken[talk]
+        # A participant is shown the last `context_messages` messages. Earlier ones must not be in
+        # the prompt.
         heard = dict([*heard.items()][-config.context_messages :])
         own = [id for id, speaker in heard.items() if speaker == who]
         others = [id for id, speaker in heard.items() if speaker not in (who, MODERATOR)]

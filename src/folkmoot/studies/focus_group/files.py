@@ -1,7 +1,7 @@
-"""The files of a focus group: transcript and statistics of each discussion, and one topline.
+"""Write the files of a focus group: transcript and statistics per discussion, and one topline.
 
-A single discussion stands in the run folder itself; several stand under `groups/`. The topline
-holds intent, what moved, objections, needs and themes with quotes, and what holds across groups.
+The files of a single discussion are in the run folder. Those of several are below `groups/`. The
+topline gives purchase intent, movement, objections, needs and themes with quotes.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ from folkmoot.studies.focus_group.talk.reading import answer_id, kind_and_name
 
 
 def folder_of(config: DiscussionConfig, group: str, stimulus: str) -> str:
-    """Where the files of one discussion stand, with a slash at the end; empty for the root."""
+    """Return the folder of a discussion's files with a final slash.
+
+    It is an empty string for the run folder.
+    """
     if len(config.concepts) > 1:
         return f"groups/{group}/{stimulus}/"
     return f"groups/{group}/" if config.replications > 1 else ""
 
 
 def write_discussion(session: Session[DiscussionConfig], transcript: DiscussionTranscript) -> None:
-    """transcript.md, .json, .html and statistics.json of one discussion."""
+    """Write `transcript.md`, `.json`, `.html` and `statistics.json` of one discussion."""
     at = folder_of(session.config, transcript.group, transcript.stimulus)
     mark = session.provenance_label
     session.write_text(f"{at}transcript.md", TranscriptFormatter.to_markdown(transcript, mark))
@@ -54,7 +57,7 @@ def write_discussion(session: Session[DiscussionConfig], transcript: DiscussionT
 
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
-    """Yield topline.md and topline.json over all discussions that have ended."""
+    """Yield `topline.json` and `topline.md` over all discussions that have ended."""
     config = DiscussionConfig.model_validate(run.config)
     ended = set(run.rows("statements", "group", "stimulus"))
     order = ((group, concept.id) for group in config.groups for concept in config.concepts)
@@ -67,7 +70,7 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
         f"{group}/{text}": f"{folder}transcript.html" for (group, text), folder in folders.items()
     }
     mark, read = run.mark_of_files, read_codings(run).get("remarks")
-    # Codes of the embedded coder are in the table `codes`; laid out here they would look like
+    # The codes of the embedded coder stay in the table `codes`. In the topline they would look like
     # findings.
     codes = (
         {id: read.codes_of(id) or {} for id in read.codes_by_text}
@@ -83,36 +86,44 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
 
 
 def topline_page(data: dict[str, object], mark: str = "") -> str:
-    """The topline for readers, as Markdown."""
+    """Return the topline as Markdown."""
     note = data.get("coding_note", "")
     concepts = data["concepts"]
     return _render_page("topline.md", concepts=concepts, mark=mark, note=note, fewest=FEWEST_UNITS)
 
 
 class TranscriptFormatter:
-    """The source's formatter; every method is a function of the transcript alone."""
+    """Formatter of a transcript, with the interface of the source study.
+
+    Every method is a function of the transcript alone.
+    """
 
     @staticmethod
     def to_markdown(transcript: DiscussionTranscript, mark: str = "") -> str:
-        """Readable Markdown: a heading per phase, a paragraph per message, speakers with age and
-        occupation. `mark` is set under the title (SYNTHETIC).
+        """Return the transcript as Markdown: a heading per phase and a paragraph per message.
+
+        Speakers are named with age and occupation. `mark` (such as SYNTHETIC) is placed under the
+        title.
         """
         names = {profile.id: title_of(profile) for profile in transcript.personas}
         return _render_page("transcript.md", talk=transcript, mark=mark, names=names)
 
     @staticmethod
     def to_json(transcript: DiscussionTranscript) -> str:
-        """JSON that `from_json` reads back to an equal transcript."""
+        """Return JSON that `from_json` reads back to an equal transcript."""
         return transcript.model_dump_json(indent=1)
 
     @staticmethod
     def from_json(text: str) -> DiscussionTranscript:
-        """The transcript of `to_json`'s text. Raises pydantic's ValidationError."""
+        """Return the transcript of a text that `to_json` wrote. Raise ValidationError."""
         return DiscussionTranscript.model_validate_json(text)
 
     @staticmethod
     def to_html(transcript: DiscussionTranscript, mark: str = "") -> str:
-        """One self-contained page; each turn has an anchor (`#turn-12`), replies link to theirs."""
+        """Return a self-contained page.
+
+        Each turn has an anchor (`#turn-12`), and replies link to the turn that they respond to.
+        """
         people = transcript.personas
         return _render_page(
             "transcript.html",
@@ -128,8 +139,10 @@ class TranscriptFormatter:
 
     @staticmethod
     def summary_stats(transcript: DiscussionTranscript) -> dict[str, object]:
-        """Counts and means: by role, phase and participant; sentiment, shifts, most and least
-        active; balance of the talk; the sycophancy check.
+        """Return counts and means of the discussion, as `statistics.json` holds them.
+
+        They cover messages and words by role, phase and participant, sentiment, opinion shifts, the
+        most and least active participants, the balance of speaking and the sycophancy check.
         """
         names = {profile.id: profile.name for profile in transcript.personas}
         said = list(transcript.by_participants())
@@ -213,7 +226,7 @@ def _mean_or_none(values: Iterable[float | None]) -> float | None:
 
 
 def _nan_to_none(value: float) -> float | None:
-    """JSON has no NaN."""
+    """Round a value, or return None for NaN and infinity, which JSON does not have."""
     return round(value, 4) if math.isfinite(value) else None
 
 
@@ -229,6 +242,7 @@ def _page_templates() -> Environment:
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "pages"),
         autoescape=select_autoescape(["html"]),
+        # A page that names a missing variable fails in the tests and does not print a gap.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -248,19 +262,22 @@ def _describe_participant(profile: Profile) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Text that cannot turn into Markdown of its own (headings, emphasis, HTML)."""
+    """Escape a text so that it cannot create headings, emphasis, links or HTML in Markdown."""
+    # The backslash comes first. Later it would escape the backslashes that were just added.
     for mark in ("\\", "*", "_", "`", "<", "[", "#"):
         text = text.replace(mark, f"\\{mark}")
     return text
 
 
 def _format_signed(value: float) -> str:
-    """With its sign, minus as minus; what rounds to nothing has none."""
+    """Return a number with a sign and two decimals. A value that rounds to zero has no sign."""
     shown = f"{value:+.2f}".replace("-", "−")
     return "0.00" if shown[1:] == "0.00" else shown
 
 
-Codes = Mapping[str, Mapping[str, str]]  # text → code → quote
+# Text id → code → quote.
+Codes = Mapping[str, Mapping[str, str]]
+# Maximum number of quotes per code in the topline.
 QUOTES = 3
 WOULD_BUY = INTENTS[3:]
 
@@ -268,7 +285,10 @@ WOULD_BUY = INTENTS[3:]
 def topline_data(
     transcripts: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, object]:
-    """All of it as JSON, concept by concept. `pages`: "group/stimulus" → HTML transcript."""
+    """Return the topline as JSON, concept by concept.
+
+    `pages` maps "group/stimulus" to the path of the HTML transcript.
+    """
     stimuli = list(
         dict.fromkeys(discussion_transcript.stimulus for discussion_transcript in transcripts)
     )
@@ -339,7 +359,7 @@ def _intent_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
         "would_buy_share_before": _share_who_would_buy(before),
     }
     if given:
-        # People of one group heard each other, so groups are the units.
+        # Participants of one group heard each other, so groups are the independent units.
         share = clustered_share(
             [answer in WOULD_BUY for _, answer in given], [group for group, _ in given]
         )
@@ -378,7 +398,7 @@ def _position_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
 
 
 def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, object]]:
-    """Those whose position changed, and the turns in which a coder read a change."""
+    """Return the participants with a changed position and the turns of the change."""
     people = {profile.id: profile for profile in discussion_transcript.personas}
     return [
         {
@@ -400,8 +420,10 @@ def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, objec
 def _remark_data(
     group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, list[dict[str, object]]]:
-    """Objections, needs and themes by the number of people who raised them, with quotes and where
-    they stand. Of one group each quote is another person's, of several groups another group's.
+    """Return objections, needs and themes with quotes, those raised by most participants first.
+
+    Within one group each quote is from another participant. With several groups each quote is from
+    another group.
     """
     people: dict[str, set[tuple[str, str]]] = {}
     quotes: dict[str, dict[str, dict[str, object]]] = {}
@@ -413,6 +435,8 @@ def _remark_data(
                 answer_id(discussion_transcript, discussion_message), {}
             ).items():
                 seen, kept = people.setdefault(code, set()), quotes.setdefault(code, {})
+                # A quote is kept only if it adds a voice: a new participant with one group, a new
+                # group with several.
                 heard = {who for group, who in seen if group == discussion_transcript.group}
                 fresh = discussion_message.speaker_id not in heard if len(group) == 1 else not heard
                 seen.add((discussion_transcript.group, discussion_message.speaker_id))
@@ -441,7 +465,7 @@ def _remark_data(
 def _participant_summaries(
     discussion_transcript: DiscussionTranscript, pages: dict[str, str]
 ) -> list[dict[str, object]]:
-    """For each person: position at start and end, share of the words, and a line that sums up."""
+    """Return per participant the first and last position, share of words and a typical quote."""
     first, last = (
         discussion_transcript.positions(InterviewTime.BEFORE),
         discussion_transcript.positions(InterviewTime.AFTER),
@@ -453,6 +477,7 @@ def _participant_summaries(
             discussion_message.words
             for discussion_message in discussion_transcript.by_participants()
         )
+        # A discussion without words must not divide by zero.
         or 1
     )
     out = []
@@ -465,6 +490,8 @@ def _participant_summaries(
         later = [
             discussion_message
             for discussion_message in own
+            # Participants introduce themselves in the warm-up, so its messages say nothing about
+            # the concept.
             if discussion_message.phase is not DiscussionPhase.WARMUP
         ]
         telling = max(
@@ -492,13 +519,17 @@ def _describe_leaning(position: float | None) -> str:
 
 
 def _representativeness(position: float, message: DiscussionMessage) -> float:
-    """How well a message sums up somebody who stands here: its tone, on the side of a position."""
+    """Return how well a message represents a participant with this position.
+
+    It is the message's tone, counted on the side of the position. For an almost neutral position
+    any strong tone counts.
+    """
     tone = message.sentiment or 0.0
     return abs(tone) if abs(position) < 0.2 else math.copysign(1.0, position) * tone
 
 
 def _across_groups(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
-    """What holds across groups: in how many of them each thing came out the same way."""
+    """Return in how many groups each result came out the same way."""
     drift, majority = [], 0
     for discussion_transcript in group:
         both = discussion_transcript.positions_before_and_after().values()
@@ -508,6 +539,7 @@ def _across_groups(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
     return {
         "groups": len(group),
         "mean_shift_per_group": [round(distance, 3) for distance in drift],
+        # A mean shift within ±0.02 counts as neither, so that rounding does not decide.
         "groups_that_warmed": sum(distance > 0.02 for distance in drift),
         "groups_that_cooled": sum(distance < -0.02 for distance in drift),
         "groups_where_most_would_buy": majority,

@@ -1,4 +1,4 @@
-"""What a focus group found, from its tables: for the end of a run and for the report."""
+"""The findings of a focus group, computed from its tables."""
 
 from __future__ import annotations
 
@@ -63,15 +63,18 @@ INTERVALS = (
     "Intervals, from five groups on: 95 %, groups as units, not adjusted for the number of rows."
 )
 WITHHELD_REMARKS = "Objections, needs and themes, by how many people raised them, with quotes,"
-GOOD, FAIR = 0.8, 0.667  # Krippendorff's customary limits: for conclusions, for tentative ones
-NEUTRAL = 0.05  # nearer to zero than this is neither for nor against
+# Krippendorff's customary limits for conclusions and for tentative conclusions.
+GOOD, FAIR = 0.8, 0.667
+# A position closer to zero than this is neither for nor against.
+NEUTRAL = 0.05
 
 
 @dataclass(frozen=True)
 class Concept:
-    """All groups' talk about one concept. `suffix` marks keys and titles where there are several.
+    """The tables of all groups about one concept.
 
-    `single`: one group talked, so its people are shown; of many groups their means.
+    `single`: one group discussed it, so participants are shown, not group means. `several`: the
+    study has several concepts, so keys and titles name the concept.
     """
 
     name: str
@@ -87,15 +90,14 @@ class Concept:
     control: str | None = None
 
     def finding(self, key: str, title: str, *about: Any, **more: Any) -> Finding:
-        """A finding over groups; key and title name the concept where there are several."""
+        """Return a finding with groups as units. It names the concept if there are several."""
         if self.several:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         more |= {"unit": "group", "units": self.said["group"].n_unique()}
         return Finding(key, title, *about, **more)
 
     def measure_result(self, measure: str) -> Result | None:
-        """The claim that a measure moved with the talk about this concept; None if the data hold
-        nothing of it."""
+        """Return the claim that a measure moved with this discussion, or None without data."""
         own = ("stimulus", (self.name,))
         found = (
             result
@@ -105,7 +107,7 @@ class Concept:
         return next((result for result in found if result.counts != (0, 0)), None)
 
     def withheld_finding(self, key: str, title: str, says: str, section: str) -> Finding:
-        """Return the stand-in for a finding that the codes do not support: one line, no figure."""
+        """Return a finding that says that the codes do not support this result."""
         if self.several:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         return Finding(key, title, says, ResultTable((), ()), section=section)
@@ -116,7 +118,7 @@ class Concept:
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
-    """All findings, concept by concept; the comparison of concepts first."""
+    """Return all findings, concept by concept. The comparison of concepts comes first."""
     if not run.has_table("utterances"):
         return []
     said, opinions, stated = (
@@ -165,8 +167,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def repeated_positions(run: RunFolder) -> list[Repeat]:
-    """What people say in private twice: their position before the talk, in two conversations that
-    know nothing of each other, and position and purchase intent before and after the talk."""
+    """Return private answers given twice: before the discussion, and before and after it."""
     stated = run.read_table("statements").filter(~pl.col("planted"))
     stated = stated.rename({"position": "answer", "when": "occasion"})
     intents = run.read_table("intents").rename({"when": "occasion"})
@@ -184,14 +185,11 @@ def repeated_positions(run: RunFolder) -> list[Repeat]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """`intents` without the answers that are left out.
-
-    Their addresses end in `group/concept/when/who/intent/ask0`, with the price of the ladder before
-    `ask0`.
-    """
+    """Return `intents` with the excluded answers blanked."""
     asked = set()
     intent = (pl.col("kind") == "choice") & pl.col("address").str.contains("/intent/")
     for address in excluded.filter(intent)["address"]:
+        # Addresses end in `group/concept/when/who/intent/ask0`, with a ladder price before `ask0`.
         _, group, concept, when, who, _, *price, _ask = split_address(address)
         asked.add((group, concept, when, who, *price))
     intents = run.read_table("intents")
@@ -208,7 +206,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 
 def purchase_intent(concept: Concept) -> Finding | None:
-    """The private answers before and after the talk; None without questions after it."""
+    """Return the purchase intent before and after the discussion, or None without the latter."""
     asked = concept.intents.filter(~pl.col("ladder"))
     own = asked.filter(pl.col("answer").is_not_null())
     parts = {when: own.filter(pl.col("when") == when) for when in own["when"].unique()}
@@ -275,20 +273,20 @@ def purchase_intent(concept: Concept) -> Finding | None:
 
 
 def _conclude_intent(likely: Estimate, moved: Result | None) -> str:
-    """Say on which side of one half the intent lies, and what is concluded of its movement."""
+    """Return on which side of one half the intent lies, and the verdict on its movement."""
     side = "most would buy it" if likely.value > 0.5 else "at most half would buy it"
     return f"{side}; {moved.verdict_phrase}" if moved is not None else side
 
 
 def _result_sentence(result: Result) -> str:
-    """A claim in one sentence: with its conclusion if it is primary, else as an estimate."""
+    """Return a claim in one sentence, with its conclusion if it is primary, else as an estimate."""
     primary = result.claim.family == "primary"
     told = result.describe_conclusion if primary else f"{result.describe_estimate}, exploratory"
     return f"{told[0].upper()}{told[1:]}."
 
 
 def demand_finding(concept: Concept) -> Finding | None:
-    """The share that would buy at each price, before and after the talk; None without a ladder."""
+    """Return the share that would buy at each price of the ladder, or None without a ladder."""
     asked = concept.intents.filter(pl.col("answer").is_not_null() & pl.col("price").is_not_null())
     if asked["price"].n_unique() < 2:
         return None
@@ -341,7 +339,7 @@ def demand_finding(concept: Concept) -> Finding | None:
 
 
 def position_finding(concept: Concept) -> Finding | None:
-    """From where to where: of one group its people, of many their means."""
+    """Return how positions moved: by participant with one group, by group mean with several."""
     path = position_pairs(concept.statements)
     asked = concept.statements.filter(pl.col("when").is_in(["before", "after"]))
     unknown = describe_missing(asked.filter(pl.col("position").is_null())["missing"])
@@ -410,14 +408,13 @@ def position_finding(concept: Concept) -> Finding | None:
 
 
 def describe_missing(reasons: pl.Series) -> str:
-    """How many answers are missing for each reason: "2 cannot_say, 1 declined"."""
+    """Return the number of missing answers by reason, such as "2 cannot_say, 1 declined"."""
     counts = reasons.fill_null("unknown").alias("reason").value_counts().sort("reason")
     return ", ".join(f"{count} {reason}" for reason, count in counts.iter_rows())
 
 
 def _unread_answers(concept: Concept) -> tuple[str, ...]:
-    """Return a note on answers for which the coder could not read a position; runs of earlier
-    versions do not record them."""
+    """Return a note on answers without a coded position. Earlier versions did not record them."""
     if "reading_missing" not in concept.said.columns:
         return ()
     unread = concept.answers["reading_missing"].drop_nulls()
@@ -431,7 +428,7 @@ def _unread_answers(concept: Concept) -> tuple[str, ...]:
 
 
 def coded_themes(concept: Concept) -> Finding | None:
-    """Objections, needs and themes, the most frequent first, with quotes; None without codes."""
+    """Return coded objections, needs and themes, the most frequent first, or None without codes."""
     read = concept.codes.get("remarks")
     if read is None or read.primary_coder is None:
         return None
@@ -479,7 +476,7 @@ def coded_themes(concept: Concept) -> Finding | None:
 
 
 def reply_finding(concept: Concept) -> Finding:
-    """Who took up what whom said."""
+    """Return how often each participant responded to each other one."""
     names = dict(
         concept.said.select("speaker_id", "speaker_name").unique(maintain_order=True).rows()
     )
@@ -508,7 +505,7 @@ def reply_finding(concept: Concept) -> Finding:
 
 
 def talk_time(concept: Concept) -> Finding | None:
-    """Who had the floor, by words: of one group its people, of many how unequal they were."""
+    """Return the distribution of words, by participant or as Gini coefficients of groups."""
     words = concept.said.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
         pl.col("speaker_name").first(), pl.col("words").sum(), pl.len().alias("messages")
     )
@@ -556,7 +553,7 @@ def talk_time(concept: Concept) -> Finding | None:
 
 
 def out_of_character(concept: Concept) -> Finding | None:
-    """How many replies may not be in character; None if there is no sign of any."""
+    """Return how many replies may be out of character, or None if no reply has a sign of it."""
     if "out_of_character" not in concept.said.columns:
         return None
     signs = concept.said.filter(pl.col("out_of_character"))
@@ -578,8 +575,7 @@ def out_of_character(concept: Concept) -> Finding | None:
 
 
 def sycophancy_finding(concept: Concept) -> Finding:
-    """Signs of pleasing each other: agreement along the order, movement towards the group, open
-    disagreement."""
+    """Return the sycophancy check, with agreement by place in the speaking order."""
     people, answers = [], []
     for (group, stimulus), part in concept.answers.group_by(TALK, maintain_order=True):
         stated = concept.statements.filter(
@@ -644,11 +640,7 @@ def sycophancy_finding(concept: Concept) -> Finding:
 
 
 def words_and_positions(concept: Concept) -> Finding | None:
-    """Whether the position that people state fits their words, as a coder reads them; None without
-    codes.
-
-    Krippendorff's alpha of the stated position and the coded stance, statement by statement.
-    """
+    """Return Krippendorff's alpha of stated positions and coded words, or None without codes."""
     read = concept.codes.get("opinion")
     if read is None or read.primary_coder is None:
         return None
@@ -705,7 +697,7 @@ def _describe_alpha(alpha: float) -> str:
 def compare_stimuli(
     stated: pl.DataFrame, stimuli: Sequence[str], results: Sequence[Result]
 ) -> Finding | None:
-    """The same people on several concepts: final positions, and differences to the first."""
+    """Return the final positions on several concepts, and their differences from the first."""
     after = stated.filter(pl.col("when") == InterviewTime.AFTER.value)
     means = {}
     for stimulus in stimuli:

@@ -1,4 +1,4 @@
-"""Who takes part: the recruits of each group, and a participant, a persona that can be asked."""
+"""The recruits of each group, and a participant: a persona that can be asked."""
 
 from __future__ import annotations
 
@@ -54,17 +54,21 @@ from folkmoot.studies.focus_group.positions import DECIMALS, describe_position
 from folkmoot.studies.focus_group.tables import say_statement
 from folkmoot.studies.focus_group.texts import DiscussionTexts, quote_intents, quote_phase
 
+# Maximum length of a reply in tokens, unless the study file sets `max_tokens`.
 ANSWER_TOKENS = 300
-# The source's chances of taking up a question unasked, by extraversion.
+# Probabilities of answering a question without being addressed, by extraversion. They are those of
+# the source study.
 HIGH, MEDIUM, LOW = 0.85, 0.60, 0.35
 
-ONESELF = "oneself"  # the source of who plays no card
+# The `source` of a profile that stands for a human who answers as themselves.
+ONESELF = "oneself"
+# The parts of a persona's description, in the order of the prompt.
 DESCRIBED = (
     *("introduction", "circumstances", "background", "personality", "voice", "buying"),
     "engagement",
 )
 
-# By extraversion, in five bands.
+# Advice on length, by extraversion in five bands from low to high.
 LENGTHS = (
     "Keep it to one short sentence, two at most; you leave most of the talking to others.",
     "Keep it short: one or two sentences.",
@@ -72,7 +76,7 @@ LENGTHS = (
     "Say it in two to four sentences; you do not mind having the floor.",
     "Take three or four sentences; you enjoy having the floor and you are sure of yourself.",
 )
-# By agreeableness, in five bands.
+# Advice on how to respond to others, by agreeableness in five bands from low to high.
 COMPANY = (
     "You tend to find the weak spot in what others said, and you say so; you do not agree in order "
     "to be nice.",
@@ -89,13 +93,13 @@ COMPANY = (
 
 
 def available_seats(config: DiscussionConfig, folder: Path) -> list[Seat]:
-    """The participants whom people could play: one of each group, on all of its concepts."""
+    """Return the seats that humans can take: a recruit of one group, on all of its concepts."""
     recruits = recruit_all_groups(config, folder, lambda path: generator(config.random_seed, path))
     return [Seat(profile.id, (group,)) for group, people in recruits.items() for profile in people]
 
 
 def recruit_groups(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
-    """The people of each group. Every group has its own draws."""
+    """Return the recruits of each group. Each group has its own random draws."""
     groups = recruit_all_groups(
         session.config, session.study_folder, lambda path: session.child(*path).rng
     )
@@ -111,8 +115,10 @@ def recruit_groups(session: Session[DiscussionConfig]) -> dict[str, list[Profile
 
 
 def _anonymous_profile(drawn: Profile, called: str) -> Profile:
-    """The place of a person who speaks for themselves: a name to be called by, and no opinion; what
-    was drawn is told to nobody."""
+    """Return the profile of a human who answers as themselves: a name and no opinion.
+
+    No prompt contains the attributes that were drawn for the seat.
+    """
     own = {"name": called, "described": True, "opinion": None, "background": "", "source": ONESELF}
     return drawn.model_copy(update=own)
 
@@ -122,7 +128,7 @@ def recruit_all_groups(
     folder: Path,
     rng_of: Callable[[tuple[str, ...]], np.random.Generator],
 ) -> dict[str, list[Profile]]:
-    """The people of each group; `rng_of` gives the draws of a path."""
+    """Return the recruits of each group. `rng_of` returns the generator of a scope path."""
     rows = read_profiles(config, folder)
     panel = read_panel(folder / Path(config.panel).expanduser()) if config.panel else None
     maker = PersonaGenerator(appeal=config.appeal, panel=panel)
@@ -139,18 +145,19 @@ def recruit_all_groups(
 
 
 def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> list[Profile]:
-    """People without the opinions that the generator plants, unless these are wanted."""
+    """Return the participants, without generated opinions unless `first_opinion` is `seeded`."""
     if config.first_opinion == "seeded":
         return list(people)
     return [person.model_copy(update={"opinion": None}) for person in people]
 
 
 def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
-    """The rows of a file of real profiles; empty for `grounded`. Raises InputError.
+    """Read the rows of a file of real profiles. Return an empty list for `grounded` personas.
 
-    `background` holds what the generator has no place for: the profile's own text, the column of
-    that name, an income in dollars, and every other column by its name. With a text of its own it
-    holds all columns, for what is drawn of such a person is not told in the prompt.
+    `background` holds everything that the generator has no field for. This is the profile's own
+    text, the column `background`, an income in dollars and each unknown column with its name. If
+    the profile has such a text, `background` holds all columns. The prompt then leaves out the
+    drawn attributes. Raise InputError if the file cannot be read.
     """
     if config.personas == "grounded":
         return []
@@ -180,9 +187,9 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
 def with_different_names(
     rows: Sequence[Mapping[str, object]], wanted: int, rng: np.random.Generator
 ) -> list[Mapping[str, object]]:
-    """Rows drawn at random, no two with the same first name (people are addressed by it).
+    """Return randomly drawn rows without a repeated first name, because names address participants.
 
-    The check before the run makes sure that there are enough.
+    `check_config` makes sure that the file has enough of them.
     """
     chosen: list[Mapping[str, object]] = []
     taken: set[str] = set()
@@ -199,7 +206,10 @@ def with_different_names(
 
 
 def different_names(rows: Sequence[Mapping[str, object]]) -> int:
-    """How many of these can sit at one table; whoever has no name is given one."""
+    """Return how many rows can be in one group: each needs another first name.
+
+    Rows without a name are given one, so they always count.
+    """
     names = [first_name(str(row.get("name", ""))) for row in rows]
     return len({name for name in names if name}) + names.count("")
 
@@ -207,9 +217,10 @@ def different_names(rows: Sequence[Mapping[str, object]]) -> int:
 def with_seeded_opinion(
     session: Session[DiscussionConfig], group: str, people: Sequence[Profile], stimulus: Stimulus
 ) -> list[Profile]:
-    """The same people with a seeded opinion on this concept (with one concept: as recruited).
+    """Return the participants with a seeded opinion on this concept.
 
-    What they are like pulls each opinion the same way; the rest is drawn for each concept.
+    The persona pulls the opinions on all concepts the same way. The rest is drawn for each concept.
+    With a single concept the opinions of recruitment are kept.
     """
     config = session.config
     if len(config.concepts) == 1 or config.first_opinion == "asked":
@@ -229,7 +240,7 @@ def with_seeded_opinion(
 
 
 class PrivateOpinion(BaseModel):
-    """What somebody thinks of the concept: in words, and as a position in −1 … 1."""
+    """The answer to a private question about the concept: words, and a position from −1 to 1."""
 
     model_config = pin_schema(
         "PrivateOpinion",
@@ -251,9 +262,9 @@ PRIVATE_OPINION = Json(PrivateOpinion, may_decline=True)
 
 @dataclass(frozen=True)
 class Participant:
-    """One persona in one discussion (`group`, `stimulus`), or interviewed alone.
+    """One persona in one discussion (`group`, `stimulus`), or in an interview (`alone`).
 
-    `first_words` are those of the persona's opinion, with the source of what the person said.
+    `first_words` are the words of the first opinion, with the participant's statement as source.
     """
 
     persona: Profile
@@ -278,28 +289,30 @@ class Participant:
 
     @property
     def speaks_as_self(self) -> bool:
-        """Whether this is a person who speaks for themselves."""
+        """True for a human who answers as themselves and plays no persona."""
         return self.persona.source == ONESELF
 
     @property
     def first_position(self) -> float | None:
-        """Where this participant stood before the talk; None where that is not known."""
+        """The position before the discussion, or None if it is not known."""
         return self.persona.opinion.valence if self.persona.opinion else None
 
     @property
     def opinion_words(self) -> str:
-        """The first opinion in words; empty where that is not known."""
+        """The words of the first opinion, or an empty string if they are not known."""
         opinion = self.persona.opinion
         return self.first_words or (opinion.sentence if opinion else "")
 
     @property
     def description(self) -> dict[str, str]:
-        """Who this is, in natural language: no score, no trait with a number."""
+        """The parts of the persona's description in words, without scores or numbered traits."""
         persona = self.persona
         if self.speaks_as_self:
             said = f"{SELF_DESCRIPTION_PLACEHOLDER} The others call you {persona.name}."
             return dict.fromkeys(DESCRIBED, "") | {"introduction": said}
-        told = persona.described  # then what was drawn is not
+        # A profile with a text of its own is described by that text. Drawn attributes might
+        # contradict it.
+        told = persona.described
         return {
             "introduction": f"{persona.name}."
             if told
@@ -313,7 +326,7 @@ class Participant:
         }
 
     def build_system_prompt(self, scope: Scope) -> str:
-        """All that this participant is told of themselves and of the talk."""
+        """Return the system prompt: the persona and the setting of the discussion."""
         opinion, texts = self.persona.opinion, self.texts
         leaning = describe_position(opinion.valence) if opinion else ""
         return scope.prompt(
@@ -328,7 +341,7 @@ class Participant:
         )
 
     def speaker(self, scope: Scope) -> Speaker:
-        """This participant as the engine's conversations know them."""
+        """Return this participant as a speaker of `folkmoot.conversation`."""
         return Speaker(
             self.id,
             self.name,
@@ -339,8 +352,10 @@ class Participant:
         )
 
     def should_speak(self, rng: np.random.Generator, *, addressed: bool = False) -> bool:
-        """Whether this participant takes up a question: by extraversion and chance, and always
-        when addressed by name. One draw in any case, so that being named shifts nobody else's.
+        """Return whether the participant answers a question: by chance, or always if addressed.
+
+        Extraversion gives the chance. One number is drawn even if the participant is addressed, so
+        that addressing one participant does not change the draws of the others.
         """
         chance = speaking_probability(self.persona.traits.extraversion)
         drawn = rng.random() < (MEDIUM if self.speaks_as_self else chance)
@@ -354,8 +369,10 @@ class Participant:
         *,
         addressed: bool = False,
     ) -> str | Missing:
-        """Ask this participant the moderator's question after `context`, and return the words with
-        the source of the reply."""
+        """Ask this participant the moderator's question and return the words with their source.
+
+        `context` holds the messages so far, of which the last ones are the history.
+        """
         shown = asked.phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
         prompt = scope.prompt(
             "participant_response",
@@ -369,7 +386,8 @@ class Participant:
                 for discussion_message in context
             ),
             stimulus=self.texts.material if shown else None,
-            # What advice a person gets follows from the persona; its words are instructions.
+            # The advice follows from the persona, but its words are instructions of the study and
+            # not part of the persona.
             length=SourcedText("" if self.speaks_as_self else length_advice(self.persona)),
             company=SourcedText(
                 "" if self.speaks_as_self or self.alone else conversation_style_advice(self.persona)
@@ -381,6 +399,8 @@ class Participant:
         )
         if isinstance(said, Missing):
             return said
+        # Models sometimes go on as another speaker. Such text is cut off, because that speaker did
+        # not say it.
         others = {m.speaker_name for m in context if m.speaker_id != self.id}
         if not (words := clean_reply(said, self.persona, others)):
             return Missing("empty", "a name and nothing said", last_reply=said)
@@ -389,7 +409,7 @@ class Participant:
     async def state_opinion(
         self, scope: Scope, when: InterviewTime, context: Sequence[DiscussionMessage]
     ) -> Statement:
-        """What this participant thinks of it in private, with material and price in view."""
+        """Ask for a private opinion, with the material and the price in the prompt."""
         prompt = scope.prompt(
             "private_opinion",
             talked=when is InterviewTime.AFTER,
@@ -418,8 +438,10 @@ class Participant:
     async def state_purchase_intent(
         self, scope: Scope, when: InterviewTime, context: Sequence[DiscussionMessage]
     ) -> tuple[PurchaseIntent, ...]:
-        """Whether this participant would buy it, asked in private: at its own price, then at each
-        of the ladder, every time without knowing of the others."""
+        """Ask for the private purchase intent at the product's own price and at each ladder price.
+
+        No question contains the answers to the others.
+        """
         answers = [await self._would_buy(scope, when, context, self.texts.price)]
         for price in self.texts.ladder:
             at = scope.child(f"{parse_amount(price):g}")
@@ -460,9 +482,10 @@ class Participant:
 
 
 def speaking_probability(extraversion: int) -> float:
-    """The chance that somebody of this extraversion (0–100) takes up a question unasked.
+    """Return the probability that a participant answers a question without being addressed.
 
-    "High" is from 67, "low" below 34: the outer thirds of the scale.
+    `extraversion` is from 0 to 100. The outer thirds of the scale, from 67 and below 34, count as
+    high and low.
     """
     if extraversion >= 67:
         return HIGH
@@ -470,18 +493,20 @@ def speaking_probability(extraversion: int) -> float:
 
 
 def length_advice(profile: Profile) -> str:
-    """How long somebody's answers are, by extraversion."""
+    """Return the advice on the length of answers, by extraversion."""
     return LENGTHS[character.score_band(profile.traits.extraversion)]
 
 
 def conversation_style_advice(profile: Profile) -> str:
-    """How somebody takes up what others say, by agreeableness."""
+    """Return the advice on how to respond to others, by agreeableness."""
     return COMPANY[character.score_band(profile.traits.agreeableness)]
 
 
 def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> str:
-    """The words alone: no "Name:" before them, no quotation marks around them, and nothing from
-    where they go on as somebody else's (a line that begins with "Other:")."""
+    """Return the words of a reply without a leading "Name:" and surrounding quotation marks.
+
+    Everything from a line on that begins with another participant's name ("Other:") is cut off.
+    """
     names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())
     text = text_before_other_speaker(text, others)
@@ -491,7 +516,11 @@ def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> st
 
 
 def title_of(profile: Profile) -> str:
-    """`Emma (27, Marketing Coordinator)`; of a person known by a text the name alone."""
+    """Return a participant for readers: `Emma (27, Marketing Coordinator)`.
+
+    A profile that is described by its own text has the first name only, because its other
+    attributes are drawn.
+    """
     if profile.described:
         return profile.first_name
     small = {"of", "and", "the", "in", "for", "at", "between"}

@@ -1,7 +1,7 @@
-"""Positions on the concept: when a person has moved, and how far towards the others.
+"""Positions on the concept: how to tell a move, and an approach to the other participants.
 
-A move and an approach are two measures. A move is a change from one's own earlier position, in
-whatever direction. An approach is how much nearer a person came to the others' positions.
+A move is a change from the participant's own earlier position in any direction. An approach is a
+decrease of the distance to the positions of the others.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import polars as pl
 from folkmoot.people.sources.grounded.attributes import valence_label
 from folkmoot.studies.focus_group.discussion import InterviewTime
 
-# Positions are kept with two decimals. A difference of two of them has no more, and without
-# rounding .7 - .6 would be less than .1.
+# Positions have two decimals, so their differences have two as well. Without rounding, floating
+# point makes 0.7 - 0.6 less than 0.1.
 DECIMALS = 2
-# Smaller differences of position are wording, not a change of mind.
+# A smaller difference is a matter of wording and not a change of mind.
 SMALLEST_MOVE = 0.1
 
 LEANINGS = {
@@ -31,12 +31,15 @@ Positions = Mapping[str, float]
 
 
 def describe_position(position: float) -> str:
-    """Return a position in words: `rather in favor of it`."""
+    """Return a position in words, such as `rather in favor of it`."""
     return LEANINGS[valence_label(position)]
 
 
 def has_moved(before: float | None, after: float | None) -> bool:
-    """Whether a position differs from one's own earlier one by at least `SMALLEST_MOVE`."""
+    """Return whether two positions of one participant differ by at least `SMALLEST_MOVE`.
+
+    Return False if one of them is not known.
+    """
     if before is None or after is None:
         return False
     return abs(round(after - before, DECIMALS)) >= SMALLEST_MOVE
@@ -45,11 +48,11 @@ def has_moved(before: float | None, after: float | None) -> bool:
 def measure_approach(
     start: Positions, person: str, before: float | None, after: float | None
 ) -> float | None:
-    """Return by how many points a person came closer to the mean position of the others at
-    `start`; negative if the distance grew, None if a position is not known.
+    """Return by how many points a person came closer to the others' mean position at `start`.
 
-    Noise alone makes it zero on average: it takes a distance off as often as it adds one. A step
-    in the direction of the others would not do, since noise regresses towards them.
+    It is negative if the distance grew, and None if a position is not known. Noise makes it zero on
+    average, because noise increases a distance as often as it reduces one. A step in the direction
+    of the others would be biased, because noise regresses towards the mean.
     """
     others = [position for other, position in start.items() if other != person]
     if before is None or after is None or not others:
@@ -61,11 +64,16 @@ def measure_approach(
 # The columns that name a discussion, and a person in it.
 TALK = ["group", "stimulus"]
 PERSON = [*TALK, "persona_id"]
-MOST_LINES = 20  # participants or groups that a chart can tell apart
+# Maximum number of participants or groups that a chart can show apart.
+MOST_LINES = 20
 
 
 def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
-    """Each person's positions, the last one carried to the last turn of the talk."""
+    """Return the path of positions as (name, turn, position).
+
+    The last position of each participant is repeated at the last turn, so that all lines of the
+    chart have the same length.
+    """
     known = opinions.filter(pl.col("valence").is_not_null()).sort("turn", maintain_order=True)
     rows = known.select("name", "turn", "valence").rows()
     last = float(max((turn for _, turn, _ in rows), default=0))
@@ -74,7 +82,10 @@ def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, fl
 
 
 def mean_position_by_question(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
-    """Mean position of each group after each question, of as many groups as can be told apart."""
+    """Return the mean position of each group after each question as (group, question, mean).
+
+    At most MOST_LINES groups are included. The last known position of each participant counts.
+    """
     out: list[tuple[str, float, float]] = []
     for group in opinions["group"].unique(maintain_order=True).to_list()[:MOST_LINES]:
         now: dict[str, float] = {}
@@ -88,8 +99,11 @@ def mean_position_by_question(opinions: pl.DataFrame) -> list[tuple[str, float, 
 
 
 def position_pairs(stated: pl.DataFrame, end: InterviewTime = InterviewTime.AFTER) -> pl.DataFrame:
-    """One row a person of whom both are known: the private position before the talk and at the
-    `end`, as `after`."""
+    """Return one row per participant with the private positions before the discussion and at `end`.
+
+    The columns are PERSON, `name`, `before` and `after`. Participants without one of the positions
+    are left out.
+    """
     before, after = (
         stated.filter((pl.col("when") == when.value) & pl.col("position").is_not_null())
         for when in (InterviewTime.BEFORE, end)

@@ -1,4 +1,4 @@
-"""What is wrong with a study file, and what to know before a run."""
+"""Check a focus group's study file, and report what the researcher should know before a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from folkmoot.studies.focus_group.config import DiscussionConfig, parse_amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
 from folkmoot.studies.focus_group.participants import different_names, read_profiles
 
-# Files that a text can only name. Models would be sent the name alone.
+# File types that a text can only name. A model would receive the name and not the content.
 _MEDIA = (*MIME_TYPES, *UNSUPPORTED_TYPES, "pdf", "mp4", "mov", "webm", "avi", "mp3", "wav")
 _FILE = re.compile(rf"[^\s()\[\]<>\"']+\.(?:{'|'.join(_MEDIA)})(?![\w/.-]*\w)", re.IGNORECASE)
 _AS_ADDRESS = (
@@ -30,7 +30,10 @@ _AS_ADDRESS = (
 
 
 def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
-    """Check what no key shows by itself: contradictions, unknown quotas, the file of profiles."""
+    """Return the problems that no single key shows.
+
+    They are contradictions of keys, unknown quotas, and problems of the file of profiles.
+    """
     problems = [*_check_contradictions(config), *_check_guide(config), *check_quotas(config.quotas)]
     problems += check_images(config)
     if config.personas == "grounded":
@@ -53,6 +56,8 @@ def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
     path = folder / Path(config.personas).expanduser()
     first = table.first_line(path)
     in_rows: list[Problem] = []
+    # The line of the file is kept with each problem. Problems of the same kind are grouped
+    # afterwards.
     for line, row in enumerate(rows, first):
         found = [*check_profile(row, str(line)), *check_foreign_gaps(row, str(line))]
         in_rows += [replace(problem, file=str(path)) for problem in found]
@@ -92,7 +97,7 @@ def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
 
 
 def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
-    """Keys that contradict each other."""
+    """Return problems of keys that contradict each other."""
     problems: list[Problem] = []
 
     def add_problem(key: str, what: str, hint: str = "") -> None:
@@ -125,6 +130,7 @@ def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
         add_problem(
             "phases", "without material there is no reaction phase", "give stimulus_material"
         )
+    # Each participant must be able to speak at least once.
     elif questions * config.responses_cap < people:
         add_problem(
             "num_personas",
@@ -135,13 +141,15 @@ def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
 
 
 def list_images(config: DiscussionConfig) -> list[str]:
-    """Return the keys of the texts that show images."""
+    """Return the keys of the texts that contain images."""
     return [key for key, text in _displayed_texts(config) if find_image_references(text)]
 
 
 def check_images(config: DiscussionConfig) -> list[Problem]:
-    """Return problems for images that no model would see: other types, file names, and images in
-    place of a text."""
+    """Return problems for images that no model would see.
+
+    These are unsupported types, names of files, and images in place of a text.
+    """
     problems: list[Problem] = []
     for key, text in _displayed_texts(config):
         shown = find_image_references(text)
@@ -161,7 +169,7 @@ def check_images(config: DiscussionConfig) -> list[Problem]:
 
 
 def _displayed_texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
-    """The texts of a study file that people are shown, by key."""
+    """Yield the texts of a study file that participants are shown, with their keys."""
     parts = [("", config), *((f"stimuli.{n}.", each) for n, each in enumerate(config.stimuli))]
     for prefix, part in parts:
         for key in ("product_concept", "category", "stimulus_material"):
@@ -171,7 +179,7 @@ def _displayed_texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
 
 
 def _check_guide(config: DiscussionConfig) -> list[Problem]:
-    """Questions of a researcher's guide that nobody would be asked."""
+    """Return problems of guide questions that would never be asked."""
     problems: list[Problem] = []
     for phase, part in config.guide.items():
         key = f"guide.{phase.value}"
@@ -201,12 +209,12 @@ def _at_personas(problem: Problem) -> Problem:
 
 
 def limit_groups(config: DiscussionConfig, groups: int) -> DiscussionConfig:
-    """The same study with at most this many groups."""
+    """Return the settings with at most this many groups, but at least one."""
     return config.model_copy(update={"replications": min(config.replications, max(1, groups))})
 
 
 def config_advisories(config: DiscussionConfig) -> list[str]:
-    """What a user should know before a run."""
+    """Return what the researcher should know before a run."""
     said = []
     if config.replications < FEWEST_UNITS:
         few = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"
@@ -226,8 +234,10 @@ def config_advisories(config: DiscussionConfig) -> list[str]:
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """The rows of `personas` that the sealed recruits foresee, and a statement of each in every
-    discussion of the group."""
+    """Return the rows that the sealed recruits imply.
+
+    These are one row of `personas` per recruit, and `statements` for each discussion of a group.
+    """
     rows = tuple(
         {"group": group, "persona_id": person["id"], "name": person["name"]}
         for group, people in sealed.get("recruits", {}).items()
@@ -246,7 +256,7 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 
 def design_size(config: DiscussionConfig, _folder: Path) -> DesignSize:
-    """How large the design is, for `folkmoot power`: every group discusses all concepts."""
+    """Return the size of the design for `folkmoot power`: every group discusses all concepts."""
     concepts = max(2, len(config.stimuli))
     groups, key = config.replications, ("replications", config.replications)
     return DesignSize("paired", concepts, groups, config.num_personas, "group", key)

@@ -1,4 +1,4 @@
-"""The focus group: recruit, discuss each concept in each group, write down what came of it."""
+"""The protocol of a focus group: recruit, hold and record all discussions, code the answers."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 
 
 async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:
-    """All groups side by side, and within a group its concepts, each from a fresh start; then all
-    that was said is coded.
+    """Run all groups concurrently, and within a group one discussion per concept.
 
-    Those `invited` sit in every group; by default each group has recruits of its own.
+    Discussions of one group do not know each other. All answers are coded at the end. `invited`
+    profiles take part in every group and replace its recruits.
     """
     config = session.config
     recruits = dict.fromkeys(config.groups, invited) if invited else recruit_groups(session)
@@ -50,6 +50,8 @@ async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Pro
     for concept in config.concepts:
         record_concept(session, concept.id, config.for_stimulus(concept))
     for group, people in groups.items():
+        # Concepts and personas are recorded before the discussions, so that a run that stops has
+        # them.
         record_personas(session, group, people)
 
     async def discuss_concepts(scope: Scope, group: str) -> list[DiscussionTranscript]:
@@ -72,12 +74,12 @@ async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Pro
 async def run_discussion(
     scope: Scope, config: DiscussionConfig, people: Sequence[Profile], group: str, stimulus: str
 ) -> DiscussionTranscript:
-    """One group on one concept (`config` is that of the concept, see
-    `DiscussionConfig.for_stimulus`).
+    """Hold the discussion of one group on one concept and return its transcript.
 
-    The moderator plans the guide; each reads the concept in private and says what they think; the
-    phases follow one another, question by question, each speaker having heard those before; at the
-    end everybody is asked in private again.
+    `config` is that of the concept (`DiscussionConfig.for_stimulus`). The moderator plans the
+    guide. Each participant reads the concept in private and states an opinion. The phases follow
+    one another, and each speaker is shown the messages so far. At the end each participant is asked
+    in private again.
     """
     moderator = Moderator(
         config, {profile.id: profile.first_name for profile in people}, group, stimulus
@@ -95,6 +97,8 @@ async def run_discussion(
         for index in range(config.questions_in(phase)):
             await talk.question(scope.child(phase.value), phase, index)
     after = await ask_in_private(scope.child("after"), at_table, talk)
+    # The interviews come last, but each starts from the first opinion. A model that is interviewed
+    # does not know the discussion.
     alone = await interview_participants(scope.child("alone"), at_table, moderator.discussion_guide)
     private = [*before, *after, *(interview.private for interview in alone.values())]
     retests = [said.retest for said in before if said.retest is not None]

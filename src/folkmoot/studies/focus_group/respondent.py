@@ -1,10 +1,9 @@
-"""What the embedded respondent should know of this study: what its answers mean in opinions.
+"""The part of the embedded respondent for focus groups: how opinions become answers.
 
-A person's opinion of a product is a taste, plus what concept and material say of it for and
-against, weighed by what counts for the person, less what it costs; in a talk it moves towards what
-others were heard to say. Each of these is a passage of known source (`texts`): the concept, the
-material, the price, what a participant said. Inside a passage a view is a sentence in the first
-person with words for or against.
+The opinion of a product is the sum of a taste, the claims of concept and material weighted by what
+counts for the persona, and the price. In a discussion it moves towards the views of others. Each
+text is a passage with a known source (`texts`): the concept, the material, the price, an utterance.
+Within an utterance a view is a sentence in the first person with a word for or against.
 """
 
 from __future__ import annotations
@@ -27,17 +26,24 @@ from folkmoot.studies.focus_group.config import DiscussionConfig, parse_amount
 from folkmoot.studies.focus_group.discussion import INTENTS, MODERATOR
 from folkmoot.studies.focus_group.positions import DECIMALS, LEANINGS, SMALLEST_MOVE
 
-TASTE = 0.6  # standard deviation of what people think of a product of which nothing is said
-PRICE = 0.9  # by how much a tenfold price lowers an opinion, for an average person
-USUAL = 100.0  # the price that neither attracts nor deters: the respondent knows no products
-HEARD = 1.0  # strength of what others say, times `kappa_read`
-HALF = 8.0  # views heard at which half of that is done
-NEUTRAL = 0.15  # a position nearer to zero takes no side
+# The constants below belong to the respondent's documented model. They are not estimates of human
+# behaviour. TASTE is the standard deviation of opinions of a product without any description.
+TASTE = 0.6
+# The amount by which a tenfold price lowers the opinion of an average persona.
+PRICE = 0.9
+# The price that neither attracts nor deters. The respondent does not know what products cost.
+USUAL = 100.0
+# Strength of the views of others, multiplied by `kappa_read`.
+HEARD = 1.0
+# Number of views of others at which half of their maximum influence is reached.
+HALF = 8.0
+# A position closer to zero takes no side.
+NEUTRAL = 0.15
 
 
 @cache
 def load_wordings() -> Mapping[str, Any]:
-    """Concerns and sentences, from `respondent.yaml`."""
+    """Return concerns and sentences from `respondent.yaml`."""
     found: Mapping[str, object] = packaged_yaml(__file__, Path(__file__).with_suffix(".yaml").name)
     return found
 
@@ -46,7 +52,7 @@ def load_wordings() -> Mapping[str, Any]:
 
 
 class View(NamedTuple):
-    """A word for (1) or against (−1) a product, and the concern that it is about."""
+    """A word for (1) or against (−1) a product, with the concern that it is about."""
 
     concern: str
     side: int
@@ -63,6 +69,7 @@ def _words_by_side() -> dict[str, tuple[str, int]]:
     }
 
 
+# A negation turns a word that follows it within five words.
 _TURNED = re.compile(
     r"(?:\b(?:no|not|never|without|hardly|nobody|cannot)|n['’]t)(?:\W+\w+){0,5}\W*$"
 )
@@ -71,8 +78,11 @@ FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b
 
 @lru_cache(maxsize=16384)
 def sentence_views(sentence: str) -> tuple[View, ...]:
-    """What a sentence says for and against; a negation before a word turns it. What somebody
-    quotes is not what they say."""
+    """Return the views of a sentence.
+
+    A negation turns the word after it. In a first-person sentence quoted text does not count,
+    because the speaker repeats the words of others.
+    """
     found = []
     if FIRST_PERSON.search(sentence):
         sentence = re.sub("“[^”]*”", " ", sentence)
@@ -97,7 +107,7 @@ def collapse_spaces(text: str) -> str:
 
 
 def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
-    """The passages from these columns of tables or keys of the study file, in order."""
+    """Return the passages that come from these table columns or study file keys, in order."""
     return [
         passage
         for passage in mind.reading.passages
@@ -106,14 +116,17 @@ def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
 
 
 def text_of(mind: SimulatedRespondent, column: str) -> str:
-    """The last text from a column; empty if none is shown."""
+    """Return the last passage from a column, or an empty string if none is shown."""
     found = shown_passages(mind, column)
     return found[-1].text if found else ""
 
 
 class Product(NamedTuple):
-    """The product of a request, as far as it is shown. `on_ladder`: the price is one of the
-    ladder's, of which nobody knew at first."""
+    """The product of a request, as far as the prompt shows it.
+
+    `on_ladder` is True if the price is one of the ladder. The first opinion did not know that
+    price.
+    """
 
     described: str
     material: str
@@ -131,7 +144,7 @@ class Product(NamedTuple):
 
     @property
     def product_noun(self) -> str:
-        """ "the oven": the noun that the concept begins with, before what is said of it."""
+        """The noun of the concept with an article, such as "the oven", or "it" if none is found."""
         head = re.split(
             r"\b(?:that|which|who|with|without|for|of|by|to|in|from|made|where|on|at|and)\b|[,;:(.]",
             self.concept_text,
@@ -141,7 +154,7 @@ class Product(NamedTuple):
 
     @property
     def claims(self) -> list[str]:
-        """Short sentences of the material that say something for or against."""
+        """The short sentences of the material that speak for or against the product."""
         said = [s.rstrip(".!") for s in re.split(r"[:;\n]|(?<=\.)\s", self.material)]
         return [s.strip() for s in said if 2 <= len(s.split()) <= 9 and sentence_views(s)]
 
@@ -152,8 +165,10 @@ _IN_MONEY = re.compile(
 
 
 def read_product(mind: SimulatedRespondent) -> Product:
-    """What is talked about, and what it costs: a price of the ladder, else the product's own, else
-    one that its material names."""
+    """Return the product of a request with its price.
+
+    The price is one of the ladder, else the product's own, else one that the material names.
+    """
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
     rung = text_of(mind, texts.LADDER)
     named = _IN_MONEY.findall(f"{described} {material}")
@@ -163,7 +178,7 @@ def read_product(mind: SimulatedRespondent) -> Product:
 
 
 def said_in_talk(mind: SimulatedRespondent) -> list[Passage]:
-    """What was said at the table or in an interview, in order; what is shown twice counts once."""
+    """Return the utterances of the discussion or interview, each once, in order."""
     found: dict[str, Passage] = {}
     for passage in of_kind(mind.reading.passages, "utterance"):
         if texts.stage_of(passage.source.id) not in (texts.PLANNING, texts.FIRST_OPINION):
@@ -176,14 +191,14 @@ def own_words(mind: SimulatedRespondent) -> list[str]:
 
 
 def said_since(mind: SimulatedRespondent) -> list[Passage]:
-    """What participants have said since the last own words."""
+    """Return what participants have said since the respondent's own last utterance."""
     said = said_in_talk(mind)
     last = max((n for n, passage in enumerate(said) if passage.own), default=-1)
     return [passage for passage in said[last + 1 :] if passage.source.speaker != MODERATOR]
 
 
 class ReportedView(NamedTuple):
-    """A view that another participant was heard to say; `name` is empty if it is not known."""
+    """A view in another participant's utterance. `name` is empty if it is not known."""
 
     name: str
     sentence: str
@@ -191,7 +206,7 @@ class ReportedView(NamedTuple):
 
 
 def names_of(mind: SimulatedRespondent) -> dict[str, str]:
-    """The names of those who are heard or named in the prompt, by id."""
+    """Return the names of the speakers in the history and in the prompt, by id."""
     named = {
         passage.source.id.rpartition("/")[2]: passage.text
         for passage in shown_passages(mind, texts.NAME)
@@ -202,7 +217,8 @@ def names_of(mind: SimulatedRespondent) -> dict[str, str]:
 def views_of_others(
     mind: SimulatedRespondent, passages: Sequence[Passage] | None = None
 ) -> list[ReportedView]:
-    """All views of other participants, or those in some passages, in order."""
+    """Return the views of other participants in order, from all passages or from those given."""
+    # A sentence that the respondent has said as well is not a view of others.
     own = {collapse_spaces(s) for text in own_words(mind) for s in split_sentences(text)}
     names = names_of(mind)
     found: dict[str, ReportedView] = {}
@@ -217,11 +233,14 @@ def views_of_others(
     return list(found.values())
 
 
-# --- what somebody thinks ----------------------------------------------------------------------
+# --- opinions ----------------------------------------------------------------------------------
 
 
 class Opinion(NamedTuple):
-    """What somebody thinks of the product: before and after what was heard, and by concern."""
+    """An opinion of the product: before and after the views of others, and by concern.
+
+    The scale is unbounded. `bounded_position` maps it to −1 to 1.
+    """
 
     first: float
     now: float
@@ -234,8 +253,14 @@ class Opinion(NamedTuple):
 
 
 def form_opinion(mind: SimulatedRespondent) -> Opinion:
-    """u = taste + Σ weight · tanh(net claims / 1.5) − price; then a part of the way to what others
-    say on balance: susceptibility · persuasion · kappa_read · n/(n + 8)."""
+    """Return the opinion of the persona that is asked.
+
+        first = taste + Σ weight · tanh(net claims / 1.5) − price
+        pull  = susceptibility · persuasion · kappa_read · n / (n + 8)
+        now   = first + pull · (mean view of others − tanh(first))
+
+    n is the number of views of others. Sycophancy is added to the pull, which is at most 1.
+    """
     it, who, knobs = read_product(mind), mind.who, mind.knobs
     spread = 1 - knobs.shrinking_variance
     net: dict[str, float] = {}
@@ -257,6 +282,9 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
     if it.price:
         dear = math.log10(max(parse_amount(_only_amount(it.price)), 0.01) / USUAL)
         by_concern["price"] -= (paid := PRICE * (0.5 + concern_weight(mind, "price")) * dear)
+    # The system prompt names the first opinion in words. The computed opinion is brought into the
+    # range of these words, so that later answers agree with the private answer before the
+    # discussion.
     stated = stated_leaning(mind)
     if stated is None:
         first -= paid
@@ -276,7 +304,7 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
 
 
 class Leaning(NamedTuple):
-    """A first opinion by its wording, on the scale of opinions: from where to where it reaches."""
+    """A first opinion in words, as a range on the scale of opinions."""
 
     low: float
     middle: float
@@ -284,13 +312,16 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """The first opinion that somebody is told to have, by one of its five wordings: what was read
-    in private is known, also where it is out of sight."""
+    """Return the first opinion that the system prompt states, by its five wordings, or None.
+
+    It holds what the participant read in private, even if that text is no longer in the prompt.
+    """
     told = text_of(mind, texts.FIRST_LEANING)
     known = list(LEANINGS.values())
     return _STATED[known.index(told)] if told in known else None
 
 
+# The limits and middles of the five wordings, mapped from positions to the unbounded scale.
 _ENDS = (-math.inf, *(math.atanh(limit) for limit in LIMITS), math.inf)
 _STATED = tuple(
     Leaning(low, math.atanh(position), high)
@@ -299,7 +330,7 @@ _STATED = tuple(
 
 
 def concern_weight(mind: SimulatedRespondent, concern: str) -> float:
-    """How much a concern counts for somebody: .15 to .5, more if their description says so."""
+    """Return the weight of a concern for the persona: 0.15 to 0.5, or more if the text says so."""
     who = mind.who
     own = bool(re.search(load_wordings()["concerns"][concern]["weighs"], who.key))
     return 0.15 + 0.35 * uniform_draw(who.seed, who.key, "weight", concern) + 0.25 * own
@@ -313,7 +344,7 @@ def _only_amount(price: str) -> str:
 
 
 def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
-    """The answer of `PrivateOpinion`."""
+    """Return the fields of `PrivateOpinion`."""
     view = form_opinion(mind)
     noise = 0.5 * mind.knobs.noise * normal_draw(mind.at.seed, mind.at.address, "position")
     position = math.tanh(view.now + noise)
@@ -324,7 +355,10 @@ def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
 
 
 def answer_intent(mind: SimulatedRespondent) -> str | None:
-    """Purchase intent: the opinion on five steps, with the noise of one asking."""
+    """Return the purchase intent: the opinion in five steps, with the noise of one asking.
+
+    Return None for other choices, which the shared part answers.
+    """
     if set(mind.reading.offered) != set(INTENTS):
         return None
     at, knobs = mind.at, mind.knobs
@@ -337,8 +371,11 @@ def answer_intent(mind: SimulatedRespondent) -> str | None:
 
 
 def answer_at_table(mind: SimulatedRespondent) -> str:
-    """A turn at the table: about oneself where nobody has come to the product yet, else a view,
-    which may take up what somebody has said."""
+    """Return a turn in the discussion.
+
+    It is an introduction if the question is about the category and no views were given yet.
+    Otherwise it gives views, and may refer to another participant.
+    """
     view = form_opinion(mind)
     question = current_question(mind)
     it = view.product
@@ -361,6 +398,7 @@ def answer_at_table(mind: SimulatedRespondent) -> str:
     if ASKS_PRICE.search(question):
         parts.append(fill_phrase(mind, load_wordings()["fair_price"], it, fair=fair_price(view)))
     before = collapse_spaces(" ".join(own_words(mind)))
+    # A change of mind is said at most once, and only now and then.
     changed = abs(math.tanh(view.now) - math.tanh(view.first)) >= 0.15
     if (
         changed
@@ -378,8 +416,11 @@ ASKS_PRICE = re.compile(r"\b(?:prices?|pay)\b", re.IGNORECASE)
 
 
 def fair_price(view: Opinion) -> str:
-    """The price that a participant names as fair: the product's own, or the usual one where none is
-    in view, up to twice or half of it by their position; to two figures."""
+    """Return the price that a participant calls fair, rounded to two figures.
+
+    It is the product's price, or USUAL if none is shown, multiplied by up to two or divided by up
+    to two, according to the position.
+    """
     named = view.product.price
     usual = parse_amount(_only_amount(named)) if named else USUAL
     fair = usual * 2**view.bounded_position
@@ -388,8 +429,10 @@ def fair_price(view: Opinion) -> str:
 
 
 def own_concern(mind: SimulatedRespondent) -> str:
-    """The concern of the speaker who is asked right after their own words; empty if others have
-    spoken since, or if they spoke of nothing in particular."""
+    """Return the concern of the respondent's last utterance.
+
+    It is empty if others have spoken since, or if the utterance had no views.
+    """
     own = own_words(mind)
     if not own or views_of_others(mind, said_since(mind)):
         return ""
@@ -398,7 +441,7 @@ def own_concern(mind: SimulatedRespondent) -> str:
 
 
 def current_question(mind: SimulatedRespondent) -> str:
-    """The question: what the moderator said last."""
+    """Return the current question: the moderator's last utterance."""
     questions = [
         passage.text for passage in said_in_talk(mind) if passage.source.speaker == MODERATOR
     ]
@@ -406,7 +449,7 @@ def current_question(mind: SimulatedRespondent) -> str:
 
 
 def about_oneself(mind: SimulatedRespondent, it: Product) -> str:
-    """Who one is, and how one buys; the first only once."""
+    """Return an introduction and a sentence on buying. The introduction is given only once."""
     kinds = ["experience"]
     if mind.who.calling and not own_words(mind):
         kinds.insert(0, "intro")
@@ -416,13 +459,17 @@ def about_oneself(mind: SimulatedRespondent, it: Product) -> str:
 def reply_to_view(
     mind: SimulatedRespondent, view: Opinion, said: Sequence[ReportedView]
 ) -> tuple[str, str]:
-    """Agreement or disagreement with one of the latest views of others, and its concern: only with
-    what was said, on the side on which the speaker stands."""
+    """Return agreement or disagreement with one of the last views of others, and its concern.
+
+    Both are empty if there is none to respond to, or by chance. Respondents agree with views on
+    their own side only.
+    """
     side = 1 if view.now >= 0 else -1
     latest = {reported_view.name: reported_view for reported_view in said if reported_view.name}
     who, sycophancy = mind.who, mind.knobs.sycophancy
     contrary = bool(re.search(load_wordings()["contrary"], who.key))
     gentle = bool(re.search(load_wordings()["gentle"], who.key))
+    # Only the last views of the last three speakers are considered, the latest first.
     for heard in [*latest.values()][-3:][::-1]:
         first = heard.views[0]
         same = first.side == side
@@ -440,9 +487,11 @@ def reply_to_view(
 def give_reasons(
     mind: SimulatedRespondent, view: Opinion, count: int, concern: str = ""
 ) -> list[str]:
-    """`count` sentences that stand where the speaker stands: what counts most for them on their
-    side (`concern` first, if one was taken up), and where the opinion is not strong a last one of
-    the other side."""
+    """Return `count` sentences on the respondent's side, or more for a neutral position.
+
+    `concern` comes first if a view was referred to. If the opinion is not strong, the last sentence
+    is of the other side.
+    """
     it, position = view.product, view.bounded_position
     side, other = ("pro", "con") if position >= 0 else ("con", "pro")
     said = [fill_phrase(mind, load_wordings()["reasons"][concern][side], it)] if concern else []
@@ -459,7 +508,7 @@ def give_reasons(
 
 
 def compose_turn(mind: SimulatedRespondent, view: Opinion, said: Sequence[str]) -> str:
-    """Reasons as they are said at a table: one of the other side is joined as an objection."""
+    """Return the reasons as one turn. A reason of the other side is joined as an objection."""
     told = [*said]
     if mind.draws.draw_chance(0.35):
         told[0] = f"{mind.tongue.pick_unused(load_wordings()['leads'])} {embed_sentence(told[0])}"
@@ -469,7 +518,7 @@ def compose_turn(mind: SimulatedRespondent, view: Opinion, said: Sequence[str]) 
 
 
 def embed_sentence(sentence: str) -> str:
-    """A sentence as it goes on after a word or two of another."""
+    """Return a sentence for use after introductory words, with a small first letter."""
     own = sentence.startswith(("I ", "I'")) or not sentence[0].isalpha()
     return sentence if own else sentence[0].lower() + sentence[1:]
 
@@ -477,8 +526,11 @@ def embed_sentence(sentence: str) -> str:
 def give_reason(
     mind: SimulatedRespondent, view: Opinion, side: str, skip: int = 0, kind: str = "reasons"
 ) -> str:
-    """One reason of a side: of the concerns the one that pulls most that way (`skip`: after so many
-    others), now and then another; or words of the material."""
+    """Return one reason of a side.
+
+    It is the concern with the strongest pull in that direction, after `skip` others. Sometimes it
+    is another one, or words of the material.
+    """
     it = view.product
     sign = 1 if side == "pro" else -1
     if kind == "reasons" and it.claims and mind.draws.draw_chance(0.2):
@@ -495,7 +547,7 @@ def give_reason(
 
 
 def fill_phrase(mind: SimulatedRespondent, frames: Sequence[str], it: Product, **more: str) -> str:
-    """One of the frames, filled: if there are such, one that has not been said before."""
+    """Return one of the frames with its fields filled, if possible one that was not used before."""
     known = dict(
         thing=it.product_noun,
         price=it.price or "that",
@@ -515,7 +567,7 @@ def fill_phrase(mind: SimulatedRespondent, frames: Sequence[str], it: Product, *
 
 
 def answer_guide(mind: SimulatedRespondent) -> dict[str, object]:
-    """The answer of `PhaseGuide`: questions of the phase about this product."""
+    """Return the fields of `PhaseGuide`: questions of the phase about this product."""
     it = read_product(mind)
     known = load_wordings()["guide"]
     stock = known.get(text_of(mind, texts.PHASE)) or known["exploration"]
@@ -524,7 +576,7 @@ def answer_guide(mind: SimulatedRespondent) -> dict[str, object]:
 
 
 def people_named(mind: SimulatedRespondent) -> list[str]:
-    """The names in the prompt, apart from those of everybody in the system message."""
+    """Return the names in the prompt, without those of all participants in the system prompt."""
     return list(
         dict.fromkeys(
             passage.text for passage in shown_passages(mind, texts.NAME) if passage.message
@@ -533,7 +585,7 @@ def people_named(mind: SimulatedRespondent) -> list[str]:
 
 
 def next_question(mind: SimulatedRespondent) -> dict[str, object]:
-    """The answer of `NextQuestion`: the planned question, after a remark that was really made."""
+    """Return the fields of `NextQuestion`: the planned question, after a reference to a remark."""
     it = read_product(mind)
     planned = [
         passage.text
@@ -590,7 +642,7 @@ _COUNTS = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 
 
 def summarise_views(said: Iterable[ReportedView]) -> str:
-    """What was said for and against, by concern, as it was counted; without names."""
+    """Return the number of participants for and against, by concern and without names."""
     found: dict[tuple[str, int], set[str]] = {}
     for heard in said:
         for view in heard.views:
@@ -603,8 +655,10 @@ def summarise_views(said: Iterable[ReportedView]) -> str:
 
 
 def ask_probe(mind: SimulatedRespondent) -> str:
-    """A follow-up: why, and after the answer to that why it matters."""
+    """Return a probe: why, and after the answer to that probe, why it matters."""
     named, own = people_named(mind), own_words(mind)
+    # It is the second probe if the moderator's last words named the same participant and at most
+    # one answer followed.
     again = bool(named and own and named[0] in own[-1] and len(said_since(mind)) < 2)
     frames = load_wordings()["moderator"]["matters" if again else "why"]
     return fill_phrase(mind, frames, read_product(mind), name=named[0] if named else "you")
@@ -617,19 +671,21 @@ _DISAGREES = re.compile(r"\b(?:disagree|differently|cannot go along)\b")
 
 
 def answer_coding(mind: SimulatedRespondent) -> dict[str, object]:
-    """The answer of `OpinionReading`, of the answer that it is about."""
+    """Return the fields of `OpinionReading` for the answer that the coder reads."""
     spoken = [passage for passage in said_in_talk(mind) if passage.source.speaker != MODERATOR]
     read_now = [passage for passage in spoken if passage.text == mind.reading.about]
     said = read_now[-1].text if read_now else ""
     known = text_of(mind, texts.POSITION)
     last = float(known) if known else None
     found = [view.side for text in split_sentences(said) for view in sentence_views(text)]
+    # The mean of the views, shrunk towards zero for few views.
     read = 0.8 * sum(found) / len(found) * len(found) / (len(found) + 0.5) if found else None
     now = last if read is None else read if last is None else last + 0.5 * (read - last)
     speaker = read_now[-1].source.speaker if read_now else ""
     others = {name for id, name in names_of(mind).items() if id != speaker}
     people = [word for word in re.findall(r"\w[\w'’-]*", said) if word in others]
     first = split_sentences(said)[0] if said.strip() else ""
+    # Agreement is read only from a first sentence that names another participant.
     stance = None
     if people and people[0] in first:
         stance = (

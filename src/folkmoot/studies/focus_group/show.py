@@ -1,4 +1,4 @@
-"""What `folkmoot show RUN ID` adds for a participant of a focus group: the path of the position."""
+"""The lines that `folkmoot show RUN ID` adds for a participant of a focus group."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from folkmoot.storage.run_folder import RunFolder
 
 
 def render_positions(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
-    """Yield the positions of a participant for each concept, where the key names one."""
-    if len(key) != 2:  # a group with a concept has no opinions under such a key
+    """Yield the path of positions for each concept, if the key names a participant."""
+    # Only a key (group, participant) names a participant. A key (group, concept) has two parts as
+    # well, but no row of `opinions` matches it.
+    if len(key) != 2:
         return
     rows = run.read_table("opinions").filter(group=key[0], persona_id=key[1])
     for (stimulus,), steps in rows.group_by("stimulus", maintain_order=True):

@@ -45,15 +45,16 @@ from folkmoot.studies.focus_group.talk.moderator import NEXT_QUESTION, PHASE_GUI
 from folkmoot.studies.focus_group.talk.reading import OPINION_READING
 from folkmoot.studies.focus_group.texts import DiscussionTexts
 
+# The defaults of a run: `DiscussionConfig.temperature` and `ANSWER_TOKENS`.
 TEMPERATURE = 0.9
 MAX_TOKENS = 300
 
 
 class LLMClient:
-    """One system prompt, one user prompt, one reply, asked through a scope: journaled and priced.
+    """A client that answers a system prompt and a user prompt through a scope.
 
-    `model` is `provider/model`; None is the model of the run. A client of one's own is a subclass
-    with another `complete`.
+    The calls are journaled and their cost is counted. `model` is `provider/model`, or None for the
+    model of the run. Subclasses replace `complete`.
     """
 
     def __init__(self, scope: Scope, model: str | None = None) -> None:
@@ -67,7 +68,7 @@ class LLMClient:
         temperature: float = TEMPERATURE,
         max_tokens: int = MAX_TOKENS,
     ) -> str:
-        """The text of one reply. Raises RefusedError where none can be had."""
+        """Return the text of one reply. Raise RefusedError if the model gives none."""
         who = Speaker("assistant", "Assistant", system=system_prompt, model=self._model)
         said = await self._scope.ask(
             who, user_prompt, temperature=temperature, max_tokens=max_tokens
@@ -78,24 +79,25 @@ class LLMClient:
 
 
 class _Asked(NamedTuple):
-    """A request that a client answers in a simulator, and the respondent that it may ask."""
+    """A request that a simulator's client answers, and the respondent that the client may ask."""
 
     request: ModelRequest
     address: str
     respondent: Respondent
 
 
-# A client gets two texts. What else the engine knows of a request (the answer type, the speaker)
-# goes past it here, so that a client which asks the embedded respondent gets the same reply.
+# A client receives two texts. Everything else that the engine knows of a request (answer type,
+# speaker) bypasses the client in this variable. So a client that asks the embedded respondent gets
+# the same reply as a run would.
 _ASKED: ContextVar[_Asked | None] = ContextVar("asked", default=None)
 
 
 class MockLLMClient(LLMClient):
-    """The embedded respondent: no key, no network; the same prompts give the same words.
+    """A client that asks the embedded respondent, without key and network.
 
-    In a simulator it answers like `--model synthetic`, also from a subclass that calls
-    `super().complete`. Called by itself it goes by the texts: `config` tells it which words are the
-    concept, the material and the price.
+    Equal prompts give equal replies. In a simulator it answers like `--model synthetic`, also if a
+    subclass calls `super().complete`. Outside a simulator it has only the two texts. `config` then
+    tells it which words are the concept, the material and the price.
     """
 
     config: DiscussionConfig | None = None
@@ -110,7 +112,7 @@ class MockLLMClient(LLMClient):
         temperature: float = TEMPERATURE,
         max_tokens: int = MAX_TOKENS,
     ) -> str:
-        """The respondent's reply; never raises."""
+        """Return the respondent's reply. Never raise."""
         asked = _ASKED.get()
         if asked is None:
             texts = (system_prompt, user_prompt)
@@ -127,7 +129,7 @@ class MockLLMClient(LLMClient):
 
 
 def make_respondent(config: DiscussionConfig | None) -> Respondent:
-    """The embedded respondent of a focus group."""
+    """Return the embedded respondent of a focus group."""
     study = StudyPart(PART, config)
     if config is None:
         return Respondent(ProviderSettings(study=study))
@@ -135,7 +137,7 @@ def make_respondent(config: DiscussionConfig | None) -> Respondent:
     return Respondent(settings)
 
 
-# The answers of a focus group in JSON, and who gives them.
+# The JSON answer types of a focus group with the role that gives each answer.
 _ANSWERS = (
     ("participant", PRIVATE_OPINION),
     ("moderator", NEXT_QUESTION),
@@ -152,10 +154,11 @@ def infer_request(
     max_tokens: int,
     config: DiscussionConfig | None = None,
 ) -> ModelRequest:
-    """A request from two texts alone.
+    """Build a request from two texts.
 
-    The answer type is the one with all options, or all field names, in the prompt. The system
-    prompt is the persona; the words of `config` are the product, as far as they stand there.
+    The answer type is the one with all its options, or all its field names, in the prompt. The
+    system prompt is taken as the persona. Texts of `config` that occur in the prompts become the
+    product.
     """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     role = "moderator" if _MODERATES.search(system_prompt) else "participant"
@@ -182,8 +185,10 @@ def infer_request(
 
 
 def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str) -> ModelRequest:
-    """A request with the texts that a client has made of its messages; what they still hold of the
-    texts of known source keeps its source."""
+    """Return the request with the texts that a client made of its messages.
+
+    Passages with a known source that still occur in the texts keep that source.
+    """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     known = (
         (request.messages[span.message].content[span.start : span.end], span.source)
@@ -195,8 +200,7 @@ def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str)
 def find_texts(
     messages: Sequence[Message], known: Iterable[tuple[str, Source | None]]
 ) -> tuple[Span, ...]:
-    """The spans of texts in messages of which only the words are known, each where it stands
-    first."""
+    """Return the spans of texts with known words, each at its first occurrence in the messages."""
     found = []
     for text, source in known:
         places = (
@@ -210,8 +214,10 @@ def find_texts(
 
 @dataclass(frozen=True)
 class DiscussionSimulator:
-    """One group on one concept. Without personas they are recruited; without a client, or with a
-    MockLLMClient, the embedded respondent answers. A `complete` of one's own is always asked.
+    """One discussion of one group on one concept, run from Python.
+
+    Without `personas` participants are recruited. Without a client, or with a plain MockLLMClient,
+    the embedded respondent answers. A client with its own `complete` is always asked.
     """
 
     config: DiscussionConfig
@@ -219,10 +225,10 @@ class DiscussionSimulator:
     personas: tuple[Profile, ...] = ()
 
     async def run(self) -> DiscussionTranscript:
-        """Hold the discussion as a run whose folder is removed afterwards.
+        """Hold the discussion as a run in a temporary folder and return its transcript.
 
-        Raises InputError for settings that do not fit together and for more than one group or
-        concept, and whatever the client raises.
+        Raise InputError for contradictory settings and for more than one group or concept.
+        Exceptions of the client are passed on.
         """
         if self.config.replications > 1 or self.config.stimuli:
             raise InputError("a simulator holds one discussion; run the study for several")
@@ -238,6 +244,8 @@ class DiscussionSimulator:
             )
         with tempfile.TemporaryDirectory() as folder:
             options = replace(options, out=Path(folder) / "run")
+            # The run needs an event loop of its own, and the caller's loop is busy with this
+            # coroutine.
             run = await run_beside_loop(
                 lambda stopper: run_study(
                     study_from_settings(study, settings, options), options, stopper
@@ -247,14 +255,14 @@ class DiscussionSimulator:
 
 
 def _is_plain_mock(client: LLMClient) -> bool:
-    """Whether a client answers as the embedded respondent does: `complete` is not replaced."""
+    """Return whether a client is a MockLLMClient with the original `complete`."""
     return type(client).complete is MockLLMClient.complete and "complete" not in vars(client)
 
 
 async def _answer_request(
     client: LLMClient, respondent: Respondent, request: ModelRequest, address: str
 ) -> str:
-    """Put a request of the engine to a client."""
+    """Pass a request of the engine to a client and return the client's reply."""
     token = _ASKED.set(_Asked(request, address, respondent))
     try:
         return await client.complete(
@@ -267,8 +275,10 @@ async def _answer_request(
 
 
 def flatten_messages(messages: Sequence[Message]) -> tuple[str, str]:
-    """The system prompt, and all other messages as one user prompt: what was heard, with the
-    speaker's own turns after "You: "."""
+    """Return the system prompt, and all other messages joined as one user prompt.
+
+    The speaker's own messages have the prefix "You: ".
+    """
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     heard = "\n\n".join(
         f"You: {message.content}" if message.role == "assistant" else message.content

@@ -1,9 +1,10 @@
-"""Do they please each other? Agreement by speaking order, movement towards the group, dissent.
+"""The sycophancy check: do participants please each other?
 
-A position is asked for twice before the talk. Movement is tested against how far the two answers
-differ, because noise alone brings extreme answers back towards the middle. Beyond that people
-learn the same things from each other. Only a control tells that from giving in, so only with one
-is giving in spoken of.
+It measures agreement by speaking order, movement towards the group, and open disagreement. Each
+participant is asked for a position twice before the discussion. Movement is tested against the
+difference of these two answers, because noise alone moves extreme answers towards the mean.
+Movement beyond noise may also come from what participants learn from each other. Only a control
+separates that from giving in, so the check speaks of giving in only with a control.
 """
 
 from __future__ import annotations
@@ -29,13 +30,18 @@ from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionTranscript, InterviewTime
 from folkmoot.studies.focus_group.positions import Positions, measure_approach
 
-CLEAR = 0.05  # a smaller p is more than chance
+# Significance level of the check.
+CLEAR = 0.05
 
 
 class PositionedAnswer(NamedTuple):
-    """An answer: its question ("group/…"), its place in the order, its stance, by how much it
-    brought the speaker nearer to the others (see `answer_movements`; None where that is not known),
-    and whether it takes up what another participant said (None: not known, and it counts)."""
+    """An answer with its place in the speaking order.
+
+    `question` is an id that begins with the group ("group/…"). `step` is the number of points by
+    which the answer brought the speaker closer to the others (`answer_movements`), None if not
+    known. `takes_up` says whether it responds to another participant. None is not known and counts
+    as yes.
+    """
 
     question: str
     position: int
@@ -45,14 +51,15 @@ class PositionedAnswer(NamedTuple):
 
     @property
     def dependence_group(self) -> str:
-        """Whose answers depend on each other."""
+        """The group of the answer. Answers of one group depend on each other."""
         return self.question.partition("/")[0]
 
 
 class PositionRecord(NamedTuple):
-    """The private positions of one group's people by id, in the order of `InterviewTime`: before
-    the talk, after it, after an interview without the others (empty without that control), and in a
-    second conversation before the talk (empty without a retest)."""
+    """The private positions of one group's participants by id, in the order of `InterviewTime`.
+
+    `alone` is empty without the control `alone`, and `retest` without a second asking.
+    """
 
     group: str
     before: Positions
@@ -63,16 +70,20 @@ class PositionRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found, with groups as units. Shares in 0–1; NaN where nothing could be compared.
+    """The result of the check, with groups as independent units.
 
-    `agree_slope` is the change, per place later in the order, of the share that agrees among the
-    answers that respond to another speaker: later speakers have more to respond to, which is no
-    pleasing.
-    `step_slope` is the same for the approach to the others, of all answers.
-    `spread_before` and `_after` are standard deviations of the positions. `converge_p` is the
-    chance that another asking alone would leave people as close together (`convergence_p`; NaN
-    without a retest). `towards` is by how many points people came nearer to the others,
-    `beyond_alone` how much nearer than the same people did in an interview.
+    - `answers` counts the answers that are not the first to their question. `agree` and
+      `disagree` are shares of these, from 0 to 1.
+    - `agree_slope` is the change of the share that agrees, per place later in the order. It covers
+      only answers that respond to another speaker, because later speakers have more to respond to.
+    - `step_slope` is the same for the approach to the others, over all answers.
+    - `spread_before` and `spread_after` are standard deviations of positions.
+    - `converge_p` is the p-value of `convergence_p`: the chance that a second asking without a
+      discussion would leave positions as close together.
+    - `towards` is the number of points by which participants came closer to the others.
+    - `beyond_alone` is how much closer they came than the same participants in an interview.
+
+    A value is NaN if there is nothing to compare.
     """
 
     answers: int
@@ -88,7 +99,7 @@ class Check:
     control: str | None
 
     def describe_check(self) -> str:
-        """The check in plain words."""
+        """Return the check in words for the report."""
         return " ".join(
             filter(None, (self._describe_order(), self._describe_group(), self._describe_dissent()))
         )
@@ -208,6 +219,7 @@ class Check:
         if not self.answers:
             return ""
         share = f"{format_percent(self.disagree)} of the answers"
+        # The limits of 5 % and 12 % only choose the wording. They are no test.
         if self.disagree < 0.05:
             return f"Open disagreement is nearly absent ({share}): the group is too polite."
         if self.disagree < 0.12:
@@ -222,7 +234,7 @@ def _is_untested(estimate: Estimate) -> str:
 
 
 def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
-    """The check over one or more discussions."""
+    """Return the check over one or more discussions."""
     answers: list[PositionedAnswer] = []
     for discussion_transcript in transcripts:
         said = list(discussion_transcript.by_participants())
@@ -242,6 +254,7 @@ def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
                 takes_up_others(discussion_message.stance, discussion_message.replied_to),
             )
             for discussion_message, step in zip(said, moved, strict=True)
+            # The answer to a probe has no place in the speaking order of its question.
             if not discussion_message.probe
         ]
     people = [
@@ -255,15 +268,18 @@ def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
 
 
 def takes_up_others(stance: str | None, replied_to: str | None) -> bool:
-    """Whether an answer takes up another participant, by the coder's reading of it."""
+    """Return whether an answer responds to another participant, according to the coder."""
     return stance is not None or replied_to not in (None, MODERATOR)
 
 
 def answer_movements(
     first: Positions, said: Iterable[tuple[str, float | None]]
 ) -> list[float | None]:
-    """Return how much each answer (speaker, position after it) brought its speaker nearer to the
-    positions of the others at `first`; None if one of these is not known."""
+    """Return by how much each answer brought its speaker closer to the others at `first`.
+
+    `said` yields (speaker, position after the answer) in the order of speaking. A movement is None
+    if a position is not known.
+    """
     now = dict(first)
     found: list[float | None] = []
     for who, after in said:
@@ -275,7 +291,7 @@ def answer_movements(
 
 
 def movement_towards_others(first: Positions, after: Positions) -> dict[str, float]:
-    """Return how much each person came nearer to the others' positions at `first`, by id."""
+    """Return by participant id how much closer each came to the others' positions at `first`."""
     moved = {
         who: measure_approach(first, who, before, after.get(who)) for who, before in first.items()
     }
@@ -287,10 +303,11 @@ def compute_check(
     people: Sequence[PositionRecord],
     control: str | None = None,
 ) -> Check:
-    """The check from bare data: answers, and private positions by discussion."""
-    # The first to answer a question has nobody to agree with.
+    """Return the check from answers and private positions by discussion."""
+    # The first answer to a question has no earlier answer to agree with.
     later = [positioned_answer for positioned_answer in answers if positioned_answer.position > 1]
     stances = [positioned_answer.stance for positioned_answer in later]
+    # Division by NaN gives NaN shares without answers.
     n = len(later) or math.nan
     taking_up = [
         positioned_answer for positioned_answer in later if positioned_answer.takes_up is not False
@@ -336,7 +353,10 @@ def compute_check(
 
 
 def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnswer]) -> Estimate:
-    """Slope of a value of answers on their place within questions, with groups as units."""
+    """Return the slope of a value on the place within a question, with groups as independent units.
+
+    The estimate is NaN with fewer than six answers, or if all answers of a question have one place.
+    """
     _, block = np.unique(
         [positioned_answer.question for positioned_answer in answers], return_inverse=True
     )
@@ -344,6 +364,7 @@ def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnsw
         np.array(values),
         np.array([positioned_answer.position for positioned_answer in answers], dtype=float),
     )
+    # Subtracting the means of each question leaves the comparison within questions (fixed effects).
     if len(answers) >= 6:
         value, place = value - _block_means(value, block), place - _block_means(place, block)
     if len(answers) < 6 or not place.any():
@@ -362,13 +383,14 @@ def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArra
 
 
 def _convergence_of_groups(people: Sequence[PositionRecord]) -> tuple[float, float, float]:
-    """Mean standard deviation before and after, and the p of `convergence_p`."""
+    """Return the mean standard deviation before and after, and the p-value of `convergence_p`."""
     start, end = _paired_positions(
         (position_record.before, position_record.after) for position_record in people
     )
     retest, after = _paired_positions(
         (position_record.retest, position_record.after) for position_record in people
     )
+    # A fixed seed, so that a report computed again has the same p-value.
     rng = generator(0, ("focus_group", "convergence"))
     return mean_spread(start), mean_spread(end), convergence_p(retest, after, rng)
 
@@ -376,7 +398,11 @@ def _convergence_of_groups(people: Sequence[PositionRecord]) -> tuple[float, flo
 def _paired_positions(
     groups: Iterable[tuple[Positions, Positions]],
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """Return both positions of all people with two known ones, by group of three or more."""
+    """Return the first and second positions of participants who have both, by group.
+
+    Groups with fewer than three such participants are left out, because they have no spread to
+    speak of.
+    """
     first: list[list[float]] = []
     second: list[list[float]] = []
     for one, other in groups:

@@ -1,4 +1,4 @@
-"""The tables of a focus group: their columns, and the rows of a discussion."""
+"""The tables of a focus group: their columns, and functions that record the rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LEANING = "the same position in words, as prompts show it"
 
 
 class ConceptRow(Row, table="concepts", key=("stimulus",)):
-    """A concept as prompts show it; what its own entry leaves out is the study's."""
+    """One concept as prompts show it, with values of the study where the concept has none."""
 
     stimulus: str = column("short name of the concept")
     product_concept: str | None = column("the concept to discuss")
@@ -48,7 +48,7 @@ class ConceptRow(Row, table="concepts", key=("stimulus",)):
 
 
 class PersonaRow(Row, table="personas", key=("group", "persona_id")):
-    """A recruit."""
+    """One recruit."""
 
     group: str = column(GROUP)
     persona_id: str = column(PERSON)
@@ -79,14 +79,14 @@ class PersonaRow(Row, table="personas", key=("group", "persona_id")):
 
 
 class InDiscussion(Row):
-    """What rows about a discussion share: which group discussed which concept."""
+    """Base of all rows about one discussion: the group and the concept."""
 
     group: str = column(GROUP)
     stimulus: str = column("concept that was discussed")
 
 
 class DescriptionRow(InDiscussion, table="descriptions", key=(*TALK, "persona_id", "part")):
-    """A part of what a person is told of themselves."""
+    """One part of the description that a participant is given of the persona."""
 
     persona_id: str = column(PERSON)
     part: int = column("the place of the part in the description, from 1")
@@ -95,9 +95,10 @@ class DescriptionRow(InDiscussion, table="descriptions", key=(*TALK, "persona_id
 
 
 class UtteranceRow(utterances.UtteranceRow, InDiscussion):
-    """One thing said: in the talk (public), in an interview alone, or in private.
+    """One utterance: in the discussion (public), in an interview, or in private.
 
-    What a coder reads, and who is answered to, is known of answers in the talk alone.
+    The columns that the coder fills, and `replied_to`, have values for answers in the discussion
+    only.
     """
 
     persona_id: str | None = column(
@@ -146,7 +147,7 @@ WHEN = (
 
 
 class StatementRow(InDiscussion, table="statements", key=(*TALK, "persona_id", "when")):
-    """What a person says in private of the concept."""
+    """One private statement of a participant about the concept."""
 
     persona_id: str = column(PERSON)
     name: str = column(NAME)
@@ -160,8 +161,10 @@ class StatementRow(InDiscussion, table="statements", key=(*TALK, "persona_id", "
 
 
 class OpinionRow(InDiscussion, table="opinions", key=(*TALK, "persona_id", "turn")):
-    """Where a person stands after each answer, as a coder reads it; turn 0 is the private
-    opinion."""
+    """The position of a participant after each answer, as a coder reads it.
+
+    Turn 0 holds the private opinion before the discussion.
+    """
 
     persona_id: str = column(PERSON)
     name: str = column(NAME)
@@ -174,7 +177,7 @@ class OpinionRow(InDiscussion, table="opinions", key=(*TALK, "persona_id", "turn
 
 
 class IntentRow(InDiscussion, table="intents"):
-    """What a person would buy, asked in private."""
+    """One private answer about buying the product."""
 
     persona_id: str = column(PERSON)
     name: str = column(NAME)
@@ -187,7 +190,7 @@ class IntentRow(InDiscussion, table="intents"):
 
 
 class NoteRow(InDiscussion, table="notes", key=(*TALK, "question")):
-    """What the moderator had noted when it asked a question."""
+    """The moderator's notes at the time of a question."""
 
     question: int = column(QUESTION)
     summary: str = column("what was said so far, in the moderator's words")
@@ -195,7 +198,7 @@ class NoteRow(InDiscussion, table="notes", key=(*TALK, "question")):
 
 
 class SilenceRow(InDiscussion, table="silences"):
-    """An answer that could not be had."""
+    """One missing answer in the discussion."""
 
     question: int = column(QUESTION)
     persona_id: str = column(PERSON)
@@ -206,24 +209,27 @@ TABLES = (
     *(ConceptRow, PersonaRow, DescriptionRow, UtteranceRow, StatementRow, OpinionRow),
     *(IntentRow, SilenceRow, NoteRow, *coding.TABLES),
 )
-# What runs of earlier versions call the columns of the engine.
+# The names of the engine's columns in runs of earlier versions.
 EARLIER_NAMES = {"role": "speaker_role", "name": "speaker_name"}
 
 
 def read_talk(run: RunFolder) -> pl.DataFrame:
-    """Return what was said at the tables, without interviews and private words."""
+    """Return the utterances of the discussions, without interviews and private statements."""
     said = run.read_table("utterances").rename(EARLIER_NAMES, strict=False)
     return said.filter("public") if "public" in said.columns else said
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Why nothing in a run is of use: no participant said anything."""
+    """Return the reason why a run has no usable result, or an empty string.
+
+    A run is unusable if no participant said anything.
+    """
     heard = (read_talk(run)["speaker_role"] == "participant").any()
     return "" if heard else "no participant gave an answer"
 
 
 def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None:
-    """A row for each recruit."""
+    """Record a row for each recruit of a group."""
     for profile in people:
         scope.record(
             PersonaRow(
@@ -242,7 +248,7 @@ def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None
 
 
 def record_concept(scope: Scope, stimulus: str, config: DiscussionConfig) -> None:
-    """Record a concept; `config` is that of the concept."""
+    """Record a concept. `config` is that of the concept (`DiscussionConfig.for_stimulus`)."""
     keys = ("product_concept", "category", "stimulus_material", "price")
     scope.record(ConceptRow(stimulus=stimulus, **{key: getattr(config, key) for key in keys}))
 
@@ -250,7 +256,7 @@ def record_concept(scope: Scope, stimulus: str, config: DiscussionConfig) -> Non
 def record_description(
     scope: Scope, texts: DiscussionTexts, persona_id: str, parts: Mapping[str, str]
 ) -> None:
-    """Record what a person is told of themselves, part by part."""
+    """Record the parts of the description that a participant is given of the persona."""
     for number, (about, text) in enumerate(parts.items(), 1):
         scope.record(
             DescriptionRow(
@@ -267,8 +273,11 @@ def say_message(
     address: str | None = None,
     interviewed: str | None = None,
 ) -> DiscussionMessage:
-    """Record a message of the talk, or of the interview of a person (`interviewed`), and return it
-    with its id. `address` as in `Scope.say`."""
+    """Record a message and return it with its utterance id.
+
+    `interviewed` is the participant of an interview, None in the discussion. `address` is as in
+    `Scope.say`.
+    """
     said = scope.say(
         Speaker(message.speaker_id, message.speaker_name, message.role.value),
         message.content,
@@ -298,7 +307,10 @@ def say_planned(
     question: str,
     address: str,
 ) -> Quoted:
-    """Record a question of the moderator's guide and return it with its source."""
+    """Record a question of the moderator's guide and return it with its source.
+
+    `address` is that of the reply, or empty for a packaged question.
+    """
     said = scope.say(
         Speaker(MODERATOR, "Moderator", MODERATOR),
         question,
@@ -315,7 +327,7 @@ def say_planned(
 def say_statement(
     scope: Scope, texts: DiscussionTexts, statement: Statement, name: str, address: str
 ) -> Statement:
-    """Record the words of a private statement and return it with their id."""
+    """Record the words of a private statement and return the statement with their id."""
     if not statement.words:
         return statement
     said = scope.say(
@@ -336,7 +348,10 @@ def _describe_known(position: float | None) -> str | None:
 
 
 def record_discussion(scope: Scope, discussion_transcript: DiscussionTranscript) -> None:
-    """Record what one discussion came to: all its rows but those of what was said."""
+    """Record all rows of one discussion except its utterances.
+
+    Utterances are recorded when they are said (`say_message`), because later prompts refer to them.
+    """
     where: Where = {
         "group": discussion_transcript.group,
         "stimulus": discussion_transcript.stimulus,

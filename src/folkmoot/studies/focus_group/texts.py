@@ -1,4 +1,4 @@
-"""What prompts show of one concept and of one group, with its sources."""
+"""The texts of one concept and one group as prompts show them, with their sources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from folkmoot.provenance import alter_text, cell_id, quote_all, quote_value, wit
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import INTENTS, InterviewTime
 
-# Tables and columns in the ids of sources. The embedded respondent knows its texts by them.
+# Tables and columns in the ids of sources. The embedded respondent recognises its texts by these
+# ids, and `exposure_design` labels texts by them.
 CONCEPT, CATEGORY = "concepts.product_concept", "concepts.category"
 MATERIAL, PRICE = "concepts.stimulus_material", "concepts.price"
 LADDER, GUIDE = "study.prices", "study.guide"
@@ -21,12 +22,12 @@ POSITION, LEANING = "opinions.valence", "opinions.leaning"
 SUMMARY, UNANSWERED = "notes.summary", "notes.unanswered"
 
 
-# Stages of a discussion in the ids of what is said there; others are the phases, after and alone.
+# Stages of a discussion in utterance ids. The other stages are the phases, `after` and `alone`.
 PLANNING, FIRST_OPINION = "guide", "before"
 
 
 def stage_of(id: str) -> str:
-    """Return the stage of a discussion that an utterance is of, by its id."""
+    """Return the stage of the discussion that an utterance id names."""
     return [*id.split("/"), "", "", ""][3]
 
 
@@ -39,9 +40,9 @@ class Where(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DiscussionTexts:
-    """The texts of the discussion of one concept (`stimulus`) in one group, quoted for prompts.
+    """The texts of one concept (`stimulus`) in one group, quoted for prompts.
 
-    `config` is that of the concept, see `DiscussionConfig.for_stimulus`.
+    `config` is that of the concept (`DiscussionConfig.for_stimulus`).
     """
 
     config: DiscussionConfig
@@ -86,11 +87,11 @@ class DiscussionTexts:
         return quote_value(self.config.questions_per_phase, "value", NUMBER)
 
     def researcher_questions(self, phase: DiscussionPhase) -> list[str]:
-        """The researcher's own questions of a phase."""
+        """Return the researcher's own questions of a phase."""
         return self._quote_guide(phase, "questions")
 
     def researcher_probes(self, phase: DiscussionPhase) -> list[str]:
-        """The researcher's own probes of a phase."""
+        """Return the researcher's own probes of a phase."""
         return self._quote_guide(phase, "probes")
 
     def _quote_guide(self, phase: DiscussionPhase, part: str) -> list[str]:
@@ -99,37 +100,40 @@ class DiscussionTexts:
         return [quote_value(text, "material", f"{GUIDE}.{phase.value}.{part}") for text in texts]
 
     def name(self, persona_id: str, first_name: str) -> str:
-        """The name by which a person is called."""
+        """Return the name by which the others address a participant."""
         return quote_value(first_name, "value", cell_id(NAME, self.group, persona_id))
 
     def quote_names(self, by_id: Mapping[str, str], persona_ids: Iterable[str]) -> list[str]:
         return [self.name(id, by_id[id]) for id in persona_ids]
 
     def description(self, persona_id: str, parts: Mapping[str, str]) -> dict[str, str]:
-        """The parts of a persona by name. Ids are numbered in the order in which a person reads
-        them, so that the parts make the same persona in any prompt."""
+        """Return the parts of a persona by name.
+
+        Ids are numbered in the order in which the participant reads the parts. So the parts form
+        the same persona in every prompt.
+        """
         return {
             part: quote_value(text, "persona", self._cell_id(PERSONA, persona_id, n), persona_id)
             for n, (part, text) in enumerate(parts.items(), 1)
         }
 
     def first_leaning(self, persona_id: str, leaning: str) -> str:
-        """The position before the talk in words."""
+        """Return the position before the discussion in words."""
         return quote_value(
             leaning, "value", self._cell_id(FIRST_LEANING, persona_id, InterviewTime.BEFORE.value)
         )
 
     def quote_position(self, persona_id: str, turn: int, position: float) -> str:
-        """A position as the coder is shown it, with its sign. `turn`: 0 before the talk."""
+        """Return a position with its sign, as the coder sees it. Turn 0 precedes the discussion."""
         known = quote_value(position, "value", self._cell_id(POSITION, persona_id, turn))
         return alter_text(with_sources(known), f"{position:+.2f}")
 
     def quote_leaning(self, persona_id: str, turn: int, leaning: str) -> str:
-        """The same position in words."""
+        """Return the same position in words."""
         return quote_value(leaning, "value", self._cell_id(LEANING, persona_id, turn))
 
     def quote_summary(self, question: int, text: str, moderator: str) -> str:
-        """What the moderator had noted at a question."""
+        """Return the moderator's notes of a question."""
         return quote_value(text, "summary", self._cell_id(SUMMARY, question), moderator)
 
     def unanswered(self, question: int, texts: Iterable[str], moderator: str) -> list[str]:
@@ -145,6 +149,6 @@ def quote_phase(phase: DiscussionPhase) -> str:
 
 
 def quote_intents() -> list[str]:
-    """The options of a purchase intent, which are the same in every study."""
+    """Return the options of a purchase intent. They are the same in every study."""
     options: list[str] = quote_all(INTENTS, "option", "protocol.purchase_intent")
     return options

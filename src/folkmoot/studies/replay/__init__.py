@@ -1,7 +1,9 @@
-"""Replay: a human experiment with the same people, texts and arms, answered by a model.
+"""Study type `replay`: a human experiment repeated with a model in place of the participants.
 
-Made of a table by `folkmoot new --from-people FILE`; start with `protocol`. It is no registered
-study type: a study folder names it by a file of one line, as any study of one file.
+`folkmoot new --from-people FILE` makes a replay from a table of human answers. The model gets the
+same personas, texts and conditions. Start reading at `asking.protocol`. The study type is not
+registered: the study folder has a one-line Python file that names it, as for any study type of one
+file.
 """
 
 from __future__ import annotations

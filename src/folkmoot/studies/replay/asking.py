@@ -1,4 +1,4 @@
-"""What a replay asks: each person about each item, before and after the text of their arm."""
+"""The questions of a replay: each participant rates each item, before and after a text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from folkmoot.storage.rows import Row, column
 
 
 class ReplayConfig(StudyConfig):
-    """The keys of a replay."""
+    """The study file of a replay."""
 
     people: str = Field(description="table of the people's answers, relative to this file")
     scale: tuple[float, float] = Field(description="lowest and highest answer")
@@ -35,7 +35,10 @@ class ReplayConfig(StudyConfig):
 
 
 class ReplayRow(Row, table="replayed"):
-    """One person's answers about one item, and those of the model in their place."""
+    """The answers of one human about one item, and the answers of the model in their place.
+
+    All answers are numbers on the scale of the study file.
+    """
 
     person: str
     item: str
@@ -50,7 +53,7 @@ class ReplayRow(Row, table="replayed"):
 
 
 def check(config: ReplayConfig, folder: Path) -> list[Problem]:
-    """Mistakes in the table, and answers that lie outside of the scale."""
+    """Return the problems of the table of human answers, including answers outside of the scale."""
     low, high = config.scale
     if low >= high:
         return [Problem("the lowest answer must be below the highest", key="scale")]
@@ -70,17 +73,19 @@ def check(config: ReplayConfig, folder: Path) -> list[Problem]:
 
 
 def limit(config: ReplayConfig, count: int) -> ReplayConfig:
-    """The same study with at most so many answers."""
+    """Return the settings with at most `count` answers."""
     return config.model_copy(update={"answers": min(count, config.answers or count)})
 
 
 async def protocol(session: Session[ReplayConfig]) -> None:
-    """Ask each drawn row of the table in a conversation of its own."""
+    """Ask the questions of each sampled row in a separate conversation."""
     config = session.config
     people = read_experiment(session.study_folder / config.people)
     wanted = config.answers
     if wanted is not None and wanted < len(people):
         drawn = session.child("sample").rng.choice(len(people), wanted, replace=False)
+        # The sampled rows keep the order of the table, so that the tables of a run are easy to
+        # compare with it.
         people = [people[row] for row in sorted(drawn)]
     arms = [[answer.person, answer.item, answer.arm] for answer in people]
     await session.seal("assignment", arms)
@@ -100,6 +105,8 @@ async def _replay(session: Session[ReplayConfig], scope: Scope, answer: HumanAns
     system = scope.prompt("person_system", persona=persona)
     who = Speaker(answer.person, role="participant", system=system)
     wanted = Number(*config.scale)
+    # With `first_answer: given` the prompt contains the human's first answer, so only the change is
+    # simulated. With `asked` the model answers first and is then told its own answer.
     before: float | None = answer.before
     told: str | None = quote_value(f"{answer.before:g}", "answer", f"{row}/before", answer.person)
     if config.first_answer == "asked":

@@ -1,4 +1,4 @@
-"""Findings of a replay: simulated changes beside those of the same people."""
+"""Findings of a replay: simulated changes compared with those of the same humans."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.replay.asking import ReplayRow
 
-MIN_ITEMS = 5  # fewer effects have no correlation worth a figure
+# With fewer items a correlation of effects is not reported.
+MIN_ITEMS = 5
+# An item with a single answer has no effect apart from the noise of that answer.
 MIN_ANSWERS_PER_ITEM = 2
-MAX_LEVELS = 6  # of an attribute by which answers are divided
+# Attributes with more levels are not used for subgroups, because each subgroup would be small.
+MAX_LEVELS = 6
 MIN_IN_SUBGROUP = 5
 SECTION = "Beside the people"
 
 
 def findings(run: RunFolder) -> list[Finding]:
-    """How the replay fits the human experiment."""
+    """Return all findings of a replay, or a single one that says that nothing can be compared."""
     table = run.read_table(ReplayRow.table)
     scale = (float(run.config["scale"][0]), float(run.config["scale"][1]))
     answered = table.drop_nulls(["before", "after"])
@@ -111,7 +114,7 @@ def _cells(name: str, value: str, fit: Fit) -> Row:
 
 
 def _subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> Finding | None:
-    """The same figures by each attribute that has few levels."""
+    """Return the changes by each attribute with few levels, or None."""
     rows: list[Row] = []
     for name, values in _attributes(both).items():
         levels = both.with_columns(pl.Series("level", values)).drop_nulls("level")
@@ -146,8 +149,10 @@ def _attributes(both: pl.DataFrame) -> dict[str, list[str | None]]:
 
 
 def _fidelity(both: pl.DataFrame) -> Finding:
-    """Simulated effects against the people's over items: of the change itself in each arm, and of
-    each arm beside the first."""
+    """Compare simulated and human effects over items.
+
+    The effects are the change in each arm, and the difference between each arm and the first.
+    """
     arms = both["arm"].unique(maintain_order=True).to_list()
     rows: list[Row] = []
     effects = {arm: _effects(both.filter(arm=arm)) for arm in arms}
@@ -188,7 +193,7 @@ def _fidelity(both: pl.DataFrame) -> Finding:
 
 
 def _effects(rows: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Item → mean change of people and of the simulation, adjusted for first answers."""
+    """Return per item the mean changes of humans and simulation, adjusted for first answers."""
     people, simulated = (
         adjusted_changes(rows[before].to_numpy(), rows[after].to_numpy())
         for before, after in (("people_before", "people_after"), ("before", "after"))

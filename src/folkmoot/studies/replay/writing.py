@@ -1,4 +1,4 @@
-"""The files of a study that replays a human experiment (`folkmoot new --from-people`)."""
+"""Write the files of a study that replays a human experiment (`folkmoot new --from-people`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import yaml
 
 from folkmoot.people.sources.experiment import read_experiment
 
+# The study folder needs a Python file, because `replay` is not a registered study type.
 CODE = """\"\"\"The study type of this folder: a human experiment, replayed.\"\"\"
 
 from folkmoot.studies.replay import STUDY
@@ -17,10 +18,10 @@ __all__ = ["STUDY"]
 
 
 def files_of_replay(table: Path) -> dict[str, str | bytes]:
-    """Name → content: the study file, the table, and the file that names the study type.
+    """Return the files by name: the study file, the table, and the Python file of the study type.
 
-    The scale runs from the lowest to the highest answer of the people; correct it where the
-    question had a wider one. Raises InputError for mistakes in the table.
+    The scale is set from the lowest to the highest human answer. The researcher has to correct it
+    if the question had a wider scale. Raise InputError for problems in the table.
     """
     answers = read_experiment(table)
     values = [

@@ -236,9 +236,7 @@ def _describe_missing(votes: Votes) -> str:
 
 
 def transition_finding(votes: Votes) -> Finding | None:
-    """Return the flow of votes between options per condition, or None if no participant voted
-    twice.
-    """
+    """Return the flow of votes between options per condition, or None without second votes."""
     links = [
         (arm.name, option, b, int(name))
         for arm in votes.two_vote_conditions
@@ -318,8 +316,9 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
 
 
 class Shift(NamedTuple):
-    """The votes for one option in one condition: first votes, final votes, and votes that stayed
-    (`kept`).
+    """The votes for one option in one condition.
+
+    `first` and `final` are numbers of votes. `kept` counts participants who chose the option twice.
     """
 
     arm: ConditionVotes
@@ -346,8 +345,9 @@ class Shift(NamedTuple):
 
 
 def option_shifts(votes: Votes) -> Finding | None:
-    """Return the votes gained and lost per option, with McNemar's test, or None without second
-    votes.
+    """Return the votes gained and lost per option, or None if no participant voted twice.
+
+    Each option of each condition has a McNemar test, adjusted by Holm over all tests.
     """
     shifts = [
         Shift(
@@ -540,9 +540,7 @@ def _fit_regression(rows: list[Voter], base: str, votes: Votes) -> tuple[Logit, 
 
 
 def _coefficient_count(values: Column) -> int:
-    """Return how many coefficients a column needs: one for numbers, levels minus one for
-    categories.
-    """
+    """Return the number of coefficients of a column: one for numbers, else levels minus one."""
     kinds = {value for value in values if value is not None}
     numbers = all(isinstance(kind, (int, float)) for kind in kinds)
     return 1 if numbers else max(0, len(kinds) - 1)

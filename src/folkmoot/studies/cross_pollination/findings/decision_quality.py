@@ -45,9 +45,7 @@ SHORT = {
 
 
 def diversity_finding(votes: Votes) -> Finding | None:
-    """Return effective number of options, evenness and polarisation before and after, per
-    condition.
-    """
+    """Return effective number of options, evenness and polarisation of first and final votes."""
     if not votes.two_vote_conditions:
         return None
     rows: list[Row] = []

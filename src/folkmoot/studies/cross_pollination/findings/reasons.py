@@ -67,9 +67,7 @@ class Reasons:
 
     @property
     def describe_structure(self) -> str | None:
-        """The structure that the mean silhouette shows, or None if there was only one possible
-        number.
-        """
+        """The structure that the mean silhouette shows, or None if only one number was possible."""
         silhouette = self.repeated_clustering.silhouettes.get(self.cluster_count)
         return None if silhouette is None else describe_structure(silhouette)
 

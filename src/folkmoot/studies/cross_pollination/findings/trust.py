@@ -243,9 +243,7 @@ def spread_of_votes(votes: Votes) -> Finding | None:
 
 
 def attrition_finding(votes: Votes) -> Finding:
-    """Return who is missing from each condition, why, and how far that could change the
-    differences.
-    """
+    """Return who is missing from each condition, why, and what the missing votes could change."""
     rows: list[Row] = []
     for arm in votes.arms:
         why = Counter(str(voter.error_message or voter.status)[:80] for voter in arm.dropout_count)

@@ -192,9 +192,7 @@ class Votes:
         return read_results(self.run, CrossPollinationConfig, declare_claims)
 
     def _over_draws(self, estimate: Estimate) -> Estimate:
-        """Return the estimate with draws as its clusters, if there are enough draws to generalise
-        over.
-        """
+        """Return the estimate with draws as its clusters, if there are enough draws for that."""
         return (
             replace(estimate, clusters=self.summary_draws)
             if self.summary_draws >= FEWEST_UNITS
@@ -324,9 +322,7 @@ class Votes:
 
     @property
     def undescribed_clusters(self) -> list[str]:
-        """The clusters without a description in at least one draw, so that readers did not see
-        their view.
-        """
+        """The clusters that readers of at least one draw did not see, for lack of a description."""
         lacking = [
             cluster_row["cluster_id"]
             for cluster_row in self.cluster_rows

@@ -1,2 +1,6 @@
-"""How a discussion goes: the moderator, the talk at one table, what is said in private, and what is
-read from it all."""
+"""The parts of a discussion.
+
+`moderator` asks and gives the floor, and `table` runs a question. `in_private` asks participants
+without the others. `reading` codes the answers. `character` finds replies that are out of
+character.
+"""

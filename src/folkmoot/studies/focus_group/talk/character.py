@@ -1,9 +1,13 @@
-"""Replies that fall out of character, by signs in English; they are counted and decide nothing."""
+"""Find replies that are out of character by English signs.
+
+The replies are counted. They are not removed, and nothing depends on them.
+"""
 
 from __future__ import annotations
 
 import re
 
+# The phrases come in three groups: an assistant, the player of a role, and headings of a script.
 _SIGNS = re.compile(
     # as an assistant
     r"\b(?:as|I am|I['’]m) an? (?:\w+ )?(?:AI|artificial intelligence|language model|chat ?bot"

@@ -1,5 +1,4 @@
-"""What each person says without the others: in private before and after the talk, and in an
-interview of their own where that is the control."""
+"""Private questions before and after the discussion, and interviews without the others."""
 
 from __future__ import annotations
 
@@ -28,9 +27,9 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 
 
 class PrivateAnswers(NamedTuple):
-    """What one person says in private: what they think of it, and whether they would buy it.
+    """The private answers of one participant: opinion and purchase intent.
 
-    `retest`: the same question about their opinion, asked a second time before the talk.
+    `retest` is the opinion of the second asking before the discussion.
     """
 
     statement: Statement
@@ -41,12 +40,12 @@ class PrivateAnswers(NamedTuple):
 async def ask_in_private(
     scope: Scope, people: Sequence[Participant], talk: TableDiscussion | None = None
 ) -> list[PrivateAnswers]:
-    """Everybody is asked in private, before anything was said or after a talk.
+    """Ask each participant in private, before the discussion or after it (`talk`).
 
-    Before the talk models are asked for their position twice, in two fresh conversations: what
-    differs is the noise of asking. Humans are asked once, since they would remember.
-    With seeded opinions nobody is asked for a position: the planted one holds before the talk, the
-    one last read after it.
+    Before the discussion models are asked for their position twice, in two fresh conversations. The
+    difference is the noise of asking. Humans are asked once, because they would remember their
+    answer. With seeded opinions no position is asked for. The planted position holds before the
+    discussion, and the last one that the coder read holds after it.
     """
     when = InterviewTime.AFTER if talk else InterviewTime.BEFORE
     said = talk.messages if talk else []
@@ -68,6 +67,8 @@ async def ask_in_private(
         else:
             statement, again = await ask_twice(scope, "opinion", partial(_state_before, who))
             retest = again.model_copy(update={"when": InterviewTime.RETEST})
+        # The intent is asked with the stated opinion in the system prompt, as all later questions
+        # are.
         if talk is None:
             who = with_opinion(who, statement)
         return PrivateAnswers(
@@ -82,7 +83,7 @@ async def _state_before(who: Participant, scope: Scope) -> Statement:
 
 
 class Interview(NamedTuple):
-    """What was said between one person and the moderator, and in private afterwards."""
+    """The messages of one participant and the interviewer, and the private answers afterwards."""
 
     messages: tuple[DiscussionMessage, ...]
     private: PrivateAnswers
@@ -93,10 +94,10 @@ async def interview_participants(
     people: Sequence[Participant],
     guide: Mapping[DiscussionPhase, Sequence[str]],
 ) -> dict[str, Interview]:
-    """With `control: alone`, each of the same people is interviewed without the others.
+    """Interview each participant without the others, if the study has `control: alone`.
 
-    The questions are the guide's own words, every one of them; each interview starts from the
-    first opinion, as the talk did.
+    The interviewer asks all questions of the guide in their words. Each interview starts from the
+    first opinion, as the discussion did.
     """
 
     async def interview_person(scope: Scope, who: Participant) -> Interview:
@@ -142,7 +143,7 @@ async def interview_participants(
 
 
 def with_opinion(who: Participant, said: Statement) -> Participant:
-    """Return a participant with the first opinion that they stated, if they did."""
+    """Return the participant with the first opinion that they stated, if they stated one."""
     if said.position is None:
         return who
     opinion = Opinion(valence=said.position, sentence=said.words)

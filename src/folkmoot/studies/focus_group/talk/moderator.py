@@ -1,6 +1,6 @@
-"""The moderator: plans the guide, keeps notes, asks, draws out the quiet, probes, gives the floor.
+"""The moderator: plans the guide, keeps notes, asks questions and probes, and chooses who answers.
 
-Below the class: who answers a question, as pure functions.
+The functions below the class choose who answers a question. They are pure.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from folkmoot.studies.focus_group.participants import Participant
 from folkmoot.studies.focus_group.tables import say_planned
 from folkmoot.studies.focus_group.texts import DiscussionTexts, quote_phase
 
-# About one in five surprising answers is followed up. The draw is somewhat likelier, because
-# about every fourth surprising answer is the last that its question has room for.
+# About one in five surprising answers is to be probed. The probability is higher, because about one
+# in four surprising answers is the last for which its question has room.
 PROBE_SHARE = 0.27
-MODERATOR_TOKENS = 700  # a question with its notes
-# How many of the latest messages the moderator has in mind when asking.
+# Maximum length of a question with its notes, in tokens.
+MODERATOR_TOKENS = 700
+# Number of the latest messages that the moderator is shown.
 REMEMBERED = 12
-# Who gave no answer so many times in a row is drawn out and called on no longer.
+# A participant with this many missing answers in a row is no longer drawn out or called on.
 MUTE_AFTER = 2
 
 
 class PhaseGuide(BaseModel):
-    """The questions planned for one phase."""
+    """The questions that the moderator plans for one phase."""
 
     model_config = pin_schema(
         "PhaseGuide",
@@ -52,7 +53,7 @@ class PhaseGuide(BaseModel):
 
 
 class Remark(BaseModel):
-    """A remark of somebody, by a few of its words."""
+    """A participant's remark, named by some of its words."""
 
     model_config = pin_schema(
         "Remark",
@@ -65,8 +66,11 @@ class Remark(BaseModel):
 
 
 class NextQuestion(BaseModel):
-    """What the moderator says next, with what it keeps in mind. All but the question may be empty:
-    a model that leaves its notes out has still asked."""
+    """The moderator's next question, with notes.
+
+    Everything except the question may be empty, because a model that leaves out its notes has still
+    asked.
+    """
 
     model_config = pin_schema(
         "NextQuestion",
@@ -111,9 +115,10 @@ NEXT_QUESTION = Json(NextQuestion)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question as it is asked: to whom by name (ids), and the message that it takes up.
+    """A question as the moderator asks it.
 
-    `planned`: in the guide's own words, with nothing of a model's.
+    `asks` holds the ids of the participants whom it addresses by name. `takes_up` is the message
+    that it refers to. `planned` is True if it has exactly the words of the guide.
     """
 
     text: str
@@ -124,12 +129,11 @@ class Question:
 
 @dataclass
 class Moderator:
-    """Runs the discussion of one concept (`stimulus`) in one group. `names` maps the ids of those
-    at the table to their first names.
+    """The moderator of one discussion (`group`, `stimulus`).
 
-    `summary` and `unanswered` are the moderator's own notes up to the last question, the question
-    number `asked`; `silent_times` counts by id how often in a row a participant gave no answer when
-    asked.
+    `names` maps participant ids to first names. `summary` and `unanswered` are the notes up to the
+    last question, which has the number `asked`. `silent_times` counts by participant id the missing
+    answers in a row.
     """
 
     config: DiscussionConfig
@@ -148,7 +152,7 @@ class Moderator:
         return DiscussionTexts(self.config, self.group, self.stimulus)
 
     def speaker(self, scope: Scope) -> Speaker:
-        """The moderator as the engine's conversations know it."""
+        """Return the moderator as a speaker of `folkmoot.conversation`."""
         system = scope.prompt(
             "moderator_system",
             category=self.texts.category,
@@ -166,10 +170,10 @@ class Moderator:
         )
 
     async def generate_discussion_guide(self, scope: Scope) -> list[str]:
-        """Plan the questions of every phase, before anybody has spoken; all of them, in order.
+        """Plan the questions of every phase before the discussion, and return all of them in order.
 
-        The researcher's own questions stand as they are. A phase for which no usable plan comes
-        gets the packaged questions of its style.
+        The researcher's own questions are used unchanged. A phase without a usable plan gets the
+        packaged questions (`STOCK`).
         """
         for phase in self.config.phases:
             if own := self.texts.researcher_questions(phase):
@@ -194,7 +198,7 @@ class Moderator:
     def _complete_guide(
         self, scope: Scope, phase: DiscussionPhase, planned: Sequence[str]
     ) -> tuple[str, ...]:
-        """Record exactly as many questions as wanted; packaged ones stand in for missing ones."""
+        """Record exactly as many questions as wanted. Packaged questions replace missing ones."""
         wanted = self.config.questions_per_phase
         usable = list(dict.fromkeys(q for q in map(strip_numbering, planned) if q))[:wanted]
         known = [(question, scope.address) for question in usable]
@@ -209,9 +213,10 @@ class Moderator:
     async def generate_question(
         self, scope: Scope, phase: DiscussionPhase, index: int, so_far: Sequence[DiscussionMessage]
     ) -> Question:
-        """The next question: the guide's, taken up in the light of what was said, with the names
-        of quiet people to draw out. Falls back on the guide's own words, as it does where the
-        researcher's own question was not asked in its words.
+        """Return the next question: the planned one, adapted to the discussion so far.
+
+        The moderator is told which quiet participants to draw out. If the reply is missing, or
+        changes the words of the researcher's own question, the question is asked as planned.
         """
         planned = self.discussion_guide[phase][index]
         own = bool(self.texts.researcher_questions(phase))
@@ -253,7 +258,7 @@ class Moderator:
         )
 
     def _addressed_ids(self, said: NextQuestion) -> tuple[str, ...]:
-        """Ids of those whom a question asks by name: listed as asked, and named aloud."""
+        """Return the ids of the participants who are listed in `asks` and named in the question."""
         listed = {name.casefold() for name in said.asks}
         return tuple(
             who
@@ -264,9 +269,10 @@ class Moderator:
     async def generate_followup(
         self, scope: Scope, response: DiscussionMessage, so_far: Sequence[DiscussionMessage]
     ) -> str | None:
-        """A probe of one answer, or None: why that is so, and of the answer to such a probe, why
-        it matters. About one in five surprising answers is probed, drawn from the scope's
-        generator.
+        """Return a probe of one answer, or None.
+
+        The first probe asks for the reason, the second for why that matters. About one in five
+        surprising answers is probed, by a draw from the scope's generator.
         """
         if response.rung == 0 and not (response.surprising and scope.rng.random() < PROBE_SHARE):
             return None
@@ -291,8 +297,10 @@ class Moderator:
         questions_left: int,
         rng: np.random.Generator,
     ) -> list[Participant]:
-        """Those who answer a question, in their order: see `choose_respondents`. `called`: ids of
-        those whom it asks by name."""
+        """Return the participants who answer a question, in their order (`choose_respondents`).
+
+        `called` holds the ids of the participants whom the question addresses by name.
+        """
         floor = self.speaking_shares(so_far, questions_left)
         willing = [
             participant.id
@@ -303,6 +311,7 @@ class Moderator:
         limits = respondent_limits(len(participants), self.config.responses_cap)
         order = choose_respondents(willing, called, floor, limits, rng)
         if self.config.control == "order":
+            # The control needs an order that does not depend on who was addressed.
             order = [order[int(item_id)] for item_id in rng.permutation(len(order))]
         by_id = {participant.id: participant for participant in participants}
         return [by_id[who] for who in order]
@@ -310,7 +319,7 @@ class Moderator:
     def speaking_shares(
         self, so_far: Sequence[DiscussionMessage], questions_left: int = 0
     ) -> SpeakingShares:
-        """Who has said how much."""
+        """Return how often and how much each participant has spoken."""
         spoken = dict.fromkeys(self.names, 0)
         words = dict.fromkeys(self.names, 0)
         for message in so_far:
@@ -321,7 +330,7 @@ class Moderator:
         return SpeakingShares(spoken, words, questions_left, mute)
 
     def note_answer(self, who: str, answered: bool) -> None:
-        """Note whether a participant who was asked gave an answer."""
+        """Count missing answers in a row of a participant who was asked."""
         self.silent_times[who] = 0 if answered else self.silent_times.get(who, 0) + 1
 
 
@@ -335,7 +344,7 @@ _NUMBERING = re.compile(
 def find_remark(
     taken: Remark | None, so_far: Sequence[DiscussionMessage]
 ) -> DiscussionMessage | None:
-    """The latest message of a participant that holds a remark's words; None where none does."""
+    """Return the latest message of a participant that contains the remark's words, or None."""
     words = _normalise_text(taken.words) if taken else ""
     own = (
         discussion_message
@@ -347,12 +356,12 @@ def find_remark(
 
 
 def _normalise_text(text: str) -> str:
-    """Text without differences of case, space, quotation marks and a stop at the end."""
+    """Return a text without differences of case, spaces, quotation marks and final punctuation."""
     return " ".join(re.sub("[“”\"‘’']", "", text).casefold().split()).rstrip(".?!…")
 
 
 def strip_numbering(text: str) -> str:
-    """A question without "Moderator:", number, bullet or quotation marks around it."""
+    """Return a question without "Moderator:", number, bullet or surrounding quotation marks."""
     bare = _NUMBERING.sub("", text.strip(), count=1).strip()
     if len(bare) > 1 and (bare[0], bare[-1]) in {('"', '"'), ("“", "”")}:
         bare = bare[1:-1]
@@ -363,7 +372,11 @@ def strip_numbering(text: str) -> str:
 
 
 def respondent_limits(people: int, cap: int) -> tuple[int, int]:
-    """(fewest, most) who answer one question: 3–6 of eight, scaled, never more than `cap`."""
+    """Return the minimum and maximum number of participants who answer one question.
+
+    They are 3 and 6 for eight participants, scaled to `people` and limited by `cap`.
+    """
+    # `floor(x + 0.5)` rounds halves up. `round` would round them to even numbers.
     most = max(1, min(cap, math.floor(6 * people / 8 + 0.5)))
     fewest = max(1, min(most, math.floor(3 * people / 8 + 0.5)))
     return fewest, most
@@ -371,8 +384,10 @@ def respondent_limits(people: int, cap: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class SpeakingShares:
-    """What has been said so far, as far as it decides who speaks. All by id, in seating order.
-    `mute`: those who gave no answer the last times they were asked."""
+    """How often and how much each participant has spoken, by id in the order of seats.
+
+    `mute` holds the participants who gave no answer the last times they were asked.
+    """
 
     spoken: Mapping[str, int]
     words: Mapping[str, int]
@@ -380,14 +395,15 @@ class SpeakingShares:
     mute: frozenset[str] = frozenset()
 
     def silent_participants(self) -> list[str]:
-        """Those who have not spoken yet, but for the mute."""
+        """Return the participants who have not spoken yet, without the mute ones."""
         return [who for who, n in self.spoken.items() if n == 0 and who not in self.mute]
 
     def quietest_participants(self, most: int = 2) -> list[str]:
-        """Up to `most` who have said clearly less than the others, the quietest first."""
+        """Return up to `most` participants who spoke less than average, the quietest first."""
         if not sum(self.spoken.values()):
             return []
         mean = sum(self.spoken.values()) / len(self.spoken)
+        # The margin of half an answer keeps participants who are about average out of the list.
         below = [who for who, n in self.spoken.items() if n < mean - 0.5 and who not in self.mute]
         return sorted(below, key=lambda who: (self.spoken[who], self.words[who]))[:most]
 
@@ -399,11 +415,12 @@ def choose_respondents(
     limits: tuple[int, int],
     rng: np.random.Generator,
 ) -> list[str]:
-    """Ids of those who answer, in the order in which they do.
+    """Return the ids of the participants who answer, in their order.
 
-    `willing` drew the floor, `called` were addressed by name. Those called always speak; of those
-    who never spoke, as many as needed for all to get a turn; then the willing in random order; if
-    they are too few, the quietest of the rest. Those called answer first.
+    `willing` are those who drew the floor, `called` those who were addressed by name. Addressed
+    participants always answer, and they answer first. Next are participants who never spoke, as
+    many as needed for each of them to get a turn. Then the willing follow in random order. If these
+    are too few, the quietest of the rest are added.
     """
     fewest, most = limits
     chosen = list(dict.fromkeys(called))[:most]
@@ -421,8 +438,10 @@ def choose_respondents(
 
 
 def _overdue_participants(floor: SpeakingShares, chosen: Sequence[str], most: int) -> list[str]:
-    """Of those who never spoke, those who must speak now: at least one from the third question
-    on, and always as many as the remaining questions could not take.
+    """Return the silent participants who must answer now.
+
+    There are as many as the remaining questions could not take, and at least one once about two
+    questions have been answered in full.
     """
     waiting = [who for who in floor.silent_participants() if who not in chosen]
     if not waiting:
@@ -433,7 +452,7 @@ def _overdue_participants(floor: SpeakingShares, chosen: Sequence[str], most: in
     return waiting[: min(needed, most - len(chosen))]
 
 
-# Questions in the style of each phase, for when no plan can be had. `{category}` is filled in.
+# Packaged questions of each phase, for a phase without a usable plan. `{category}` is filled in.
 STOCK: dict[DiscussionPhase, tuple[str, ...]] = {
     DiscussionPhase.WARMUP: (
         "Tell us a little about yourself, and about your experience with {category}.",

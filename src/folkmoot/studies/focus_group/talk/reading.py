@@ -1,8 +1,7 @@
-"""What is read from free text: of each answer the position, its tone, and whom it takes up; over
-all groups the codes of the answers and of what was said in private.
+"""Read free text: position, tone and reference of each answer, and codes over all discussions.
 
-Position and take-up are read by a coder, a model that is asked after each answer; the tone by a
-lexicon; objections, needs, themes and private stances by codebooks.
+A coder is asked after each answer for the position and the reference to others. A lexicon rates the
+tone. Codebooks give objections, needs, themes and private stances.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ MODEL = "model"
 
 
 class OpinionReading(BaseModel):
-    """What an answer shows of a position; `sentiment` where the model is asked for it."""
+    """The coder's reading of one answer. `sentiment` is asked for only if the model rates it."""
 
     model_config = pin_schema(
         "OpinionReading",
@@ -74,9 +73,12 @@ WITHOUT_SENTIMENT = Json(OpinionReading, may_decline=True, excluded_fields=("sen
 
 
 class Position(NamedTuple):
-    """What the coder reads from an answer: the speaker's position (−1 … 1; None: not known),
-    whether the answer moved it, the message it takes up, whether it agrees with it, its tone;
-    `missing`: why the position could not be read."""
+    """The coder's reading of an answer.
+
+    `valence` is the speaker's position from −1 to 1, or None. `changed` says whether the answer
+    moved it. `takes_up` is the message to which the answer responds, with `stance` as agreement or
+    disagreement. `missing` is the reason why there is no position.
+    """
 
     valence: float | None
     changed: bool = False
@@ -94,11 +96,10 @@ async def read_position(
     answer: str,
     before: Sequence[DiscussionMessage],
 ) -> Position:
-    """Ask the coder whether an answer shows a change from the position last known, and to where,
-    and how it takes up what others said `before`.
+    """Ask the coder for the position after an answer, and for its response to messages in `before`.
 
-    A reading that cannot be had leaves the position where it was. Where none was known before,
-    the first one read is no change.
+    `last` is the position last known. A missing reading keeps it. If no position was known before,
+    the first one is not a change.
     """
     others = [
         discussion_message
@@ -135,6 +136,7 @@ async def read_position(
         answer=answer,
         answer_format=answer_type.describe_format(),
     )
+    # A coder works at temperature 0, because it reads and does not play a persona.
     coder = Speaker("coder", "Coder", role="coder", system=scope.prompt("coder_system"))
     read = await scope.ask(
         coder, prompt, answer_type=answer_type, temperature=0.0, about=str(answer)
@@ -157,6 +159,8 @@ async def read_position(
         return Position(last, False, *rest, missing=CANNOT_SAY)
     if last is None:
         return Position(round(read.valence, DECIMALS), False, *rest)
+    # The coder must say that the position changed, and the number must differ enough. A small
+    # difference is a matter of wording.
     moved = bool(read.changed) and has_moved(last, read.valence)
     missing = CANNOT_SAY if read.changed is None else None
     return Position(round(read.valence, DECIMALS) if moved else last, moved, *rest, missing)
@@ -165,8 +169,10 @@ async def read_position(
 def is_surprising(
     stance: str | None, tone: float | None, last: float | None, changed: bool
 ) -> bool:
-    """Whether an answer is worth a probe: a change of mind, open disagreement, or a tone clearly
-    against where the speaker stood.
+    """Return whether an answer is worth a probe.
+
+    It is for a change of mind, for open disagreement, and for a tone clearly against the speaker's
+    last position.
     """
     felt, stood = tone or 0.0, last or 0.0
     against = abs(felt) >= 0.5 and abs(stood) >= 0.2 and felt * stood < 0
@@ -174,12 +180,12 @@ def is_surprising(
 
 
 CODEBOOKS = Path(__file__).parents[1] / "codebooks"
-# Where the codes of the codebook `opinion` stand on the scale of positions.
+# The codes of the codebook `opinion` on the scale of positions.
 STANDS = {"keen": 1.0, "favourable": 0.5, "undecided": 0.0, "doubtful": -0.5, "opposed": -1.0}
 
 
 def answer_id(discussion_transcript: DiscussionTranscript, message: DiscussionMessage) -> str:
-    """The id of an answer as a text to be coded."""
+    """Return the id of an answer for the coding."""
     return (
         f"{discussion_transcript.group}/{discussion_transcript.stimulus}/turn{message.turn_number}"
     )
@@ -188,8 +194,11 @@ def answer_id(discussion_transcript: DiscussionTranscript, message: DiscussionMe
 async def code_remarks(
     session: Session[DiscussionConfig], talks: Sequence[DiscussionTranscript]
 ) -> None:
-    """Code all answers. The warm-up, where people introduce themselves, is left out; what was said
-    in private is coded too, for the report to compare with the positions."""
+    """Code all answers and private statements.
+
+    Answers of the warm-up are left out, because participants introduce themselves there. Private
+    statements are coded so that the report can compare words and positions.
+    """
     answers = [
         coding.TextToCode(
             answer_id(discussion_transcript, discussion_message),
@@ -215,6 +224,6 @@ async def code_remarks(
 
 
 def kind_and_name(code: str) -> tuple[str, str]:
-    """("objection", "price") of "objection_price"; a code of a user's own codebook is a theme."""
+    """Return ("objection", "price") for "objection_price". Codes of other codebooks are themes."""
     kind, mark, name = code.partition("_")
     return (kind, name) if mark and kind in ("objection", "need", "theme") else ("theme", code)

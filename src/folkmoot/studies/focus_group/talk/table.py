@@ -1,4 +1,4 @@
-"""What happens at one table: who answers a question, who is probed, what is read from an answer."""
+"""The discussion of one group: who answers a question, who is probed, and how answers are read."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ from folkmoot.studies.focus_group.talk import reading
 from folkmoot.studies.focus_group.talk.character import is_out_of_character
 from folkmoot.studies.focus_group.talk.moderator import Moderator, Question, respondent_limits
 
-PROBE_LADDER = 2  # of a ladder of probes: why is that so, and why does that matter?
+# Maximum number of probes in a row: why is that so, and why does that matter?
+PROBE_LADDER = 2
 
 
 @dataclass
 class TableDiscussion:
-    """What has happened at one table so far, and the rules of a question."""
+    """The discussion of one group so far, and the rules of a question.
+
+    `silences` holds (question, participant id, reason) of missing answers.
+    """
 
     config: DiscussionConfig
     moderator: Moderator
@@ -39,18 +43,18 @@ class TableDiscussion:
     probes: int = 0
 
     async def question(self, scope: Scope, phase: DiscussionPhase, index: int) -> None:
-        """The moderator asks; those who are chosen answer in turn; at most one is probed, by why
-        and then by why that matters.
+        """Ask one question: the chosen participants answer in turn, and at most one is probed.
 
-        A probe and its answer keep to the limits of the question: the last who can wait drops
-        out. There are at most half as many probes as questions, which keeps a discussion in its
-        length.
+        A participant is probed for the reason and then for why it matters. Probes keep to the
+        limits of the question: if it is full, the last participant who may wait does not answer.
+        There are at most half as many probes as questions, which limits the length of a discussion.
         """
         self.questions += 1
         scope = scope.child(f"q{self.questions:02d}")
         moderator = self.moderator
         at = scope.child("moderator")
         question = await moderator.generate_question(at, phase, index, self.messages)
+        # The notes are kept as they are now, because the next question changes them.
         self.notes.append(
             ModeratorNotes(
                 question=self.questions,
@@ -88,7 +92,7 @@ class TableDiscussion:
                 )
 
     def _answer_count(self) -> int:
-        """How many answers the question has so far."""
+        """Return the number of answers to the current question so far."""
         return sum(
             discussion_message.by_participant and discussion_message.question == self.questions
             for discussion_message in self.messages
@@ -97,9 +101,9 @@ class TableDiscussion:
     def _remaining_respondents(
         self, asked: DiscussionMessage, waiting: list[Participant]
     ) -> list[Participant] | None:
-        """Who still answers a question if somebody is probed; None where a probe has no room.
+        """Return who still answers the question if a probe is made, or None without room for it.
 
-        Neither those asked by name nor those who have not spoken yet drop out.
+        Participants who were addressed or have not spoken yet stay.
         """
         if self.probes >= self.config.all_questions // 2:
             return None
@@ -124,7 +128,7 @@ class TableDiscussion:
     async def _record_answer(
         self, scope: Scope, who: Participant, asked: DiscussionMessage
     ) -> DiscussionMessage | None:
-        """One answer with all that is read from it; None (and a note) when there is none."""
+        """Ask for one answer, let the coder read it and record it. Return None if it is missing."""
         called = who.id in asked.asks
         at = scope.child(who.id, "says")
         said = await who.respond(at, asked, self.messages, addressed=called)
@@ -136,6 +140,7 @@ class TableDiscussion:
         now = await reading.read_position(
             scope.child(who.id, "position"), who, last, asked, said, self.messages
         )
+        # The answer to a probe responds to the moderator unless the coder read another reference.
         to = now.takes_up or (asked if asked.probe else None)
         by_model = self.config.sentiment == reading.MODEL and now.sentiment is not None
         felt = now.sentiment if by_model else sentiment_score(said)
@@ -169,7 +174,7 @@ class TableDiscussion:
         )
 
     def current_position(self, who: Participant) -> float | None:
-        """Where somebody stands: after their last answer, else in their private opinion."""
+        """Return the last known position of a participant: in the discussion, else in private."""
         own = [
             discussion_message.valence
             for discussion_message in self.messages
@@ -180,8 +185,10 @@ class TableDiscussion:
     def _add_moderator_question(
         self, scope: Scope, phase: DiscussionPhase, question: Question, rung: int = 0
     ) -> DiscussionMessage:
-        """Record a question as the moderator asks it. If it was not planned, it is the last reply
-        that `scope` got. `rung` as in `DiscussionMessage`."""
+        """Record a question of the moderator.
+
+        If the question was not planned, its text is the last reply in `scope`.
+        """
         taken_up = question.takes_up
         return self._add_message(
             scope,
@@ -209,7 +216,7 @@ class TableDiscussion:
     def _add_message(
         self, scope: Scope, message: DiscussionMessage, address: str
     ) -> DiscussionMessage:
-        """Record a message as it is said; `address` is that of the reply, empty for other words."""
+        """Record a message. `address` is that of the reply, empty for other texts."""
         said = say_message(scope, self.moderator.texts, message, address=address)
         self.messages.append(said)
         return said
