@@ -66,6 +66,7 @@ def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
         except KeyboardInterrupt as error:
             error_console().print("\n[yellow]Interrupted.[/]")
             raise typer.Exit(EXIT_INTERRUPTED) from error
+        # Typer turns these into exit codes itself.
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
@@ -196,6 +197,7 @@ def _exit_if_authors_mistake(error: Exception) -> None:
 
 
 def _traceback_file(error: Exception) -> Path:
+    # The file must outlive the process, so that the user can attach it to a bug report.
     with tempfile.NamedTemporaryFile(
         "w", prefix="folkmoot-error-", suffix=".log", delete=False, encoding="utf-8"
     ) as file:

@@ -82,6 +82,7 @@ def fork_command(
 
 def _repeats_command(folder: Path, options: RunOptions, *, trust: bool) -> None:
     progress = TerminalProgress(error_console())
+    # All cells have the same study file, so consent to one of them covers all.
     cells = (folder / "cells").glob(f"*/{STUDY_FILE_NAME}")
     asked = ask_consent(next(cells, folder / STUDY_FILE_NAME), trust)
     with progress:

@@ -207,6 +207,8 @@ def _create_enriched_personas(
 ) -> list[Persona]:
     """Create personas from base lines by two calls each, in a run that can be resumed."""
     path = file if file is not None else asyncio.run(persona_hub.fetch_file())
+    # Lines of the pool are excluded, because a second persona from the same line would be a
+    # duplicate.
     known = [persona.key for persona in pool.load_personas()]
     lines, reading = persona_hub.sample_lines(
         path, count, generator(seed, ("personas", "lines")), exclude=known
@@ -218,6 +220,7 @@ def _create_enriched_personas(
         options = RunOptions(
             model=model,
             out=out_folder,
+            # The name of the folder depends on the lines, so an existing folder holds the same run.
             resume=out_folder.exists(),
             key=key,
             seed=seed,

@@ -103,6 +103,7 @@ def verify_command(name: str, digest: str | None) -> None:
 
 def _print_verification(run: RunFolder, digest: str) -> bool:
     found = verify_run(run, published=digest)
+    # Codings and controls have separate journals in subfolders of the run.
     for folder, below in (*verify_codings(run), *verify_controls(run)):
         found.differences += [f"{folder}: {difference}" for difference in below.differences]
         found.not_compared += [f"{folder}: {d}" for d in below.not_compared]
@@ -155,6 +156,7 @@ def repair_command(name: str, yes: bool) -> None:
     """Print damaged answers and the cost of asking again, and set them aside if the user agrees."""
     run = find_run(name)
     with lock_folder(run.path):
+        # The lock keeps another process from resuming the run while its journal is replaced.
         plan = plan_repair(run)
         console = output_console()
         if not plan.problems:
@@ -189,6 +191,8 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
     """List what a participant wrote and who quoted it, and delete it if the user agrees."""
     run = find_run(name)
     with lock_folder(run.path):
+        # A killed withdrawal has prepared new files and left the old ones in place. Complete it
+        # first.
         if finish_withdrawal(run.path):
             output_console().print("A withdrawal that was interrupted is now complete.")
         seats = tuple(read_seats(run.path))
@@ -231,6 +235,7 @@ def report_command(name: str, pdf: bool) -> None:
     study = find_study_of_run(run)
     covered = complete_parts(study, run)
     path = write_report(covered, pdf=pdf)
+    # A killed run has not written the files that the study derives from its results.
     if isinstance(covered, PartialRun) and isinstance(run, RunSoFar) and covered.parts.complete:
         # The process of the run ended before it wrote these files, so they are written here.
         with JournalReader(run.path / JOURNAL) as journal:

@@ -266,6 +266,7 @@ def run_command(
     progress = TerminalProgress(error_console())
     options = replace(options, progress=progress, consent=ask_consent(path, trust))
     found = load_study_with_options(path, options)
+    # `folkmoot run FILE --resume` resumes a grid as well. Only its folder shows that it is one.
     if options.resume and is_grid(run_folder_path(found, options)):
         grid_command(path, options, (), None, trust, preflight)
         return
@@ -276,6 +277,8 @@ def run_command(
         error_console().print(
             f"[cyan]Note:[/] {escape(remove_control_characters(note))}", soft_wrap=True
         )
+    # A resumed run has already called its models, so it makes no preflight unless the user asks for
+    # one.
     wanted = False if preflight is None and options.resume else preflight
     (asked,) = _preflight_requests([(found, options)], wanted)
     options = replace(options, preflight_requests=asked)
@@ -290,6 +293,7 @@ def run_command(
         )
         options = replace(options, seat_host=served)
     with progress:
+        # If the run does not react to Ctrl-C, `end_now` ends the process.
         done = run_with_controls(found, options, RunStopper(end_now))
     print_results(found.study, done, output_console())
     if done.unusable_reason:
@@ -312,6 +316,7 @@ def try_command(
     found = load_study_with_options(path, replace(options, progress=progress))
     config = found.study.dry_run_config(found.config, scratch)
     places = found.study.seats(config, found.study_folder)
+    # A study may close some seats to humans. Take the first one that is open.
     name = seat or next((seat.name for seat in places if not seat.closed_reason), "")
     if not name and not places:
         raise InputError(f"{path}: name the participant whose place you take, with --seat")
@@ -335,6 +340,7 @@ def _preflight_requests(
     cost, found = 0.0, []
     for file, options in runs:
         total = run_dry_run(file, options.model or file.override)
+        # The progress of a grid covers all cells, and an estimate covers one.
         if isinstance(options.progress, TerminalProgress) and len(runs) == repeats == 1:
             options.progress.forecast = Forecast(total, partial(_price_of, file))
         paid = {name: resolve_model(name, file.config.endpoints) for name in total.models}
@@ -347,6 +353,7 @@ def _preflight_requests(
             if not is_synthetic(one.model) and one.model != HUMAN_MODEL
         )
         found.append(tuple(asked))
+    # The sum leaves out models of unknown price, so it is a lower bound of the cost.
     if wanted is None and cost * repeats <= PREFLIGHT_ABOVE:
         return [()] * len(runs)
     if wanted is None:

@@ -125,6 +125,7 @@ def list_addresses(run: RunFolder, who: str | None = None) -> Iterator[Text]:
 def _render_overview(run: RunFolder) -> Iterator[Text]:
     state = "" if run.is_finished else " · not finished"
     yield _join_line((run.id, "bold"), f" · {run.study}{state}")
+    # Raise an error now if the run has no journal, before an empty overview is shown.
     _open_journal(run).close()
     tables = (f"{name} {run.read_table(name).height:,}" for name in run.table_names())
     yield _join_line((f"Tables: {', '.join(tables) or 'none yet'}", "dim"))

@@ -118,9 +118,9 @@ def print_check(
 ) -> RunEstimate:
     """Print what a run of this study would do, and return the estimate.
 
-    With `consent`, the user agrees to what the file may do, as for a run. Without it, the caution
-    lines only list this. Raises InputError with every problem, including those that only the dry
-    run finds.
+    `consent` must cover everything that the file may do, as for a run. If it is None, nothing is
+    required, and caution lines list what the file may do. Raises InputError with every problem,
+    including those that only the dry run finds.
     """
     path, model, overrides = found.path, options.model, options.overrides
     providers = create_router(found, options)

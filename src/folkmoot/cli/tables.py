@@ -53,7 +53,8 @@ class GridView:
     """A result table in the terminal: numbers to the right, intervals in one column, shares in
     percent.
 
-    If the table has too many columns for the terminal, each row is printed as lines of one value.
+    If the table has too many columns for the terminal, each row becomes a list with one value a
+    line.
     """
 
     def __init__(self, grid: ResultTable) -> None:
@@ -61,6 +62,7 @@ class GridView:
         self.columns = _format_columns(grid)
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        # One character separates two columns.
         width = sum(_readable_width(cells) + 1 for _, cells, _ in self.columns)
         if width <= options.max_width:
             yield self._as_table()

@@ -209,6 +209,7 @@ class Reader:
         name = request.query_params.get("name", "")
         known = name in downloadable_files(run)
         path = (run.path / name).resolve() if known else run.path
+        # A link in the folder must not give access to files outside of it.
         if not (path.is_file() and path.is_relative_to(run.path.resolve())):
             raise HTTPException(404, f"There is no file {name} in {run.id}.")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
@@ -217,6 +218,7 @@ class Reader:
         """Send all files that may be downloaded in one archive."""
         run, _ = self._resolve_run(request, "")
         here = run.path.resolve()
+        # The archive is closed by the background task, after the response was sent.
         archive = SpooledTemporaryFile(max_size=MAX_ZIP_IN_MEMORY)  # noqa: SIM115
         with ZipFile(archive, "w", ZIP_DEFLATED) as written:
             for name in downloadable_files(run):

@@ -174,7 +174,8 @@ class Shelf:
 
 
 def _as_text(name: str) -> str:
-    """Return the name of a folder as one line of text. An address can hold no other name."""
+    """Return the name of a folder as valid text of one line, the only form that an address can
+    hold."""
     return name.replace("\n", " ").encode("utf-8", "replace").decode()
 
 

@@ -103,6 +103,8 @@ class Searches:
                 total = int(db.execute(f"SELECT count(*) {match}", (wanted,)).fetchone()[0])
                 page = f"SELECT rowid {match} ORDER BY rank, rowid LIMIT ? OFFSET ?"
                 rows = db.execute(page, (wanted, most, start)).fetchall()
+            # The row ids of the index are those of the journal. A row that was removed from the
+            # journal gives no result, because the next row has another id.
             replies = [
                 r
                 for (name,) in rows

@@ -238,6 +238,8 @@ class _Pages:
         status: int = 200,
     ) -> Response:
         desk, settings = self.desk, self.desk.settings
+        # At the end, the server waits only for seats with a page that was opened during this
+        # process.
         chair.is_connected = True
         shared = {"chair": chair, "settings": settings, "problem": problem}
         if chair.ended:
@@ -466,6 +468,7 @@ def build_seat_host(
         ]
         try:
             yield
+            # This changes the pages of all seats to the last one.
             desk.finish()
             await _until_told(desk, linger)
         finally:

@@ -85,6 +85,7 @@ def compare_measures(
                     continue
                 shown = "everybody" if arm == EVERYBODY else name_arm(arm, own)
                 found.append(_compare_arm((sample, second), (base, first), arm, shown))
+    # Holm's adjustment needs all results, so verdicts are decided after the loop.
     results = adjust_families([one.result for one in found])
     return [replace(one, result=result) for one, result in zip(found, results, strict=True)]
 
@@ -394,6 +395,7 @@ def _difference_between_runs(own: _Effect, base: _Effect, same: bool) -> Result:
         one, other = own.result.estimate, base.result.estimate
         few_units = min(one.unit_count, other.unit_count)
         estimate = Estimate(one.value - other.value, math.nan, math.nan, one.n + other.n, few_units)
+    # Below this number of units no test is made, as in the report of a single run.
     few = estimate.unit_count < FEWEST_UNITS
     why = (
         f"not tested ({estimate.unit_count} independent units are an illustration)"

@@ -223,6 +223,7 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
         for column in own.columns
         if column not in (*CONDITION_COLUMNS, *PARTICIPANT_COLUMNS)
     )
+    # A file without any measure of the run is probably one of another study.
     if measures and not shared and all(read_measure(people, claim) is None for claim in measures):
         names = dict.fromkeys(
             f"{claim.measure.rpartition('.')[2]} ({name_measure(claim)})" for claim in measures

@@ -137,7 +137,7 @@ def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
 
 
 def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -> dict[str, _Reply]:
-    """Map each address to what the run has there: utterances, recorded answer, or the raw reply."""
+    """Map each address to the reply of the run: its utterances, recorded answer, or raw text."""
     columns = ("address", "speaker_id", "recorded", "missing")
     answers = {
         arm: rest for arm, *rest in run.scan_table("answers").select(columns).collect().iter_rows()

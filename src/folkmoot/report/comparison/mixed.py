@@ -68,6 +68,8 @@ def people_and_models(run: RunFolder) -> Finding | None:
     asked = asked.filter(pl.col("missing").is_null())
     sessions = {scope for place in read_seats(run.path) for scope in place.scopes}
     found = _read_answers(run, asked, sessions)
+    # If any human shares a session, all answers of a session form one unit. This is the cautious
+    # choice.
     seats = {seat for answers in found.values() for seat in answers.people}
     together = any(seat.session for seat in seats)
     unit = "session with people" if together else "seat"
@@ -146,6 +148,8 @@ def _read_answers(
     found: dict[str, SeatAnswers] = {}
     with closing(JournalReader(run.path / JOURNAL)) as journal:
         for question, given in by_question.items():
+            # The second set holds HUMAN_MODEL and "" if both humans and models answered the
+            # question.
             if {HUMAN_MODEL} < {
                 HUMAN_MODEL if row["answered_by"] == HUMAN_MODEL else "" for _, row in given
             }:
@@ -177,6 +181,7 @@ def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str 
         return
     if row["kind"] == "text":
         return
+    # The last try holds the reply that was parsed.
     entry = journal.entry_at(journal.tries(str(row["address"]))[-1])
     try:
         reply: JsonValue = json.loads(entry.reply) if entry is not None else None

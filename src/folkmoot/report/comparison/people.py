@@ -85,6 +85,7 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
     real = people.tables["participants"]
     simulated = run.tables.get("participants", pl.DataFrame())
     if "status" in simulated.columns:
+        # Participants who did not finish would count as unchanged.
         simulated = simulated.filter(pl.col("status") == "complete")
     simulated = _known_as(simulated, real)
     measured = measure_pairs(run, people)

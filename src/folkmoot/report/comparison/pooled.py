@@ -315,7 +315,7 @@ def _primary_claims(run: RunFolder) -> list[Claim]:
 def _curve_of(
     stated_claim: Claim, runs: Cells, stated: Mapping[str, Sequence[Claim]], level: float
 ) -> tuple[Curve, list[str]] | None:
-    """Return a claim over the cells that state it, and its verdict in each cell.
+    """Return the specification curve of a claim, and its verdict in each cell that states it.
 
     Repeats of one specification are joined. `level` is the level of the joint tests. Returns None
     if no cell can test the claim.

@@ -247,8 +247,11 @@ def _ragged_line(path: Path) -> str:
 
 
 def _require_answers(data: pl.DataFrame, path: Path) -> None:
-    """Raise InputError if the file has no answers, repeated rows of a person, or values that are
-    not finite."""
+    """Raise InputError if a file of human answers cannot be compared.
+
+    Reasons are a file without answers, several rows of a person in one condition, and values that
+    are not finite.
+    """
     answers = (
         column
         for column, kind in data.schema.items()

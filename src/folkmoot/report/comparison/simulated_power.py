@@ -89,6 +89,7 @@ class Trials:
             _load_study_file(path, each, None, consent)
         first = found.config.random_seed
         jobs = (
+            # Run i has the same seed at every size, so that sizes are compared with equal draws.
             Job(path, own, str(n), first + run)
             for own, n in zip(settings, values or ("as in the file",), strict=True)
             for run in range(runs)
@@ -128,6 +129,7 @@ def _load_study_file(
 ) -> StudyFile:
     options = RunOptions(model=SYNTHETIC_MODEL, overrides=overrides, seed=seed, consent=consent)
     found = load_study_with_options(path, options)
+    # Simulated calls cost nothing, so a budget for real models must not stop these runs.
     config = found.config.model_copy(update={"budget_usd": None, "budget_calls": None})
     return replace(found, config=config)
 
