@@ -485,8 +485,7 @@ def control_run(
     key: KeyOpt = None,
     trust: TrustOpt = False,
 ) -> None:
-    """Ask control questions about a finished run, to test whether the treatment caused the
-    effect."""
+    """Ask control questions about a finished run: did the treatment cause the effect?"""
     from folkmoot.cli.controls import controls_command
     from folkmoot.engine.run.execution import RunOptions
 
