@@ -18,8 +18,8 @@ from folkmoot.errors import BudgetReachedError, FolkmootError
 # The share of a budget at which the researcher is warned.
 WARNING_SHARE = 0.8
 KILLED = "a process that was killed with calls in flight"
-# Turns of the event loop to wait for a cheaper call before the budget counts as used up. A coroutine
-# may need many turns from one answer to its next question.
+# Turns of the event loop to wait for a cheaper call before the budget counts as used up. A
+# coroutine may need many turns from one answer to its next question.
 GRACE_LOOP_ITERATIONS = 200
 # Sums of floats may exceed a limit in USD by this much.
 _USD_TOLERANCE = 1e-12

@@ -1,12 +1,12 @@
-"""Loans: no call is sent that is not covered by a loan on the disk.
+"""Loans: every call that is sent is covered by a loan on disk.
 
-The journal says how many calls may be out, and for how much money at most. So whoever opens it
-after a kill knows what was possibly paid. One lender per journal lends to every process that makes
-calls for it: its own, and the workers of a cluster. Loans are taken ahead of need, in the journal's
-group commits, so that a call seldom waits for one.
+The journal records how many calls may be unsettled, and for how much money at most. After a kill,
+the next process thus knows what was possibly paid. One loan manager per journal lends to every
+process that makes calls for it: its own process and cluster workers. Loans are taken ahead of need,
+in the group commits of the journal, so that calls seldom wait for one.
 
-Amounts are added up since a process began, so that a loan and what came of it need no pairing:
-what is out is what was lent less what was settled. Used by the gateway and `cluster`.
+All amounts are totals since a process began, so a loan need not be matched with its calls. The
+outstanding amount is the lent amount less the settled amount. Used by the gateway and `cluster`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,30 @@ from typing import NamedTuple, Protocol
 from folkmoot.engine.limits.budget import NOTHING, Amount, Budget
 from folkmoot.errors import FolkmootError, StorageError
 
-FIRST_AHEAD = 64  # calls lent ahead of need at first, where no budget bounds them
+# Calls lent ahead of need: at first, at least and at most. What is lent ahead counts as possibly
+# paid after a kill, so it should be little. Too little makes calls wait for the disk.
+FIRST_AHEAD = 64
 FEWEST_AHEAD = 8
 MOST_AHEAD = 1000
-SHRINK = 0.9  # of what was lent ahead the last time, where fewer calls begin
-SHARE_AHEAD = 0.05  # of what is left of a budget; FEWEST_AHEAD calls may be more
-COMMIT_SECONDS = 0.05  # until a loan is on the disk, a slow disk included
-PACKAGE_PREFIX = -1  # the number of the process that has the journal; workers count from 0
-_ROUNDING = 1e-12  # USD; sums of floats
+# The calls lent ahead shrink at most by this factor per loan, so that a short pause costs nothing.
+SHRINK = 0.9
+# The share of the remaining budget that may be lent ahead, or FEWEST_AHEAD calls if that is more.
+SHARE_AHEAD = 0.05
+# The time until a loan is on disk, on a slow disk, too.
+COMMIT_SECONDS = 0.05
+# The borrower number of the process that has the journal. Workers count from 0.
+PACKAGE_PREFIX = -1
+# Sums of floats may exceed a loan in USD by this much.
+_ROUNDING = 1e-12
 
 
 class Wish(NamedTuple):
-    """What a process asks for: beside what it has `begun`, cover for calls that are `waiting`, and
-    for so many calls `ahead`, of this `price` (USD). `urgent`: calls wait, or soon will.
-    `unpriced`: it asks a model of unknown price."""
+    """The loan that a process asks for.
+
+    It covers the calls it has `begun`, the calls that are `waiting`, and `ahead` further calls of
+    this `price` (USD). `urgent`: calls wait, or soon will. `unpriced`: the process calls a model of
+    unknown price.
+    """
 
     begun: Amount = NOTHING
     waiting: Amount = NOTHING
@@ -46,19 +56,19 @@ class Wish(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """A call that waits for its cover."""
+    """A call that waits until a loan covers it."""
 
     covered: asyncio.Future[bool]
     usd: float
 
 
 class Loan:
-    """What the calls of one process may take before it must ask for more.
+    """The loan of one process: the calls that it may send before it must ask for more.
 
-    `ask` is told when less than half of what was lent ahead is left, and again when calls wait;
-    the answer comes by `apply_loan`. `seconds` is the time from one to the other. A call waits
-    within `wait`. `unpriced` is set before the first call of unknown price: from then on only a
-    loan at an unknown price covers any.
+    `ask` is called if less than half of the calls lent ahead is left, and again if calls wait. The
+    answer comes by `apply_loan`, usually `seconds` later. `wait` returns the context in which a
+    call waits. `unpriced` is set before the first call of unknown price. From then on only a loan
+    at an unknown price covers calls.
     """
 
     def __init__(
@@ -75,17 +85,23 @@ class Loan:
         self._wait = wait
         self._lent = NOTHING
         self._lent_unpriced = False
-        self._mark = NOTHING  # beyond it more is asked for
-        self._awaited = self._urgent = False  # an answer, and one on which calls wait
-        self._asked = 0.0, 0  # when last, and how many were begun by then
+        # The begun amount beyond which the loan asks for more.
+        self._mark = NOTHING
+        # Whether an answer is expected, and whether calls wait for it.
+        self._awaited = self._urgent = False
+        # When the loan last asked, and how many calls had begun by then.
+        self._asked = 0.0, 0
         self._ahead = FIRST_AHEAD
         self._price = 0.0
+        # Set by the journal's writer thread, read by the event loop. Assigning one attribute is
+        # atomic.
         self._arrived: tuple[Amount, bool] | StorageError | None = None
-        self._waiting: deque[Waiter] = deque()  # first come, first served
+        # First come, first served: otherwise an expensive call might wait for ever.
+        self._waiting: deque[Waiter] = deque()
         self._stopped: FolkmootError | None = None
 
     def try_cover(self, usd: float) -> bool:
-        """Take the cover for a call at once, if it is there."""
+        """Cover a call now if the loan suffices. Return whether it is covered."""
         if self._arrived is not None:
             self._take_arrivals()
         if self._waiting or self._stopped is not None or not self._fits_loan(usd):
@@ -99,70 +115,80 @@ class Loan:
         return True
 
     async def wait_until_covered(self, usd: float) -> None:
-        """Wait until a call is covered. Raises what `stop_calls` was given."""
+        """Wait until a call is covered. Raises the error given to `stop_calls`."""
         if self.try_cover(usd):
             return
         if self._stopped is not None:
             raise self._stopped.with_traceback(None)
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiter(future, usd))
-        self._take_arrivals()  # it may have come just before
+        # The loan may have arrived just before this call was queued.
+        self._take_arrivals()
         if self._waiting and not self._urgent:
             self._awaited = self._urgent = True
-            # Calls that begin in the same turn of the loop are asked for together.
+            # Ask in the next turn of the event loop, so that calls that start together need one
+            # loan.
             asyncio.get_running_loop().call_soon(self._ask)
         try:
             with self._wait():
                 covered = await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.result():
-                self.give_back(usd)  # it was covered in the same turn of the loop
+                # The call was covered in the turn of the event loop that also cancelled it.
+                self.give_back(usd)
             raise
         if not covered:
             assert self._stopped is not None
             raise self._stopped.with_traceback(None)
 
     def give_back(self, usd: float) -> None:
-        """A call came to nothing that could be billed."""
+        """Release the cover of a call that ended without a possible bill."""
         self.begun_calls -= 1
         self.begun_usd -= usd
         self._admit_waiting_calls()
 
     def current_wish(self) -> Wish:
-        """What to ask for: more ahead, the faster calls begin."""
+        """Return the loan to ask for: the faster calls start, the more ahead of need."""
         now = time.monotonic()
         at, calls = self._asked
-        soon = (self.begun_calls - calls) / max(now - at, 1e-3) * self._seconds  # calls until then
+        # The calls that will start until the answer arrives, at the present rate.
+        soon = (self.begun_calls - calls) / max(now - at, 1e-3) * self._seconds
         self._asked = now, self.begun_calls
         waiting = [waiter.usd for waiter in self._waiting if not waiter.covered.done()]
+        # Three times the expected calls: the next request is sent when half of them is used. If
+        # calls wait nevertheless, double the amount.
         ahead = max(3 * soon, SHRINK * self._ahead, 2 * self._ahead if waiting and calls else 0.0)
         self._ahead = min(MOST_AHEAD, 2 * self._ahead, max(FEWEST_AHEAD, int(ahead)))
         begun = Amount(self.begun_calls, self.begun_usd)
         price = max([self._price, *waiting])
-        self._price = price / 2  # what was dear long ago counts no more
+        # Halve the price, so that an expensive call of long ago stops counting.
+        self._price = price / 2
         wanted = Amount(len(waiting), sum(waiting))
         self._urgent = bool(waiting) or soon > self._ahead / 2
         return Wish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
 
     def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
-        """Another thread tells that so much is on the disk (as for `apply_loan`), or that this
-        failed. Whether calls wait for it, so that `process_arrivals` must be called in the loop's;
-        the next call finds it by itself."""
+        """Store a loan that is on disk, or the error of writing it. Called by the writer thread.
+
+        Return whether calls wait for it, so that `process_arrivals` must run in the event loop.
+        Otherwise the next call finds the loan.
+        """
         self._arrived = lent
         return bool(self._waiting)
 
     def process_arrivals(self) -> None:
-        """See `receive_loan`."""
+        """Apply a received loan. See `receive_loan`."""
         self._take_arrivals()
 
     def apply_loan(self, lent: Amount, *, unpriced: bool = False) -> None:
-        """So much is lent by now, and on the disk; `unpriced`: at an unknown price."""
+        """Apply a loan that is on disk. `lent` is the total lent so far."""
         self._lent, self._arrived = lent, None
         self._lent_unpriced = self._lent_unpriced or unpriced
         self._awaited = self._urgent = False
         calls, usd = lent.calls - self.begun_calls, lent.usd - self.begun_usd
         waiting = [waiter.usd for waiter in self._waiting if not waiter.covered.done()]
         ahead = Amount(calls - len(waiting), usd - sum(waiting))
+        # Ask again when half of the amount ahead is used.
         self._mark = Amount(lent.calls - ahead.calls // 2, lent.usd - ahead.usd / 2)
         self._admit_waiting_calls()
         if self._waiting:
@@ -170,7 +196,7 @@ class Loan:
             self._ask()
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Cover no more calls; those that wait get the error."""
+        """Cover no more calls and raise `error` in waiting ones."""
         self._stopped = self._stopped or error
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
@@ -178,7 +204,7 @@ class Loan:
                 each.covered.set_result(False)
 
     def _take_arrivals(self) -> None:
-        """Take what arrived from the disk."""
+        """Apply a loan or an error that arrived from the writer thread."""
         arrived, self._arrived = self._arrived, None
         if isinstance(arrived, StorageError):
             self.stop_calls(arrived)
@@ -187,6 +213,7 @@ class Loan:
 
     def _fits_loan(self, usd: float) -> bool:
         return (
+            # If a call of unknown price was made, the loan must be unpriced, too.
             self.unpriced <= self._lent_unpriced
             and self.begun_calls < self._lent.calls
             and self.begun_usd + usd <= self._lent.usd + _ROUNDING
@@ -202,13 +229,14 @@ class Loan:
             self._waiting[0].covered.done() or self._fits_loan(self._waiting[0].usd)
         ):
             waiter = self._waiting.popleft()
-            if not waiter.covered.done():  # else cancelled while it waited
+            # A done future belongs to a call that was cancelled while it waited.
+            if not waiter.covered.done():
                 self._begin_call(waiter.usd)
                 waiter.covered.set_result(True)
 
 
 class Ledger(Protocol):
-    """Where loans are written down: the journal."""
+    """The journal, as a place to record loans."""
 
     def record_loan(
         self,
@@ -224,7 +252,7 @@ class Ledger(Protocol):
 
 @dataclass(slots=True)
 class Account:
-    """What was lent to one borrower, and what of it came to an answer or to nothing."""
+    """The loan of one borrower, and the part of it that is settled."""
 
     lent: Amount = NOTHING
     settled_calls: int = 0
@@ -240,8 +268,10 @@ class Account:
 
 
 class LoanManager:
-    """Lends to the processes that make calls for one journal. `budget` is the run's; `wait` as for
-    a `Loan`."""
+    """Lends to the processes that make calls for one journal.
+
+    `budget` is the budget of the run. `wait` is passed to the process's own `Loan`.
+    """
 
     def __init__(
         self,
@@ -253,11 +283,13 @@ class LoanManager:
         self._ledger = ledger
         self._budget = budget
         self._accounts: dict[int, Account] = {PACKAGE_PREFIX: Account()}
+        # Changes of loans that are not in the ledger yet.
         self._unwritten = NOTHING
-        self.unpriced = False  # whether it lends at an unknown price
+        # Whether loans include calls of unknown price.
+        self.unpriced = False
 
     def record_settlement(self, usd: float, borrower: int = PACKAGE_PREFIX) -> None:
-        """A call that was lent for is in the journal: so much of the loan is over."""
+        """Settle a call that is in the journal: the loan shrinks by `usd`."""
         account = self._accounts[borrower]
         account.settled_calls += 1
         account.settled_usd += usd
@@ -265,13 +297,17 @@ class LoanManager:
         self._budget.out_usd -= usd
 
     async def lend_to_worker(self, borrower: int, wish: Wish) -> Amount:
-        """What a worker has been lent by now, its wish included, once it is on the disk."""
+        """Lend to a worker. Return the total lent to it, once the loan is on disk.
+
+        Raises StorageError.
+        """
         loop, written = asyncio.get_running_loop(), asyncio.Event()
         failed: list[StorageError | None] = []
 
         def signal_written(error: StorageError | None) -> None:
             failed.append(error)
-            with suppress(RuntimeError):  # the loop is over
+            # RuntimeError: the event loop has ended, and no coroutine waits any more.
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(written.set)
 
         lent = self._grant_wish(borrower, wish)
@@ -282,7 +318,7 @@ class LoanManager:
         return lent
 
     def record_lost_worker(self, borrower: int) -> Amount:
-        """A worker is gone: what it had out is possibly paid."""
+        """Record a lost worker. Return its outstanding loan, which was possibly paid."""
         account = self._accounts.pop(borrower, Account())
         out = Amount(
             max(0, account.outstanding_amount.calls), max(0.0, account.outstanding_amount.usd)
@@ -294,13 +330,13 @@ class LoanManager:
         return out
 
     def end_own_loan(self) -> None:
-        """No call is in flight here: nothing is lent ahead any more."""
+        """Give back what this process was lent ahead. Called when no call is in flight."""
         loan = self.loan
         self.take_back(PACKAGE_PREFIX, Amount(loan.begun_calls, loan.begun_usd))
         loan.apply_loan(self._accounts[PACKAGE_PREFIX].lent)
 
     def take_back(self, borrower: int, begun: Amount) -> None:
-        """A process begins no more calls than these."""
+        """Reduce the loan of a process that starts no more calls to the calls that it began."""
         account = self._accounts.get(borrower)
         if account is not None and account.lent != begun:
             self._record_loan(borrower, begun)
@@ -313,9 +349,11 @@ class LoanManager:
 
         def signal_own_loan(error: StorageError | None) -> None:
             if error is None and not self._accounts[PACKAGE_PREFIX].lent.covers_amount(lent):
-                return  # it was given back meanwhile
+                # The loan was given back before it was on disk.
+                return
             if self.loan.receive_loan(told if error is None else error):
-                with suppress(RuntimeError):  # the loop is over
+                # RuntimeError: the event loop has ended, and no call waits any more.
+                with suppress(RuntimeError):
                     loop.call_soon_threadsafe(self.loan.process_arrivals)
 
         self._write_loan(signal_own_loan, at_once=wish.urgent)
@@ -327,8 +365,8 @@ class LoanManager:
         self._ledger.record_loan(more, done, unpriced=self.unpriced, at_once=at_once)
 
     def _grant_wish(self, borrower: int, wish: Wish) -> Amount:
-        """Lend what a process has begun, what waits there, and so much ahead as its rate needs and
-        the budget bears."""
+        """Lend what a process asks for, with as much ahead of need as the budget allows. Return the
+        total."""
         account = self._accounts.setdefault(borrower, Account())
         needed = wish.begun.add_amount(wish.waiting)
         ahead = self._ahead_of(
@@ -336,7 +374,7 @@ class LoanManager:
         )
         self.unpriced = self.unpriced or wish.unpriced
         wanted = needed.add_amount(ahead)
-        # What is lent stays lent: the borrower may go on with it while the answer is on its way.
+        # A loan never shrinks here: the borrower may use it while the answer is on its way.
         lent = Amount(max(wanted.calls, account.lent.calls), max(wanted.usd, account.lent.usd))
         self._record_loan(borrower, lent)
         return lent
@@ -353,7 +391,12 @@ class LoanManager:
         self._budget.out_usd += more.usd
 
     def _ahead_of(self, wish: Wish, needed: Amount, had: Amount) -> Amount:
-        """What to lend ahead. Of this borrower `needed` is out or about to be; it `had` so much."""
+        """Return the amount to lend ahead of need.
+
+        `needed` is the borrower's amount that is unsettled or about to start, `had` its outstanding
+        loan.
+        """
+        # Loans of the other borrowers are already promised.
         others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)
         usd, calls = self._budget.left()
         most_calls, most_usd = wish.ahead, wish.ahead * wish.price
