@@ -1,7 +1,7 @@
-"""The head of a run on a cluster: it sends shares of parts to workers, lends them what the run's
-limits leave, and has what they were answered in the run's one journal.
+"""The head of a run on a cluster.
 
-`execution.py` opens it where `--executor` asks for it. Needs Ray.
+It sends chunks of items to workers, lends them parts of the run's limits, and appends their entries
+to the run's one journal. `execution.py` opens it for `--executor`. Needs Ray.
 """
 
 from __future__ import annotations
@@ -58,23 +58,28 @@ from folkmoot.storage.manifest import ModelUsage
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
-Actor = Any  # a handle of Ray's, whose methods are made at run time
+# A handle of a Ray actor. Ray adds the methods at run time, so they have no types.
+Actor = Any
 
-MAX_ITEMS_PER_CHUNK = 64  # parts of a share at most
-MIN_CHUNKS_PER_WORKER = (
-    4  # shares of a fork for each worker at least, so that no worker waits for another's
-)
-MAX_LOST_WORKERS = 20  # workers, before the run pauses
+# A lost worker costs the work of its chunks, so chunks are small. Each chunk costs a message.
+MAX_ITEMS_PER_CHUNK = 64
+# Several chunks per worker, so that fast workers take over the work of slow ones.
+MIN_CHUNKS_PER_WORKER = 4
+# Lost workers after which the run pauses, since something is wrong with the machines.
+MAX_LOST_WORKERS = 20
 WORKER_START_TIMEOUT_SECONDS = 120.0
-LOCAL_OBJECT_STORE_BYTES = 200_000_000  # bytes of shared memory of a local cluster
+# Shared memory of a local cluster. Ray would take 30 % of the machine's memory.
+LOCAL_OBJECT_STORE_BYTES = 200_000_000
 
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """A worker, as the head knows it. `received_entry_count`: so many entries of its shard went to
-    the journal; `state_changed` is set when there are more, `terminated` once all that could be had
-    of a lost
-    one is there."""
+    """A worker, as the head knows it.
+
+    `parts` is the number of items it runs. `received_entry_count` is the number of entries of its
+    shard that reached the journal. `state_changed` is set when it rises. `terminated` is set once
+    everything that could be recovered from a lost worker is in the journal.
+    """
 
     number: int
     actor: Actor
@@ -88,7 +93,7 @@ class WorkerHandle:
 
 
 class ClusterExecutor:
-    """The workers of a run: an `ForkExecutor`, which runs the parts of forks there."""
+    """The `ForkExecutor` of a cluster run: it runs the items of forks on the workers."""
 
     def __init__(self, run: RunContext, setup: WorkerSetup, size: int) -> None:
         self._run = run
@@ -96,6 +101,8 @@ class ClusterExecutor:
         self._journal = run.journal
         self._setup = setup
         self._size = size
+        # Ask for less than one CPU per worker if there are more workers than CPUs. Otherwise Ray
+        # would start only some of them.
         cpus = float(ray.cluster_resources().get("CPU", 1.0))
         self._actor = ray.remote(
             num_cpus=min(1.0, cpus / size), max_concurrency=1000, scheduling_strategy="SPREAD"
@@ -103,8 +110,11 @@ class ClusterExecutor:
         self._workers: list[WorkerHandle] = []
         self._numbers = count()
         self._closing = False
+        # The number of workers lost so far.
         self._losses = 0
+        # Entries up to this row are from earlier processes: only these count as replayed.
         self._rows_before = run.journal.last_row()
+        # Notices that were reported already. Each worker learns the same about an endpoint.
         self._said: set[str] = set()
         gateway = run.gateway
         assert gateway.lender is not None
@@ -125,11 +135,13 @@ class ClusterExecutor:
         results: dict[int, R],
         stage: str,
     ) -> dict[int, BaseException]:
-        """Run parts on the workers, in shares that begin in order."""
+        """Run items on the workers, in chunks that start in order. See `ForkExecutor`."""
+        # Workers make calls without the plan, so the seals must be on disk before.
         run.plan.write_plan()
         each = cast("Fork[I, R]", fork)
         data = pickle_function(each, f"map() at {'/'.join(fork.path)}", each.fn)
         try:
+            # Store the function once in Ray's object store instead of sending it with each chunk.
             begins = ray.put(data)
         except (RayError, ConnectionError) as error:
             raise RunPausedError(f"The cluster cannot go on: Ray failed: {error}") from error
@@ -158,19 +170,19 @@ class ClusterExecutor:
         return failures
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Have no worker start another call."""
+        """Tell all workers to start no more calls."""
         for worker in self._workers:
             worker.actor.stop_calls.remote(pickle_value(error))
 
     async def start_workers(self) -> None:
-        """Start the workers. Raises InputError that says why one cannot work."""
+        """Start the workers. Raises InputError with the reason if one cannot work."""
         started = await asyncio.gather(*(self._start_worker() for _ in range(self._size)))
         problems = dict.fromkeys(problem for problem in started if problem)
         if problems:
             raise InputError(list(problems))
 
     async def close(self) -> None:
-        """Let the workers go, with all that they were answered in the journal."""
+        """End the workers after all their entries are in the journal."""
         self._closing = True
         self.stop_calls(RunHaltedError("the run is over"))
         for worker in list(self._workers):
@@ -181,7 +193,7 @@ class ClusterExecutor:
                     await worker.actor.close.remote()
 
     def kill_workers(self) -> None:
-        """End the workers, whatever they are doing; what the head has not got lies in shards."""
+        """Kill the workers. Entries that the head has not received remain in their shards."""
         for worker in self._workers:
             if worker.monitor_task is not None:
                 worker.monitor_task.cancel()
@@ -189,7 +201,7 @@ class ClusterExecutor:
         self._workers.clear()
 
     async def _start_worker(self) -> str:
-        """Start a worker; why it cannot work, empty where it can."""
+        """Start a worker. Return the reason if it cannot work, or ""."""
         try:
             actor = self._actor.remote()
             ready: WorkerReady = await asyncio.wait_for(
@@ -208,6 +220,8 @@ class ClusterExecutor:
         worker = WorkerHandle(next(self._numbers), actor, ready)
         self._workers.append(worker)
         self._leases.add_worker(worker.number)
+        # Merge the shards that workers of an earlier process left on this machine. Delete a shard
+        # only when its entries are on disk here.
         for path, entries in ready.left:
             self._settle_entries(None, merge_entries(self._journal, entries))
             await self._journal.flush()
@@ -216,7 +230,7 @@ class ClusterExecutor:
         return ""
 
     async def _monitor_worker(self, worker: WorkerHandle) -> None:
-        """Lend and hear reports, as long as the worker is there."""
+        """Exchange reports and leases with a worker until it ends."""
         lease = Lease()
         while True:
             try:
@@ -226,6 +240,7 @@ class ClusterExecutor:
                 return
             lease = self._handle_report(worker, report)
             wish = report.budget_demand.loan
+            # Keep exchanging reports until the worker has sent all its entries.
             if self._closing and report.budget_demand.is_idle:
                 self._lender.take_back(worker.number, wish.begun)
                 return
@@ -236,17 +251,22 @@ class ClusterExecutor:
                 self._run.gateway.stop_calls(error)
 
     def _handle_report(self, worker: WorkerHandle, report: WorkerReport) -> Lease:
+        """Process a worker's report and return its next lease."""
         gateway = self._run.gateway
         for address in report.superseded_addresses:
+            # An empty fingerprint differs from every stored one, so the entry is superseded.
             self._journal.lookup_entry(address, b"", dict)
         for entry, covered in zip(report.entries, report.covers, strict=True):
+            # Append the entry before its loan is settled: until then the call counts as possibly
+            # paid.
             self._journal.append(entry, covered)
             if covered is not None:
                 self._lender.record_settlement(covered, worker.number)
         self._settle_entries(worker, report.entries)
         for event in report.events:
             text = event.message if isinstance(event, Notice) and event.level != "info" else ""
-            if text not in self._said:  # each worker finds out what an endpoint does not take
+            # Each worker finds out for itself what an endpoint rejects: report it once.
+            if text not in self._said:
                 self._run.progress(event)
             if text:
                 self._said.add(text)
@@ -262,6 +282,8 @@ class ClusterExecutor:
             gateway.stop_calls(cast("FolkmootError", unpickle_value(report.stop_error)))
         before = self._leases.hold_seconds_by_model()
         lease = self._leases.issue_lease(worker.number, report.demands, report.budget_demand)
+        # Tell the other workers at once about longer holds, not only with their next lease. Below
+        # 50 ms the hold is the same one.
         longer = {
             model: s
             for model, s in self._leases.hold_seconds_by_model().items()
@@ -279,7 +301,7 @@ class ClusterExecutor:
         return lease
 
     def _settle_entries(self, worker: WorkerHandle | None, entries: Iterable[JournalEntry]) -> None:
-        """Count entries that went to the journal."""
+        """Count journaled entries. `worker` is None for entries of an earlier process."""
         for entry in entries:
             paid = entry.kind != "compute"
             if paid:
@@ -290,12 +312,13 @@ class ClusterExecutor:
                     self._leases.record_cost(worker.number, entry.cost_usd)
 
     async def _replace_lost_worker(self, worker: WorkerHandle, error: Exception) -> None:
-        """A worker is lost: have what its disk holds, and start another in its place."""
+        """Recover the shard of a lost worker and start another worker in its place."""
         worker.lost = True
         self._workers.remove(worker)
         with suppress(StorageError):
             left = await self._recover_shard_entries(worker)
-            for entry in left:  # what covered it is not known: at least what it cost
+            # The loan that covered an entry is unknown. It was at least the cost of the call.
+            for entry in left:
                 covered = entry.cost_usd or 0.0 if entry.kind != "compute" else None
                 self._journal.append(entry, covered)
                 if covered is not None:
@@ -311,19 +334,22 @@ class ClusterExecutor:
         if self._losses > MAX_LOST_WORKERS or (problem and not self._workers):
             why = problem or f"{self._losses} workers were lost"
             self._run.gateway.stop_calls(RunPausedError(f"The cluster cannot go on: {why}"))
+        # Wake the chunks of the lost worker only now: they look up the recovered entries.
         worker.terminated.set()
         worker.state_changed.set()
 
     async def _recover_shard_entries(self, worker: WorkerHandle) -> list[JournalEntry]:
-        """What a lost worker had written down and not sent."""
+        """Return the entries that a lost worker had written and not sent."""
         ready = worker.ready
         if ready.sees_run_folder:
             left = entries_after_row(ready.shard_path, worker.received_entry_count)
             delete_shard(ready.shard_path)
             return left
+        # The shard is on the worker's machine, so read it by a task on the same machine.
         there = NodeAffinitySchedulingStrategy(ready.node, soft=False)
         ask = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(entries_after_row)
-        with suppress(RayError, TimeoutError):  # the machine is lost as well: it is asked again
+        # If the machine is lost as well, its calls are made again.
+        with suppress(RayError, TimeoutError):
             return cast(
                 "list[JournalEntry]",
                 await asyncio.wait_for(
@@ -341,9 +367,12 @@ class ClusterExecutor:
         parts: Sequence[ForkItem[I]],
         results: dict[int, R],
     ) -> dict[int, BaseException]:
-        """Run a share on the least busy worker, and once more should that be lost."""
+        """Run a chunk on the least busy worker. If that worker is lost, run the chunk on another
+        one."""
         run, scopes = self._run, ["/".join((*path, part.key)) for part in parts]
         while True:
+            # Send the journaled entries of the chunk along, so that a resume needs no message for
+            # each call.
             known = entries_in_scopes(self._journal, scopes)
             share = pickle_function(
                 (list(parts), known, run.models_by_seat), f"an item of {scopes[0]}"
@@ -354,7 +383,7 @@ class ClusterExecutor:
             worker.parts += len(parts)
             try:
                 data = await worker.actor.share.remote(fork, begins, share)
-            # The latter: its reply was still on the machine.
+            # ObjectLostError: the chunk had ended, but its result was still on the lost machine.
             except (RayActorError, ObjectLostError):
                 await worker.terminated.wait()
                 continue
@@ -367,18 +396,21 @@ class ClusterExecutor:
             while worker.received_entry_count < outcome.row and not worker.terminated.is_set():
                 await worker.state_changed.wait()
             if worker.received_entry_count < outcome.row:
-                continue  # its machine is lost with what it was answered
+                # The worker's machine is lost with entries that the result needs, so the result
+                # cannot count.
+                continue
             await self._journal.flush()
             return self._record_chunk_result(outcome, results)
 
     def _record_chunk_result(
         self, outcome: ChunkResult, results: dict[int, R]
     ) -> dict[int, BaseException]:
-        """Record what a share came to."""
+        """Record the results, rows, files and usage of a chunk. Return its errors by item
+        number."""
         run, journal = self._run, self._journal
         for address in outcome.used_addresses:
             entry = journal.entry_at(address, expand_texts=False)
-            # What a lost worker was answered was counted then.
+            # Entries of a lost worker were counted when they were recovered.
             if (
                 entry
                 and entry.kind != "compute"
@@ -402,7 +434,10 @@ class ClusterExecutor:
         return {number: self._explain_error(error) for number, error in outcome.failures.items()}
 
     def _explain_error(self, error: BaseException) -> BaseException:
-        """The error; of a drift what differs, which the journal here knows."""
+        """Return the error, but a drift of a worker as DriftError with the difference.
+
+        Only the head's journal has the request to compare with.
+        """
         if isinstance(error, ShardDriftError):
             try:
                 self._journal.lookup_entry(error.address, b"", lambda: error.request)
@@ -430,8 +465,10 @@ async def open_cluster(
     *,
     accept_changes: bool,
 ) -> AsyncIterator[ClusterExecutor]:
-    """Workers for a run, as long as the context is open. Raises InputError where there can be none,
-    before anything is asked."""
+    """Start the workers of a run and keep them while the context is open.
+
+    Raises InputError before the first call if workers cannot start.
+    """
     with connect_to_ray(address, workers):
         size = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         setup = _worker_setup(run, study_file, accept_changes=accept_changes)
@@ -445,18 +482,23 @@ async def open_cluster(
             raise
         finally:
             opened.kill_workers()
-            with suppress(OSError):  # a shard is left, or none ever lay here
+            # OSError: a shard is left for a resume, or the folder was never made.
+            with suppress(OSError):
                 (run.folder / SHARD_FOLDER).rmdir()
 
 
 @contextmanager
 def connect_to_ray(where: str, workers: int | None) -> Iterator[None]:
-    """A connection to Ray: the one that is there, or that of the address, or a cluster of our own
-    on this machine. How Ray asks for its token is left as it is."""
+    """Connect to Ray while the context is open.
+
+    An existing connection is used, or the cluster at the address `where`, or a new local cluster.
+    Ray's authentication settings are not changed. Raises InputError.
+    """
     if ray.is_initialized():
         yield
         return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of the run
+    # Ray reports usage statistics to its vendor by default.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     with _keep_sigterm_handler():
         try:
@@ -467,7 +509,8 @@ def connect_to_ray(where: str, workers: int | None) -> Iterator[None]:
             else:
                 own = {"include_dashboard": False, "object_store_memory": LOCAL_OBJECT_STORE_BYTES}
                 ray.init("local", num_cpus=workers, **own, **quiet)
-        except Exception as error:  # Ray raises a plain one where a node does not start
+        # Ray raises a plain Exception if a node does not start.
+        except Exception as error:
             raise InputError(f"--executor {where}: Ray did not start: {error}") from error
     try:
         yield
@@ -477,12 +520,13 @@ def connect_to_ray(where: str, workers: int | None) -> Iterator[None]:
 
 @contextmanager
 def _keep_sigterm_handler() -> Iterator[None]:
-    """Ray takes SIGTERM for itself; a run hears it as Ctrl-C."""
+    """Restore the signal handlers that `ray.init` replaces: a run treats SIGTERM like Ctrl-C."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        with suppress(ValueError):  # another thread's business
+        # ValueError: only the main thread may set signal handlers.
+        with suppress(ValueError):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -505,7 +549,7 @@ def _worker_setup(run: RunContext, found: StudyFile, *, accept_changes: bool) ->
 
 
 def _study_reference(found: StudyFile) -> bytes | str | tuple[str, Consent]:
-    """How workers find the study type: by name or file, else it goes to them as it is."""
+    """Return how workers find the study type: by name, by file with consent, or pickled."""
     named = found.config.study or found.study.name
     code = study_code_path(named, found.study_folder)
     if code is not None:

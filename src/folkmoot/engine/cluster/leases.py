@@ -1,9 +1,9 @@
-"""Leases: what of the limits of a run a worker of a cluster may use until it reports again.
+"""Leases: the part of a run's limits that a cluster worker may use until its next report.
 
-The head keeps the run's own `Budget` and `RateLimiter`s, and those of a worker go by what it gives
-out. With every report a worker gives back what it does not use and says what waits; it gets a new
-lease at once. So a limit holds for the cluster as it does in one process, and a worker asks a few
-times a second and not for each call. What may be sent is lent by the run's one `LoanManager`.
+The head keeps the run's `Budget` and `RateLimiter`s. Those of a worker follow the lease. With every
+report a worker gives back what it does not use and says what waits. It gets a new lease at once. So
+a limit holds for the cluster as it does in one process. A worker asks a few times per second, not
+for each call. The run's one `LoanManager` lends for the calls to send.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from folkmoot.errors import BudgetReachedError
 
 @dataclass(slots=True)
 class BudgetDemand:
-    """What a worker reports of the budget: what waits (all; the first call, and what it will
-    likely cost), what it gives back, and what it wishes to send. `is_idle`: nothing is in flight or
-    unsent there."""
+    """The budget part of a worker's report.
+
+    It holds the budget that waiting calls need, and the maximum and expected cost of the oldest
+    one. It also holds the unused budget and the loan to ask for. Amounts are in USD. `is_idle`: no
+    call is in flight and no entry is unsent.
+    """
 
     waiting_usd: float = 0.0
     waiting_calls: int = 0
@@ -43,10 +46,12 @@ class BudgetDemand:
 
 @dataclass(slots=True)
 class Lease:
-    """All that a worker may use until it reports again: what it may reserve of the budget, what it
-    has been `lent` to send (None: as before; `unpriced`: at an unknown price), what of the models'
-    limits. `journal_entries`: what the journal
-    holds at the addresses that it asked about."""
+    """All that a worker may use until its next report.
+
+    `usd` and `calls` may be reserved from the budget. `lent` is the total loan to send calls with
+    (None: unchanged), `unpriced` if at an unknown price. `models` holds the grant for each model.
+    `journal_entries` are the journal's entries at the addresses that the worker asked for.
+    """
 
     usd: float = 0.0
     calls: int = 0
@@ -59,8 +64,10 @@ class Lease:
 def report_of(
     allowance: SharedLimits, loan: Loan, *, quiet: bool
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
-    """What happened on a worker since the last report, by model; what waits; gives back what is
-    free. `quiet`: nothing that was answered is on its way to the head."""
+    """Return a worker's demands by model and its budget demand since the last report.
+
+    Unused slots, tokens and budget are given back. `quiet`: no entry waits to be sent to the head.
+    """
     uses = {
         model: limiter.take_report()
         for model, limiter in allowance.limiters.items()
@@ -78,7 +85,7 @@ def report_of(
 
 
 def apply_lease(lease: Lease, allowance: SharedLimits, loan: Loan) -> None:
-    """Go on with a lease, on a worker."""
+    """Apply a lease on a worker."""
     allowance.budget.raise_limits(lease.usd, lease.calls)
     for model, grant in lease.models.items():
         allowance.limiters[model].apply_grant(grant)
@@ -87,9 +94,12 @@ def apply_lease(lease: Lease, allowance: SharedLimits, loan: Loan) -> None:
 
 
 def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
-    """A total among those who want of it: nobody gets more than wanted while another lacks; what
-    nobody wants goes to all alike."""
+    """Divide a total among demands.
+
+    No demand gets more than it wants while another lacks. What remains is divided equally.
+    """
     shares, left = [0.0] * len(demands), max(0.0, total)
+    # Serve the smallest demands first: what they leave goes to the larger ones.
     for rank, who in enumerate(sorted(range(len(demands)), key=demands.__getitem__)):
         shares[who] = min(demands[who], left / (len(demands) - rank))
         left -= shares[who]
@@ -98,18 +108,22 @@ def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class WorkerAccount:
-    """One worker, as the lender knows it: its last report, and what of it is out."""
+    """A worker as the head knows it: its last report, and the budget and slots that it holds."""
 
     demands: dict[str, ModelDemand] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)  # by model
+    # Slots by model.
+    places: dict[str, int] = field(default_factory=dict)
     budget_demand: BudgetDemand = field(default_factory=BudgetDemand)
     usd: float = 0.0
     calls: int = 0
 
 
 class Leases:
-    """Divides what the run's allowance has among workers, by number. `spacing` as in the study
-    file; `answered` tells whether a model ever answered; `stop` ends the run."""
+    """Divides the limits of a run among its workers.
+
+    `spacing` is the minimum time between calls of the study file (s). `answered` returns whether a
+    model has answered at least once. `stop` stops the run.
+    """
 
     def __init__(
         self,
@@ -124,22 +138,24 @@ class Leases:
         self._answered = answered
         self._stop = stop
         self._tenants: dict[int, WorkerAccount] = {}
-        self._in_vain = 0  # reports of workers who wait for money that nobody can give back
+        # Reports in a row of workers with a call that does not fit while no money can be released.
+        self._in_vain = 0
 
     def add_worker(self, worker: int) -> None:
-        """A worker came."""
+        """Add a worker without any lease."""
         self._tenants[worker] = WorkerAccount()
 
     def remove_worker(self, worker: int) -> None:
-        """A worker is gone; what it had is free."""
+        """Remove a lost worker and free its slots and budget."""
         tenant = self._tenants.pop(worker)
         for model, places in tenant.places.items():
             self._give_back(model, places)
         self._budget.lend_to_worker(-tenant.usd, -tenant.calls)
 
     def record_cost(self, worker: int, cost: float | None) -> None:
-        """A call of a worker is in the journal: what was lent for it is spent."""
+        """Count a journaled call of a worker as spent, in place of the budget lent for it."""
         tenant = self._tenants[worker]
+        # Never below 0: a call may cost more than the rest of the worker's budget.
         usd, calls = min(tenant.usd, cost or 0.0), min(1, tenant.calls)
         tenant.usd -= usd
         tenant.calls -= calls
@@ -148,7 +164,7 @@ class Leases:
         self._budget.count(cost or 0.0)
 
     def settle_broken(self, worker: int, max_usd: float) -> None:
-        """A reply to a worker's call broke off: all that was reserved for it is spent."""
+        """Count the reservation of a worker's broken-off reply as spent."""
         tenant = self._tenants[worker]
         usd = min(tenant.usd, max_usd)
         tenant.usd -= usd
@@ -158,15 +174,17 @@ class Leases:
     def issue_lease(
         self, worker: int, uses: Mapping[str, ModelDemand], money: BudgetDemand
     ) -> Lease:
-        """Take in a report; what the worker may use next."""
+        """Process a worker's report and return its next lease."""
         tenant = self._tenants[worker]
         for model, use in uses.items():
             self._apply_demand(model, use)
+            # Slots of calls that ended are free again, before new ones are granted.
             self._give_back(model, tenant.places.get(model, 0) - use.in_flight)
             tenant.places[model] = use.in_flight
         tenant.demands = dict(uses)
         usd, calls = min(tenant.usd, money.usd_left), min(tenant.calls, money.calls_left)
-        if money.is_idle:  # no rounding errors add up
+        # An idle worker holds nothing. Setting it to 0 keeps rounding errors from adding up.
+        if money.is_idle:
             usd, calls = tenant.usd, tenant.calls
         tenant.usd -= usd
         tenant.calls -= calls
@@ -178,17 +196,19 @@ class Leases:
         return lease
 
     def hold_seconds_by_model(self) -> dict[str, float]:
-        """Seconds for which models are on hold."""
+        """Return the seconds for which models are held, for those that are."""
         found = {model: limiter.hold_seconds for model, limiter in self._allowance.limiters.items()}
         return {model: seconds for model, seconds in found.items() if seconds}
 
     def _apply_demand(self, model: str, use: ModelDemand) -> None:
+        """Apply what a worker learned about a model to the head's limiter of the model."""
         limiter = self._get_limiter(model)
         for bucket, left in (
             (limiter.requests, use.starts_left),
             (limiter.tokens, use.tokens_left),
         ):
             if bucket is not None and left < UNLIMITED:
+                # A negative amount returns unused tokens to the bucket.
                 bucket.take_tokens(-left)
         for age, retry_after in use.rate_limit_events:
             limiter.record_rate_limit(limiter.current_time() - age, retry_after)
@@ -200,6 +220,7 @@ class Leases:
             limiter.hold_calls(use.hold_seconds)
 
     def _grant_for(self, model: str, worker: int) -> Grant:
+        """Return a worker's grant for a model: a fair share of slots, call starts and tokens."""
         limiter, everybody = self._get_limiter(model), self._allowance.total_concurrency
         now, others = limiter.current_time(), list(self._tenants.values())
         me = list(self._tenants).index(worker)
@@ -212,6 +233,7 @@ class Leases:
                 allowed, [model_demand.in_flight + model_demand.waiting for model_demand in using]
             )[me]
         )
+        # A worker with no call in flight gets one slot even if its fair share rounds to 0.
         wanted_now = 1 if use.waiting and not use.in_flight else 0
         places = min(free, max(share - use.in_flight, wanted_now))
         self._take_slots(model, max(places, 0))
@@ -240,13 +262,17 @@ class Leases:
         )
 
     def _budget_share(self, worker: int) -> tuple[float, int]:
-        """A slice of the budget: a fair one, or what the first call needs if that is there."""
+        """Return a worker's share of the budget (USD, calls).
+
+        It is a fair share, or the need of the worker's oldest call if that is more and available.
+        """
         budget, tenants = self._budget, list(self._tenants.values())
         me = list(self._tenants).index(worker)
         money = tenants[me].budget_demand
         usd = calls = 0.0
         free_usd, free_calls = budget.remaining()
-        waits = budget.waiting_count  # the head's own calls
+        # Calls of the head compete with those of workers.
+        waits = budget.waiting_count
         if budget.calls is not None:
             calls_wanted = [
                 *(worker_account.budget_demand.waiting_calls for worker_account in tenants),
@@ -274,8 +300,11 @@ class Leases:
         return usd, int(calls)
 
     def _grant_unaffordable_call(self, worker: int, money: BudgetDemand) -> tuple[float, float]:
-        """What a call gets that does not fit: nothing, so that others may. Where all others are
-        over, it goes alone if its likely cost fits, or the budget is used up."""
+        """Return the budget (USD, calls) for a call that does not fit.
+
+        It is 0, so that cheaper calls of others may run. If all other workers are idle, the call
+        runs alone, provided that its expected cost fits. Otherwise the budget is used up.
+        """
         others = (
             worker_account for number, worker_account in self._tenants.items() if number != worker
         )
@@ -290,6 +319,7 @@ class Leases:
         ) and money.oldest_call_expected_usd <= free_usd:
             return money.oldest_call_max_usd, 1.0 if self._budget.calls is not None else 0.0
         self._in_vain += 1
+        # Two reports of each worker without a call that fits: no cheaper call is on its way.
         if self._in_vain > 2 * len(self._tenants) and not self._budget.waiting_count:
             self._stop(
                 self._budget.exhausted_error(
@@ -311,7 +341,7 @@ class Leases:
 
 
 def _fair_share(free: float, wants: Sequence[float], own_demand: int, first: float) -> float:
-    """A fair share of what is free; all that the first call needs, if no less will do."""
+    """Return a fair share of what is free, or all that the first call needs if that is more."""
     share = divide_fairly(free, wants)[own_demand]
     return first if share < first <= free else share
 
@@ -319,7 +349,7 @@ def _fair_share(free: float, wants: Sequence[float], own_demand: int, first: flo
 def _bucket_share(
     bucket: TokenBucket | None, now: float, wants: Sequence[float], me: int, first: float
 ) -> float:
-    """A fair share of what is in a bucket by now, taken out of it."""
+    """Take a worker's fair share out of a token bucket and return it."""
     if bucket is None:
         return UNLIMITED
     bucket.seconds_until(0.0, now)

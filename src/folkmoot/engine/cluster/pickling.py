@@ -1,7 +1,7 @@
-"""What goes between machines: functions with what they refer to, items, results, errors.
+"""Serialise what is sent between machines: functions with their closures, items, results, errors.
 
-Whoever refers to the run gets that of the process where it arrives, and values on a shelf go onto
-the shelf there. Needs Ray (its cloudpickle).
+A reference to the run becomes one to the run of the receiving process. Values on disk are copied to
+the disk store of the receiving process. Needs Ray for its cloudpickle.
 """
 
 from __future__ import annotations
@@ -26,11 +26,15 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 RUN_REFERENCE = "run"
-ELSEWHERE = "In another process:\n"  # begins the note that holds a traceback
-_inside_item = ContextVar("within a part", default=False)  # what runs was sent as a part, or by one
+# The first line of an error's note that holds its traceback in another process.
+ELSEWHERE = "In another process:\n"
+# True while an item runs. A fork inside an item runs locally, as on a worker.
+_inside_item = ContextVar("within a part", default=False)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
+    """Pickles references to the run by name and values on disk by content."""
+
     def persistent_id(self, value: object) -> object:
         if isinstance(value, RunContext):
             return RUN_REFERENCE
@@ -38,6 +42,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
 
 
 class _Unpickler(pickle.Unpickler):
+    """Unpickles references to the run as `run`, and values on disk into `shelf`."""
+
     def __init__(self, data: bytes, run: RunContext | None, shelf: DiskStore | None) -> None:
         super().__init__(io.BytesIO(data))
         self._run = run
@@ -52,23 +58,27 @@ class _Unpickler(pickle.Unpickler):
 
 
 def pickle_value(value: object) -> bytes:
-    """The value as bytes. Raises whatever its parts raise that cannot be pickled."""
+    """Return the value as bytes. Raises any error of an object that cannot be pickled."""
     file = io.BytesIO()
     _Pickler(file, protocol=5).dump(value)
     return file.getvalue()
 
 
 def unpickle_value(data: bytes, run: RunContext | None = None) -> object:
-    """The value of these bytes, in a run."""
+    """Return the value of these bytes. References to the run become `run`."""
     return _Unpickler(data, run, None if run is None else run.shelf).load()
 
 
 def pickle_function(value: object, what: str, fn: Callable[..., object] | None = None) -> bytes:
-    """`pickle_value`; raises ProtocolError that says what of a function cannot go to another
-    machine."""
+    """Do the same as `pickle_value`, but raise ProtocolError with the cause in the study's code.
+
+    `what` names the value in the error. `fn` is the function that may close over an object that
+    cannot be pickled.
+    """
     try:
         return pickle_value(value)
-    except Exception as error:  # whatever a class of the study's raises when it is pickled
+    # A class of the study may raise anything when it is pickled.
+    except Exception as error:
         raise ProtocolError(
             f"{what} cannot go to another machine{_find_unpicklable_variable(fn)} ({error}); give "
             "it plain values, "
@@ -78,11 +88,12 @@ def pickle_function(value: object, what: str, fn: Callable[..., object] | None =
 
 
 def _find_unpicklable_variable(fn: Callable[..., object] | None) -> str:
-    """The variable that a function closes over and that cannot be pickled, if it is one."""
+    """Return the name of a closure variable that cannot be pickled, as part of an error message."""
     for name, value in _closure_variables(fn):
         try:
             pickle_value(value)
-        except Exception:  # see `pickle_function`
+        # The variable may raise anything when it is pickled.
+        except Exception:
             return f": {getattr(fn, '__name__', 'it')} uses {name}"
     return ""
 
@@ -94,11 +105,12 @@ async def run_pickled_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """An `ForkExecutor` for a rehearsal: everything goes as it would to another machine, and stays
-    here. What a part forks in turn goes nowhere, as on a worker.
+    """Run the items of a fork as on a worker, but in this process: a `ForkExecutor` for dry runs.
 
-    Raises ProtocolError where something cannot go, or what `map` runs changes what it refers to:
-    on another machine it would change a copy.
+    Everything is pickled and unpickled as for another machine. Forks inside an item are not.
+
+    Raises ProtocolError if something cannot be pickled, or if the function of `map` changes a
+    variable of its closure. On another machine it would change a copy.
     """
     if _inside_item.get():
         return await run_locally(run, fork, parts, results, stage)
@@ -106,12 +118,14 @@ async def run_pickled_locally(
     what = f"map() at {'/'.join(each.path) or 'session'}"
     sent = cast("Fork[I, R]", unpickle_value(pickle_function(each, what, each.fn), run))
     items = pickle_function(list(parts), f"an item of {what}")
+    # Take the snapshot of the copy, because items run with the copy.
     before = _snapshot_closure(sent.fn)
     arrived, within = cast("list[ForkItem[I]]", unpickle_value(items, run)), _inside_item.set(True)
     try:
         failures = await run_locally(run, sent, arrived, results, stage)
     finally:
         _inside_item.reset(within)
+    # Only to check: results would be sent back from a worker.
     pickle_function(results, f"what {what} gives", each.fn)
     changed = [name for name, value in _snapshot_closure(sent.fn).items() if value != before[name]]
     if changed and not failures:
@@ -124,7 +138,10 @@ async def run_pickled_locally(
 
 
 def _snapshot_closure(fn: Callable[..., object]) -> dict[str, object]:
-    """What a function closes over: the value of what is plain, how much is in what can grow."""
+    """Return the closure variables of a function: values of plain types, lengths of containers.
+
+    This is enough to see an assignment or a growing list. Deep comparisons would be slow.
+    """
     found: dict[str, object] = {}
     for name, value in _closure_variables(fn):
         if isinstance(value, (list, dict, set)):
@@ -137,7 +154,8 @@ def _snapshot_closure(fn: Callable[..., object]) -> dict[str, object]:
 def _closure_variables(fn: Callable[..., object] | None) -> Iterator[tuple[str, object]]:
     names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
     for name, cell in zip(names, getattr(fn, "__closure__", None) or (), strict=False):
-        with suppress(ValueError):  # not bound yet
+        # ValueError: the variable has no value yet.
+        with suppress(ValueError):
             yield name, cell.cell_contents
 
 
@@ -147,16 +165,20 @@ def _function_location(fn: Callable[..., object] | None) -> tuple[str, int] | No
 
 
 def picklable_error(error: BaseException) -> BaseException:
-    """Return the error as it can be sent: with the line of the author's code that led to it, and
-    the traceback as a note. One that cannot be pickled becomes a ProtocolError that tells of it."""
+    """Return the error in a form that can be sent to another process.
+
+    It carries the line of the study author's code that led to it, and its traceback as a note. An
+    error that cannot be pickled becomes a ProtocolError with the same message.
+    """
     place = getattr(error, "place", None) or last_author_location(error)
-    # One error ends many parts. Its notes are part of its traceback, so a note for each part would
-    # double it each time.
+    # One error may end many items. Its notes are part of its traceback, so a note for each item
+    # would double it each time.
     if not any(note.startswith(ELSEWHERE) for note in getattr(error, "__notes__", ())):
         error.add_note(ELSEWHERE + "".join(traceback.format_exception(error)))
     try:
         if place is not None:
             error.place = place  # type: ignore[attr-defined]
         return cast("BaseException", unpickle_value(pickle_value(error.with_traceback(None))))
-    except Exception:  # see `pickle_function`
+    # The error, or an object it refers to, may raise anything when it is pickled.
+    except Exception:
         return ProtocolError(f"{type(error).__name__}: {error}", place)

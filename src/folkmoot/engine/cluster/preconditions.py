@@ -1,4 +1,4 @@
-"""What cannot run on a cluster, said before anything is asked."""
+"""Check before the first call whether a study can run on a cluster."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ def require_cluster_support(
     key: str | None,
     has_custom_provider: bool,
 ) -> None:
-    """Raise InputError where `--executor` cannot be kept. `has_custom_provider`: the caller's own
-    provider would answer."""
+    """Raise InputError if the run cannot use `executor`.
+
+    `has_custom_provider`: the caller's provider answers the calls.
+    """
     if executor != RAY_EXECUTOR and not executor.startswith("ray://"):
         raise InputError(f"--executor {executor}: write ray (this machine) or ray://HOST:10001")
     if find_spec("ray") is None:
         raise InputError(lacks_extra(f"--executor {executor}", "ray", "Ray"))
+    # Check before Ray is imported, since a module in this folder may also hide one that Ray
+    # imports.
     if hidden := hidden_by_folder(Path.cwd()):
         raise InputError(
             f"--executor {executor}: Ray's workers look for modules in the current folder first, "
@@ -68,14 +72,15 @@ def require_cluster_support(
         )
     try:
         import_module("ray")
-    except Exception as error:  # whatever its compiled parts raise
+    # The compiled parts of Ray may raise anything.
+    except Exception as error:
         raise InputError(
             f"--executor {executor}: Ray is installed, but cannot be loaded: {error}"
         ) from error
 
 
 def hidden_by_folder(folder: Path) -> list[str]:
-    """Return the modules of a folder that have the name of an installed one."""
+    """Return the modules in a folder that have the name of an installed module."""
     elsewhere = [entry for entry in sys.path if Path(entry).resolve() != folder.resolve()]
     names = sorted(module.name for module in iter_modules([str(folder)]))
     standard = {*sys.stdlib_module_names, *sys.builtin_module_names}

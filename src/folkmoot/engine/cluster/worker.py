@@ -1,6 +1,6 @@
-"""A worker of a cluster: the engine in another process, which runs shares of the parts of `map`.
+"""A worker of a cluster: the engine in another process, which runs chunks of the items of `map`.
 
-The head calls its methods; Ray runs each of them on the worker's own event loop.
+The head calls its methods. Ray runs each call on the worker's event loop.
 """
 
 from __future__ import annotations
@@ -58,23 +58,31 @@ from folkmoot.storage.manifest import ModelUsage
 from folkmoot.storage.run_folder import PLAN
 from folkmoot.storage.table_buffer import RowOrder, TableCell, row_cells
 
-REPORT_INTERVAL_SECONDS = 0.25  # between two reports, and so between two leases
-MIN_REPORT_INTERVAL_SECONDS = 0.05  # the same, where calls wait for a lease
-FUNCTION_CACHE_SIZE = 8  # functions of forks that are kept unpacked
+# The time between two reports, and so between two leases.
+REPORT_INTERVAL_SECONDS = 0.25
+# The minimum time between two reports if calls wait for a lease.
+MIN_REPORT_INTERVAL_SECONDS = 0.05
+# Unpickled functions of forks to keep. Few forks run at the same time.
+FUNCTION_CACHE_SIZE = 8
 
-# What a share is: its parts, what the journal has of them, and which models played which roles.
+# A chunk: its items, their journal entries by address, and the models that answered so far.
 Share = tuple[list[ForkItem[object]], dict[str, JournalEntry], dict[tuple[str | None, str], str]]
 
 
 class WorkerSetup(NamedTuple):
-    """What a worker must know of the run. `study` is the study type itself, packed, or how to find
-    it: its name, or its file and the consent to that. `run_holder` is the content of the run
-    folder's file of that name: a worker that reads the same content there sees that folder. `key`
-    names the run elsewhere."""
+    """All that a worker must know about the run.
+
+    `study` is the pickled study type, or its name, or its file with the consent to run it.
+    `run_holder` is the content of the holder file in the run folder. A worker that reads the same
+    content sees the same folder. `key` names the run on other machines. `limits` is the budget
+    (USD, calls).
+    """
 
     study: bytes | str | tuple[str, Consent]
-    pickled_file_and_config: bytes  # the path of the study file, its config
-    prompts: Mapping[str, str] | None  # the user's own
+    # The path of the study file and its config.
+    pickled_file_and_config: bytes
+    # Prompts of the researcher, by name. None: those of the study type.
+    prompts: Mapping[str, str] | None
     folder: Path
     run_holder: str
     key: str
@@ -86,8 +94,12 @@ class WorkerSetup(NamedTuple):
 
 
 class WorkerReady(NamedTuple):
-    """What a worker says when it is set up: why it cannot work, or where its shard lies, whether
-    that is the run folder, on which of Ray's nodes, and what workers before it `left` there."""
+    """The answer of a worker that is set up.
+
+    `problem` says why it cannot work. `shard_path` is its shard, and `sees_run_folder` says whether
+    that is in the run folder. `node` is its Ray node. `left` holds the shards that earlier workers
+    left on its machine, with their entries.
+    """
 
     problem: str
     shard_path: Path = Path()
@@ -98,10 +110,11 @@ class WorkerReady(NamedTuple):
 
 @dataclass(slots=True)
 class WorkerReport:
-    """What a worker tells the head: what was answered (in order; `covers`: with what cover in USD,
-    None for what none covered), what happened, what it needs.
+    """A worker's report to the head: new entries, events and demands.
 
-    `requested_addresses`: addresses of which it does not know whether the journal has them.
+    `covers` holds for each entry the loan that covered it (USD), None if there was none.
+    `requested_addresses` are addresses at which the journal may have an entry. `stop_error` is the
+    pickled error that stopped the worker's calls.
     """
 
     entries: list[JournalEntry]
@@ -116,7 +129,10 @@ class WorkerReport:
 
 @dataclass(slots=True)
 class ChunkResult:
-    """What a share came to. `row`: the entries that must be in the journal before it counts."""
+    """The result of a chunk.
+
+    It counts only when the journal has the first `row` entries of the worker.
+    """
 
     results: dict[int, object]
     failures: dict[int, BaseException]
@@ -131,7 +147,7 @@ class ChunkResult:
 
 
 class ReadOnlyPlan(Plan):
-    """What a worker knows of the plan; the head alone writes it."""
+    """The plan on a worker. Only the head writes the plan."""
 
     def seal_part(self, name: str, data: object) -> None:
         raise ProtocolError(
@@ -139,12 +155,14 @@ class ReadOnlyPlan(Plan):
         )
 
     def write_plan(self) -> None:
-        """The head did, before it sent anything."""
+        """Do nothing: the head wrote the plan before it sent the chunk."""
 
 
 class _RunningChunk(NamedTuple):
-    """A share under way: the scopes of its parts, of which the head sent all there is, and the rows
-    recorded by them."""
+    """A running chunk: the scopes of its items and the rows recorded so far.
+
+    The head has sent all journal entries of these scopes.
+    """
 
     scopes: tuple[str, ...]
     rows: list[tuple[str, bytes, dict[str, TableCell]]]
@@ -152,8 +170,10 @@ class _RunningChunk(NamedTuple):
 
 @dataclass
 class WorkerRunContext(RunContext):
-    """The run as a worker knows it: what is recorded and written waits for the head. `fetch_entry`
-    has the head say what the journal holds at an address."""
+    """The run context of a worker. Rows and files wait until the head takes them.
+
+    `fetch_entry` asks the head for the journal entry at an address.
+    """
 
     fetch_entry: Callable[[str], Awaitable[None]] = field(kw_only=True)
     running: ContextVar[_RunningChunk] = field(default_factory=lambda: ContextVar("share"))
@@ -167,7 +187,7 @@ class WorkerRunContext(RunContext):
             await self.fetch_entry(address)
 
     def collect_new_files(self) -> dict[str, bytes]:
-        """What was written since the last time."""
+        """Return the content of the files written since the last call, and delete them."""
         found = {name: (self.folder / name).read_bytes() for name in self.study_files}
         for name in self.study_files:
             (self.folder / name).unlink()
@@ -176,7 +196,7 @@ class WorkerRunContext(RunContext):
 
 
 class _StopNotifier:
-    """Rings when the gateway starts no more calls."""
+    """Calls a function when the gateway starts no more calls."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -186,10 +206,10 @@ class _StopNotifier:
 
 
 class Worker:
-    """One worker; an actor of Ray's."""
+    """One worker, a Ray actor."""
 
     async def start(self, setup: WorkerSetup) -> WorkerReady:
-        """Set the engine up. Says why that cannot be, rather than raise."""
+        """Set up the engine. An error is returned as the problem of the result, not raised."""
         try:
             return self._start_engine(setup)
         except (FolkmootError, ImportError, OSError, AttributeError) as error:
@@ -210,9 +230,11 @@ class Worker:
         if setup.embedding_model is not None:
             providers.resolve_embedding = setup.embedding_model
         scratch = Path(tempfile.mkdtemp(prefix="folkmoot-worker-"))
+        # The path alone proves nothing: another machine may have a folder of the same name.
         shared = _read_text(setup.folder / HOLDER_FILE) == setup.run_holder
         shards = setup.folder / SHARD_FOLDER if shared else remote_shard_folder(setup.key)
         shards.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Shards in the run folder were merged by the head before it started workers.
         left = () if shared else self._collect_leftover_shards(shards)
         name = f"{os.getpid()}-{socket.gethostname()}-{scratch.name}"
         own = shards / f"{name}.sqlite"
@@ -224,9 +246,11 @@ class Worker:
         self._closures: dict[int, Fork[object, object]] = {}
         self._urgent, self._hungry = asyncio.Event(), asyncio.Event()
         usd, calls = setup.limits
+        # Start with an empty budget of the same kind. Leases raise it.
         nothing = (None if usd is None else 0.0, None if calls is None else 0)
         budget = Budget(*nothing, ask_for_more=self._hungry.set)
         self._loan = Loan(self._hungry.set, 2 * REPORT_INTERVAL_SECONDS)
+        # The head limits all models together, so this limiter must not.
         self._allowance = SharedLimits(
             budget, LOCAL_MODEL_CONCURRENCY, tell=self._call_for, loan=self._loan
         )
@@ -251,21 +275,24 @@ class Worker:
         return WorkerReady("", self._shard.path, shared, node, left)
 
     async def share(self, fork: int, function_bytes: bytes, share: bytes) -> bytes:
-        """Run some parts of a fork; the `ChunkResult`, packed."""
+        """Run a chunk of a fork and return its pickled `ChunkResult`."""
         run = self._run
         begin = self._load_function(fork, function_bytes)
         parts, known, played = cast("Share", unpickle_value(share, run))
         run.models_by_seat.update(played)
         self._shard.known.update(known)
+        # With a slash at the end: the scope `p_1` must not match `p_10`.
         scopes = tuple(f"{'/'.join((*begin.path, part.key))}/" for part in parts)
         running = _RunningChunk(scopes, [])
         run.running.set(running)
         results: dict[int, object] = {}
         failures = await run_locally(run, begin, parts, results, stage="")
-        if run.halt_cause is not None:  # by another share, or the head
+        # Another chunk or the head stopped the run: items without a result get an error.
+        if run.halt_cause is not None:
             left = (part.number for part in parts if part.number not in results)
             failures = {**dict.fromkeys(left, RunHaltedError("the run is stopping")), **failures}
             await run.gateway.wait_for_calls_in_flight()
+        # Forget the entries of this chunk, or memory would grow with the run.
         for address in known:
             self._shard.known.pop(address, None)
         used, self._shard.used = self._shard.used, []
@@ -286,19 +313,25 @@ class Worker:
         try:
             return pickle_function(outcome, f"what map() at {'/'.join(begin.path)} gives", begin.fn)
         except ProtocolError as error:
+            # The results cannot be pickled. Send all but the results: rows and usage are paid for.
             return pickle_value(replace(outcome, results={}, failures={parts[0].number: error}))
 
     async def exchange_report(self, lease: Lease) -> WorkerReport:
-        """Go on with a lease; after a while, or as soon as something is to be told, report."""
+        """Apply a lease, wait until there is something to report or time is up, and return a
+        report."""
         uses_of = self._run.gateway.uses
         for model, grant in lease.models.items():
-            if grant.answered:  # elsewhere: prompts that it takes are no riddle (`RetryPolicy`)
+            # The model answered another worker, so a rejection here concerns the prompt
+            # (see `RetryPolicy`).
+            if grant.answered:
                 uses_of.setdefault(model, ModelUsage()).replayed |= 1
         apply_lease(lease, self._allowance, self._loan)
         for address, entry in lease.journal_entries.items():
             if entry is not None:
                 self._shard.known[address] = entry
             self._wanted.pop(address).set_result(None)
+        # Wait for an urgent event first. After the minimum interval, a shortage is enough to
+        # report.
         for seconds, event in (
             (MIN_REPORT_INTERVAL_SECONDS, self._urgent),
             (REPORT_INTERVAL_SECONDS - MIN_REPORT_INTERVAL_SECONDS, self._hungry),
@@ -330,23 +363,23 @@ class Worker:
         )
 
     async def hold_models(self, holds: Mapping[str, float]) -> None:
-        """Other workers learned that models want to be left alone for so many seconds."""
+        """Hold models for as many seconds as other workers learned."""
         for model, seconds in holds.items():
             if model in self._allowance.limiters:
                 self._allowance.limiters[model].learn_hold(seconds)
 
     async def stop_calls(self, error: bytes) -> None:
-        """Start no more calls."""
+        """Start no more calls. `error` is the pickled cause."""
         stopped = cast("FolkmootError", unpickle_value(error))
         self._run.halt_cause = self._run.halt_cause or stopped
         self._run.gateway.stop_calls(stopped)
 
     async def delete_shard(self, shard: Path) -> None:
-        """The head has what a worker before this one left."""
+        """Delete a shard of an earlier worker after the head has its entries."""
         delete_shard(shard)
 
     async def close(self) -> None:
-        """The run is over, and the head has all that this worker was answered."""
+        """Close the engine and delete the shard. The head has all its entries."""
         await self._run.gateway.close()
         self._shard.close()
         for lock in self._locks:
@@ -355,28 +388,30 @@ class Worker:
         shutil.rmtree(self._run.folder, ignore_errors=True)
 
     async def _fetch_entry(self, address: str) -> None:
-        """Know what the journal holds at an address outside the scopes of a share."""
+        """Make the journal entry of an address outside the chunk's scopes available here."""
         if address not in self._wanted:
             self._wanted[address] = asyncio.get_running_loop().create_future()
             self._schedule_report()
         await self._wanted[address]
 
     def _collect_leftover_shards(self, shards: Path) -> tuple[tuple[Path, list[JournalEntry]], ...]:
-        """What workers that are gone left on this machine, of which no other worker has hold."""
+        """Return the shards that ended workers left on this machine, unless another worker holds
+        them."""
         found = [(path, lock_shard(path)) for path in list_shards(shards)]
         self._locks += [lock for _, lock in found if lock is not None]
         return tuple((path, entries_after_row(path, 0)) for path, lock in found if lock is not None)
 
     def _load_function(self, fork: int, begins: bytes) -> Fork[object, object]:
-        """What a fork runs, unpacked once."""
+        """Return the function of a fork, unpickled once."""
         if fork not in self._closures:
+            # Drop the oldest function. Dictionaries keep the order of insertion.
             while len(self._closures) >= FUNCTION_CACHE_SIZE:
                 del self._closures[next(iter(self._closures))]
             self._closures[fork] = cast("Fork[object, object]", unpickle_value(begins, self._run))
         return self._closures[fork]
 
     def _call_for(self, urgent: bool) -> None:
-        """Have the head hear of it soon that limits are not enough, or at once."""
+        """Report a shortage soon, or at once if urgent."""
         (self._schedule_report if urgent else self._hungry.set)()
 
     def _schedule_report(self) -> None:
@@ -384,12 +419,13 @@ class Worker:
         self._hungry.set()
 
     def _queue_event(self, event: Event) -> None:
-        if not isinstance(event, CallDone):  # the head counts entries
+        # The head counts calls from the entries.
+        if not isinstance(event, CallDone):
             self._events.append(event)
 
 
 def _load_study_type(named: bytes | str | tuple[str, Consent]) -> Study:
-    """The study type that the head runs. Raises InputError where this machine has another."""
+    """Return the study type that the head runs. Raises InputError if its file is not here."""
     if isinstance(named, bytes):
         return cast("Study", unpickle_value(named))
     if isinstance(named, str):
@@ -404,7 +440,7 @@ def _load_study_type(named: bytes | str | tuple[str, Consent]) -> Study:
 
 
 def remote_shard_folder(key: str) -> Path:
-    """Where the shards of a run lie on a machine that does not see its folder."""
+    """Return the folder for shards on a machine that does not see the run folder."""
     return Path(tempfile.gettempdir()) / f"folkmoot-shards-{os.getuid()}" / key
 
 
