@@ -467,7 +467,7 @@ class Studio:
             self.keys.entered.pop(variable, None)
         return RedirectResponse("/keys", 303)
 
-    # --- what all share ------------------------------------------------------------------------
+    # --- helpers of all pages ------------------------------------------------------------------
 
     def _page(self, template: str, shown: Mapping[str, object], status: int = 200) -> HTMLResponse:
         drawn = _render_part(template, {"form_token": self.form_token, **shown})

@@ -120,9 +120,7 @@ class Projects:
         raise AssertionError
 
     def run_stem(self, name: str) -> str:
-        """Return the base name of a study's runs: that of its folder, or of its file at the top
-        level.
-        """
+        """Return the base name of a study's runs: its folder, or its file at the top level."""
         path = Path(name)
         return path.stem if path.parent == Path() else path.parent.name
 

@@ -42,9 +42,8 @@ SIMPLE_PASSIVE = "simple_passive"
 CLARIFIED_PASSIVE = "clarified_passive"
 ACP = "acp"
 
-# The four conditions of the source study. Their names are data: they are in tables and study files.
-# Two placebo conditions that Folkmoot adds. They separate persuasion from the mere act of being
-# asked again with a longer prompt.
+# The conditions of the source study. Their names are data, because tables and study files hold
+# them.
 NAMES_ONLY = "names_only"
 EMPTY_ARGUMENT = "empty_argument"
 
@@ -182,6 +181,7 @@ def _known_sources() -> tuple[str, ...]:
 
 def _list_sources(schema: JsonDict) -> None:
     """Name the persona sources in the JSON Schema, including those of installed packages."""
+    # The enum lets editors complete the sources that are installed on this machine.
     schema |= {"enum": [*_known_sources()], **field_notes(essential=True)}
 
 
@@ -400,6 +400,8 @@ class CrossPollinationConfig(CodingStudyConfig):
             if name not in known:
                 hint = did_you_mean(name, known, f"known are: {', '.join(known)}")
                 raise ValueError(f"conditions: there is no condition {name!r}; {hint}")
+        # The checks below need all conditions, so they are in a model validator and not at the
+        # fields.
         readers = self.conditions_with("summaries")
         if readers and self.summary_draws > self.participants_per_condition:
             raise ValueError(

@@ -107,7 +107,7 @@ async def summarise_interview(scope: Scope, participant: Participant) -> Partici
     return participant.with_changes(individual_summary=theirs)
 
 
-# --- clusters of like reasons within each option, each described by a model ----------------------
+# --- clusters of similar reasons within each option --------------------------------------------
 
 
 async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:

@@ -90,6 +90,7 @@ class Participant:
 
     @property
     def system(self) -> str:
+        """The system prompt on which the prompts of all phases build."""
         return self.told.get()
 
     @property
@@ -166,6 +167,7 @@ class Participant:
         return self.with_changes(status=FAILED, error_message=f"{where}: {missing.reason}{detail}")
 
     def with_skip(self, reason: str) -> Participant:
+        """Return a copy with the status skipped and the reason."""
         return self.with_changes(status=SKIPPED, error_message=reason)
 
 
@@ -320,6 +322,7 @@ async def _load_personas(session: Session[CrossPollinationConfig]) -> list[Perso
     saved = session.run_folder / PERSONAS
     if saved.exists():
         rows = json.loads(saved.read_text("utf-8"))["personas"]
+        # A resume must not draw again: the pool or the file may have changed since.
         return [Persona.from_json(row) for row in rows]
     personas = await _draw_personas(session)
     session.write_json(PERSONAS, {"personas": (persona.to_json() for persona in personas)})

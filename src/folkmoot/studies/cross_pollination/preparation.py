@@ -108,7 +108,7 @@ def design_size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
     return DesignSize("independent", len(config.condition_designs), per, setting=key)
 
 
-# --- a pilot made of a Polis conversation ---------------------------------------------------------
+# --- a study made from a Polis conversation ----------------------------------------------------
 
 
 NAMES = {AGREE: "Agree", DISAGREE: "Disagree", PASS: "Pass"}

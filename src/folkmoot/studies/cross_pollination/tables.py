@@ -175,6 +175,7 @@ def recorded_after(
 
 
 def cluster_row(cluster: Cluster) -> ClusterRow:
+    """Return the row of a cluster."""
     return ClusterRow.from_source(
         cluster,
         cluster_id=cluster.id,

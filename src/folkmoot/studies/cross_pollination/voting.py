@@ -88,7 +88,7 @@ async def ask_vote(
     )
 
 
-# --- what is asked beside a vote, where the study file wants it ----------------------------------
+# --- optional questions that follow a vote -----------------------------------------------------
 
 BEFORE, AFTER = "before", "after"
 RESTATED = Path(__file__).parent / "codebooks" / "restated.yaml"
@@ -266,7 +266,7 @@ async def delayed_vote(
     return state.with_updates((await scope.map(voted, vote_again)).values())
 
 
-# --- phases 1 and 2, and how the final vote of every condition is taken --------------------------
+# --- phases 1 and 2, and the final vote of every condition -------------------------------------
 
 
 async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
@@ -383,7 +383,7 @@ async def final_vote(
     return await ask_restatement(scope, participant, told)
 
 
-# --- phases 6 and 7: the page of summaries, and the final votes of each kind ---------------------
+# --- phases 6 and 7: the page of summaries, and the final votes of each kind -------------------
 
 
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:

@@ -114,6 +114,7 @@ class Concept:
 
     @property
     def answers(self) -> pl.DataFrame:
+        """The utterances of participants."""
         return self.said.filter(pl.col("speaker_role") == "participant")
 
 

@@ -48,7 +48,7 @@ def load_wordings() -> Mapping[str, Any]:
     return found
 
 
-# --- what is read ------------------------------------------------------------------------------
+# --- reading of the prompt ---------------------------------------------------------------------
 
 
 class View(NamedTuple):
@@ -98,6 +98,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
 
 
 def split_sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text."""
     return [s.strip() for s in _SENTENCE_END.split(text) if s.strip()]
 
 
@@ -140,6 +141,7 @@ class Product(NamedTuple):
 
     @property
     def concept_text(self) -> str:
+        """The concept for use in a sentence, or "this" if the prompt has none."""
         return self.described.strip().rstrip(".") or "this"
 
     @property
@@ -187,6 +189,7 @@ def said_in_talk(mind: SimulatedRespondent) -> list[Passage]:
 
 
 def own_words(mind: SimulatedRespondent) -> list[str]:
+    """Return the respondent's own utterances in the discussion, in order."""
     return [passage.text for passage in said_in_talk(mind) if passage.own]
 
 
@@ -249,6 +252,7 @@ class Opinion(NamedTuple):
 
     @property
     def bounded_position(self) -> float:
+        """The present opinion on the scale of positions, from −1 to 1."""
         return math.tanh(self.now)
 
 

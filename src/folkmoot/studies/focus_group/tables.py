@@ -209,7 +209,7 @@ TABLES = (
     *(ConceptRow, PersonaRow, DescriptionRow, UtteranceRow, StatementRow, OpinionRow),
     *(IntentRow, SilenceRow, NoteRow, *coding.TABLES),
 )
-# The names of the engine's columns in runs of earlier versions.
+# Maps the names of the engine's columns in runs of earlier versions to the present names.
 EARLIER_NAMES = {"role": "speaker_role", "name": "speaker_name"}
 
 

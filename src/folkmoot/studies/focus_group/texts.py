@@ -145,6 +145,7 @@ class DiscussionTexts:
 
 
 def quote_phase(phase: DiscussionPhase) -> str:
+    """Return the name of a phase for use in prompts, with its source."""
     return quote_value(phase.value, "value", PHASE)
 
 

@@ -294,6 +294,8 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
     shifts = dict(
         zip((arm.name for arm in votes.two_vote_conditions), tests["stuart_maxwell"], strict=True)
     )
+    # The statement names the largest statistic and gives no verdict, because the tests are
+    # exploratory.
     most = max(shifts, key=lambda name: shifts[name].statistic)
     return Finding(
         "marginal_homogeneity",
@@ -329,18 +331,22 @@ class Shift(NamedTuple):
 
     @property
     def gained_votes(self) -> int:
+        """The number of participants who changed to this option."""
         return self.final - self.kept
 
     @property
     def lost_votes(self) -> int:
+        """The number of participants who changed away from this option."""
         return self.first - self.kept
 
     @property
     def net_change(self) -> int:
+        """The final votes minus the first votes."""
         return self.final - self.first
 
     @property
     def p(self) -> float:
+        """The p-value of McNemar's test of gained against lost votes."""
         return mcnemar(self.gained_votes, self.lost_votes).p
 
 
@@ -411,6 +417,7 @@ def towards_opposition(votes: Votes) -> Finding | None:
         f"Of {format_count(found.n, 'participant')} who faced an opposing view, {found.to_target} "
         f"moved to it, {found.elsewhere} to another option, {found.stayed} stayed."
     )
+    # The comparison with chance needs participants who moved and more than one other option.
     if excess := towards_target(found.moved_count, found.to_target, len(votes.options)):
         says += (
             f" Of those who moved that is {format_share(excess.share)}; moving at random would "
@@ -472,6 +479,8 @@ def regression_finding(votes: Votes) -> Finding | None:
     fitted, with_people = _fit_regression(rows, order[0], votes)
     if not fitted.terms:
         return Finding("regression", title, _no_fit_reason(fitted), ResultTable((), ()))
+    # The reference is the first condition of the design, which is simple voting in the source
+    # study.
     base = condition_label(order[0]).lower()
     arms = [term for term in fitted.terms if term.variable == "condition"]
     arms.sort(key=lambda term: order.index(term.level))
@@ -506,6 +515,8 @@ def regression_finding(votes: Votes) -> Finding | None:
         else None,
         notes=(
             *_regression_notes(fitted, with_people),
+            # The regression is not clustered by draw, because the draws are too few for its
+            # coefficients.
             *([NOT_BY_DRAW] if votes.summary_draws > 1 else []),
         ),
         **votes.conditional_basis,
@@ -579,7 +590,7 @@ def _regression_notes(fitted: Logit, with_people: bool) -> list[str]:
     return notes
 
 
-# --- what summaries, interview and dialogue each do ----------------------------------------------
+# --- effects of summaries, interview and dialogue ----------------------------------------------
 
 SWITCHES = tuple(ConditionDesign.model_fields)
 

@@ -34,7 +34,7 @@ from folkmoot.measures.inference.paired_votes import IntArray, transition_table
 from folkmoot.storage.findings import BarChart, Finding, ResultTable
 from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Voter, Votes
 
-# --- how spread the votes are, and how that compares with people ---------------------------------
+# --- spread of the votes, and comparison with human benchmarks ---------------------------------
 
 # Names of the human benchmarks that fit a table.
 SHORT = {
@@ -216,7 +216,7 @@ def _vote_counts(votes: Votes, arm: ConditionVotes) -> tuple[list[int], list[int
     return votes.counts(arm.first), votes.counts(arm.final_choices)
 
 
-# --- decision quality, where it was asked for ----------------------------------------------------
+# --- optional measures of decision quality -----------------------------------------------------
 
 QUALITY = "Decision quality"
 
@@ -307,6 +307,7 @@ def _ranking_finding(votes: Votes) -> Finding | None:
         if (estimate := _mean_of_arm(votes, condition_votes, ranking_distance)) is not None
     }
     by = {
+        # The interval of a mean can pass the ends of the scale, but a share cannot.
         condition_votes: estimate.clip_bounds(0.0, 1.0)
         for condition_votes, estimate in found.items()
     }
@@ -366,6 +367,7 @@ def _restatement_finding(votes: Votes) -> Finding | None:
     if read is None:
         return None
     title = "Can they state the opposing view?"
+    # The codes of the embedded coder must not become a result.
     if not read.supports_findings:
         return Finding(
             "restated",
@@ -375,6 +377,8 @@ def _restatement_finding(votes: Votes) -> Finding | None:
             notes=(read.note,),
             section=QUALITY,
         )
+    # Without a code the restatement was not given or not coded. It does not count as "not
+    # restated".
     codes = {
         condition_votes: [read.single_code(voter.participant_id) for voter in condition_votes.moved]
         for condition_votes in votes.two_vote_conditions

@@ -73,6 +73,7 @@ class Reasons:
 
     @cached_property
     def bootstrap_stability_result(self) -> Stability:
+        """The stability of the clusters when members are redrawn."""
         return bootstrap_stability(self.vectors, self.labels, self.algorithm, self.seed)
 
 
@@ -84,6 +85,7 @@ def reason_findings(votes: Votes) -> list[Finding]:
     groups = _by_option(votes)
     if not groups:
         return []
+    # Without silhouettes there was no choice of a number, so that finding would be empty.
     numbers = (
         [_cluster_number(groups)]
         if any(reasons.repeated_clustering.silhouettes for reasons in groups)
@@ -229,6 +231,8 @@ def _cluster_map(groups: list[Reasons]) -> Finding:
     people = [(n, at) for n, reasons in enumerate(groups) for at in range(len(reasons.ids))]
     part = ""
     if len(people) > MOST_ON_A_MAP:
+        # The sample comes from the run's seed, so that a report computed again shows the same
+        # points.
         rng = generator(groups[0].seed, ("cluster map",))
         drawn = rng.choice(len(people), MOST_ON_A_MAP, replace=False)
         part = (

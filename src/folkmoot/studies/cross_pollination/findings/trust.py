@@ -102,6 +102,7 @@ def option_order(votes: Votes) -> Finding | None:
     if not shown:
         return None
     found = position_effects(shown)
+    # With a single order the effect of the place cannot be separated from the option itself.
     title = "Order of the options"
     if found.first is None:
         return Finding(
@@ -246,6 +247,7 @@ def attrition_finding(votes: Votes) -> Finding:
     """Return who is missing from each condition, why, and what the missing votes could change."""
     rows: list[Row] = []
     for arm in votes.arms:
+        # Long messages would make the table unreadable, so they are cut.
         why = Counter(str(voter.error_message or voter.status)[:80] for voter in arm.dropout_count)
         reasons = why.most_common(3) if _votes_twice(votes, arm) else []
         status = Counter(voter.status for voter in arm.rows)

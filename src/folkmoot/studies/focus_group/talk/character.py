@@ -9,14 +9,14 @@ import re
 
 # The phrases come in three groups: an assistant, the player of a role, and headings of a script.
 _SIGNS = re.compile(
-    # as an assistant
+    # Words of an assistant.
     r"\b(?:as|I am|I['’]m) an? (?:\w+ )?(?:AI|artificial intelligence|language model|chat ?bot"
     r"|(?:AI|virtual|digital|helpful) assistant)\b"
     r"|\b(?:large )?language model\b|\bmy training data\b|\bmy knowledge cut-?off\b"
-    # as the player of a role
+    # Words of the player of a role.
     r"|\b(?:in|for) this (?:role[- ]?play|simulation|fictional scenario)\b"
     r"|\b(?:my|the|this) (?:assigned )?persona\b|\b(?:stay(?:ing)?|break(?:ing)?) in character\b"
-    # with the headings of a script
+    # Headings of a script at the start of a line or sentence.
     r"|^\W*(?:question|q|phase|round|turn)\s*\d+\s*[:.)\-–]"
     r"|(?<=[.!?] )\W*(?:question|phase)\s*\d+\s*[:.)\-–]"
     r"|^\W*(?:moderator|participant(?: \d+)?|interviewer|assistant|system)\s*:",

@@ -368,7 +368,7 @@ def strip_numbering(text: str) -> str:
     return " ".join(bare.split())
 
 
-# --- who gets the floor ------------------------------------------------------------------------
+# --- choice of respondents ---------------------------------------------------------------------
 
 
 def respondent_limits(people: int, cap: int) -> tuple[int, int]:
