@@ -1,7 +1,7 @@
-"""API keys: found in the environment or the nearest `.env`, kept out of everything written.
+"""API keys: read from the environment or the nearest `.env`, and removed from all written texts.
 
-Used by the runner (to make providers), by `folkmoot models`, by the wire, and wherever errors
-are logged.
+The runner uses this module to open providers, `folkmoot models` to list keys, and the HTTP client
+and the logs to redact errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from folkmoot.errors import InputError, Problem
 
 REDACTED_KEY = "[key removed]"
 _KEY_NAME = re.compile(r"(?:API_?KEY|TOKEN|SECRET)$|^(?:GOOGLE|OPENAI|ANTHROPIC|MOONSHOT|EXAONE)$")
-# What keys look like, for those that reached a text by another way than the environment.
+# The shapes of vendors' keys, for keys that reached a text by another way than the environment.
 _KEY_SHAPES = re.compile(
     r"\b(?:sk|pk|flp|gsk|hf|xai|tgp)[-_][A-Za-z0-9_\-]{16,}|\bAIza[0-9A-Za-z_\-]{30,}"
     r"|(?<=Bearer )[A-Za-z0-9._\-]{8,}|(?<=[?&]key=)[^&\s\"']+"
@@ -26,7 +26,7 @@ _KEY_SHAPES = re.compile(
 
 
 class NeedsKey(Protocol):
-    """What this module needs to know of a model."""
+    """The attributes of a model that this module uses."""
 
     @property
     def name(self) -> str: ...
@@ -39,15 +39,17 @@ class NeedsKey(Protocol):
 
 
 def load_environment(start: Path | None = None) -> dict[str, str]:
-    """The environment over the nearest `.env` from `start` (default: here) upwards.
+    """Return the environment variables, completed by the nearest `.env` from `start` upwards.
 
-    A variable that is set in the environment wins; nothing is written to `os.environ`.
+    `start` is the working directory by default. A variable that is set in the environment has
+    priority. `os.environ` is not changed.
     """
     found: dict[str, str] = {}
     folder = (start or Path.cwd()).absolute()
     for parent in (folder, *folder.parents):
         file = parent / ".env"
         if file.is_file():
+            # A key may contain a dollar sign, so nothing is interpolated.
             values = dotenv_values(file, interpolate=False)
             found = {name: value for name, value in values.items() if value}
             break
@@ -55,7 +57,7 @@ def load_environment(start: Path | None = None) -> dict[str, str]:
 
 
 def find_key(spec: NeedsKey, environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
-    """(variable, key) of the first variable of this model that is set; None if none is."""
+    """Return the name and value of the first key variable of a model that is set, or None."""
     environ = load_environment() if environ is None else environ
     for variable in spec.key_env:
         value = environ.get(variable, "").strip()
@@ -67,9 +69,10 @@ def find_key(spec: NeedsKey, environ: Mapping[str, str] | None = None) -> tuple[
 def resolve_key(
     spec: NeedsKey, explicit: str | None = None, environ: Mapping[str, str] | None = None
 ) -> str | None:
-    """The key to call this model with: `explicit`, else from the environment or `.env`.
+    """Return the key for a model: `explicit`, else from the environment or `.env`.
 
-    None for a model that needs none (a local server). Raises InputError that names the variable.
+    Return None for a model that needs no key, such as one on a local server. Raises InputError,
+    which names the variable, if a required key is missing.
     """
     if explicit:
         return explicit.strip()
@@ -88,11 +91,17 @@ def resolve_key(
 
 
 def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
-    """The text without keys: those given, those of the environment, and what looks like one."""
+    """Return a text without the given secrets, the keys of the environment, and texts shaped
+    like keys.
+    """
     known = {secret for secret in secrets if secret}
     known.update(
-        value for name, value in os.environ.items() if _KEY_NAME.search(name) and len(value) >= 8
+        # A shorter value would be replaced inside ordinary words.
+        value
+        for name, value in os.environ.items()
+        if _KEY_NAME.search(name) and len(value) >= 8
     )
+    # Longest first, because one secret may be the beginning of another.
     for secret in sorted(known, key=len, reverse=True):
         text = text.replace(secret, REDACTED_KEY)
     return _KEY_SHAPES.sub(REDACTED_KEY, text)

@@ -1,6 +1,7 @@
-"""`call_llm`: one question to one model, for scripts and notebooks; and who could be asked.
+"""Ask one question to one model from a script or notebook, and list the available models.
 
-Studies use the gateway instead, which journals. `folkmoot models` prints what `list_models` finds.
+Studies use the gateway instead, because it journals each call. `folkmoot models` prints the result
+of `list_models`.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ from folkmoot.randomness import digest, uniform_values
 
 T = TypeVar("T")
 
+# The models that `folkmoot models` lists and tries if none is named.
 DEFAULT_LISTED_MODELS = (
     SYNTHETIC_MODEL,
     LOCAL_MODEL,
     *CALL_LLM_MODELS,
     "gpt-4o",
-)  # what is listed and tried unasked
+)
+# The waits are at most 1, 2 and 4 s, unless the server asks for a longer one.
 RETRIES = 3
 BASE_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
@@ -59,15 +62,16 @@ def call_llm(
     api_key: str | None = None,
     timeout: float = 120.0,
 ) -> str:
-    """The answer of a model to a question.
+    """Return the answer of a model to a question.
 
-    `memory` holds what was said before, oldest first: `[{"question": str, "answer": str}, …]`; it
-    is converted for each provider. Transient errors and empty replies are retried three times with
-    exponential backoff; latency and tokens go to the log, and a warning where the reply was
-    cut by the token limit. Works with and without a running event loop.
+    `memory` holds earlier questions and answers, oldest first: `[{"question": str, "answer": str},
+    …]`. Transient errors and empty replies are retried three times with exponential backoff. The
+    log receives latency and tokens, and a warning if the token limit truncated the reply. The
+    function works with and without a running event loop.
 
-    Raises InputError (unknown model, no key, a key over plain http), FatalModelError (wrong key,
-    no access), QuotaError, RefusedError, or TransientError after the last try.
+    Raises InputError for an unknown model, a missing key or a key over plain HTTP. Raises
+    FatalModelError for a rejected key, QuotaError, RefusedError, or TransientError after the last
+    retry.
     """
     spec = resolve_model(model, {model: base_url} if base_url else None)
     key = resolve_key(spec, api_key)
@@ -86,7 +90,10 @@ def call_llm(
 def build_messages(
     memory: Sequence[Mapping[str, str]] | None, question: str, system: str = ""
 ) -> tuple[Message, ...]:
-    """Question/answer pairs as messages; None: no memory. Raises InputError for half a pair."""
+    """Return question and answer pairs as messages, followed by the question.
+
+    Raises InputError for an incomplete pair.
+    """
     messages = [Message("system", system)] if system else []
     for number, pair in enumerate(memory or (), start=1):
         if set(pair) != {"question", "answer"}:
@@ -102,8 +109,11 @@ def build_messages(
 class ModelListing:
     """One line of `folkmoot models`.
 
-    `key_variable` is the variable to set, or the one that was found when `key_set`. `ok` is None
-    until `try_models` made a call. `error`: what that said, or what a local model lacks.
+    - `key_variable`: the variable to set, or the one that was found if `key_set` is true.
+    - `usable`: True if nothing that the model needs is missing.
+    - `ok`: the result of a call by `try_models`, or None before it.
+    - `latency_s`: duration of that call in seconds.
+    - `error`: the error of that call, or what a local model lacks.
     """
 
     name: str
@@ -122,7 +132,9 @@ def list_models(
     names: Sequence[str] = DEFAULT_LISTED_MODELS,
     endpoints: Mapping[str, str] | None = None,
 ) -> list[ModelListing]:
-    """Which key each model needs, whether it is set, and where the model is asked."""
+    """Return for each model its key variable, whether that is set, and the address of its
+    server.
+    """
     environ = load_environment()
     listed = []
     for name in names:
@@ -145,10 +157,11 @@ def list_models(
 
 
 def _missing_requirement(spec: ModelSpec) -> str:
-    """Why a model on this machine could not answer; empty where it could, and for all others."""
+    """Return what a model on this machine lacks, or an empty string for all other models."""
     if spec.provider == LOCAL_MODEL:
         try:
-            open_provider(spec, ProviderSettings())  # starts nothing yet
+            # Opening a local model only checks its files. The server starts with the first call.
+            open_provider(spec, ProviderSettings())
         except InputError as error:
             return str(error)
     return ""
@@ -163,8 +176,10 @@ def try_models(
     endpoints: Mapping[str, str] | None = None,
     timeout: float = 60.0,
 ) -> list[ModelListing]:
-    """The listing, with one small call to each model that is configured. A model that fails
-    raises nothing: its error is in its line."""
+    """Return the listing after one small call to each usable model.
+
+    If a call fails, its error is stored in the listing and not raised.
+    """
     listed = list_models(names, endpoints)
     return [_try_model(one, endpoints, timeout) if one.usable else one for one in listed]
 
@@ -185,9 +200,11 @@ def _try_model(
 async def _complete_with_retries(
     spec: ModelSpec, settings: ProviderSettings, request: ModelRequest
 ) -> Completion:
-    """One call with its retries, on a provider of its own."""
+    """Send one request with its retries and return the completion."""
+    # A new provider for each call, because its connections belong to the event loop of this call.
     provider = open_provider(spec, settings)
-    # Different questions are different draws of the embedded respondent.
+    # The embedded respondent seeds its random draws with the address. A digest of the question
+    # gives different questions different draws.
     asked = digest(
         *(part for message in request.messages for part in (message.role, message.content))
     ).hex()
@@ -226,6 +243,7 @@ async def _complete_with_retries(
 
 def _backoff_seconds(error: TransientError, request: ModelRequest, attempt: int) -> float:
     longest = BASE_BACKOFF_SECONDS * 2.0**attempt
+    # The jitter follows from the question, because the package uses no global random state.
     jitter = uniform_values(0, request.messages[-1].content, attempt)
     return float(
         min(MAX_BACKOFF_SECONDS, max(error.retry_after or 0.0, longest * (0.5 + jitter / 2)))
@@ -233,7 +251,10 @@ def _backoff_seconds(error: TransientError, request: ModelRequest, attempt: int)
 
 
 def _run_coroutine(make: Callable[[], Coroutine[object, object, T]]) -> T:
-    """Run a coroutine to its end, in a thread of its own if a loop is running here (notebooks)."""
+    """Run a coroutine to its end, in a separate thread if an event loop is already running.
+
+    Notebooks have a running loop, and `asyncio.run` cannot be nested.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,7 +1,7 @@
-"""The catalog: from a model's name to who serves it, under which name, where, and with which key.
+"""The model catalogue: from a model's name to its vendor, API model ID, address and key.
 
-`provider/model` always works; bare names work where they are known. Used by the runner, the
-estimates and `folkmoot models`. The table of vendors is data: one more is one more row.
+`provider/model` always works. Bare names work for known models. The runner, the estimates and
+`folkmoot models` use it. The table of vendors is data, so a new vendor is a new row.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ from folkmoot.models.urls import ensure_version
 from folkmoot.registry import PROVIDERS, installed_entry_points
 
 SYNTHETIC_MODEL = "synthetic"
-HUMAN_MODEL = "human"  # the model's name of whatever a person answered
-LOCAL_MODEL = "local"  # or local:PATH; see models.local
-WORD_VECTOR_MODEL = "wordllama/l2_supercat_256"  # embeds in this process; see models.word_vectors
+# The model name in tables for answers that a human gave.
+HUMAN_MODEL = "human"
+# Also `local:PATH` (see `models.local`).
+LOCAL_MODEL = "local"
+# Embeds texts in this process (see `models.local.word_vectors`).
+WORD_VECTOR_MODEL = "wordllama/l2_supercat_256"
 
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """A vendor: wire format (an entry point), address, key variables.
+    """A vendor: its wire format (the name of an entry point), address and key variables.
 
-    `price_vendor` is the vendor's name in the price library; `base_url_env` the variable that moves
-    it; `embedding` the embedding model that its documentation takes for texts, if it has one.
+    - `base_url_env`: the environment variable that replaces the address.
+    - `price_vendor`: the vendor's name in the price library.
+    - `embedding`: the embedding model that the vendor's documentation recommends for texts, if any.
     """
 
     wire: str
@@ -43,11 +47,15 @@ class Vendor:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """What is known of one model.
+    """The specification of one model.
 
-    `name` is canonical (`provider/model`), `provider` the entry point that speaks to it,
-    `wire_model` the name that goes over the wire. `base_url` None: the provider's own.
-    `local` models answer in this process and are neither limited nor priced.
+    - `name`: the canonical name, `provider/model`.
+    - `provider`: the entry point of the provider.
+    - `wire_model`: the model ID that the API expects.
+    - `base_url`: None means the provider's default.
+    - `local`: True for a model that answers in this process. Such models have no limits and no
+      price.
+    - `servers`: the servers that the study file names. `base_url` is then the address of the first.
     """
 
     name: str
@@ -59,13 +67,13 @@ class ModelSpec:
     local: bool = False
     price_provider: str | None = None
     price_model: str = ""
-    servers: tuple[Server, ...] = ()  # the study file's own; `base_url` is that of the first
+    servers: tuple[Server, ...] = ()
 
 
 def _openai_compatible(
     url: str | None, name: str, prices: str | None, *keys: str, embedding: str | None = None
 ) -> Vendor:
-    """A vendor that speaks the OpenAI format."""
+    """Return a vendor that uses the OpenAI wire format."""
     return Vendor("openai", url, keys, f"{name}_BASE_URL", prices, embedding=embedding)
 
 
@@ -95,6 +103,7 @@ VENDORS: Mapping[str, Vendor] = {
         "ANTHROPIC_BASE_URL",
         "anthropic",
     ),
+    # Researchers write either name.
     "google": _GOOGLE,
     "gemini": _GOOGLE,
     "moonshot": _openai_compatible(
@@ -130,7 +139,8 @@ VENDORS: Mapping[str, Vendor] = {
     ),
 }
 
-# Bare name → (vendor, name on the wire).
+# Short names of current models, so that researchers need not know dated API model IDs. Maps a bare
+# name to (vendor, API model ID).
 _OPENAI_NAMES = (
     *("gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-mini", "gpt-4.1-nano", "gpt-4.5-preview"),
     *("gpt-4-turbo", "gpt-4", "gpt-3.5-turbo", "gpt-5", "gpt-5-mini", "gpt-5-nano", "gpt-5.1"),
@@ -154,13 +164,12 @@ KNOWN_MODELS: Mapping[str, tuple[str, str]] = {
 }
 # The five model keys of `call_llm`, in the order in which the source lists them.
 CALL_LLM_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "exaone-4.0")
-HUGGING_FACE_VENDOR = (
-    "hf-inference"  # a Hugging Face endpoint of one's own: the model is whatever it serves
-)
+# A dedicated Hugging Face endpoint. It serves one model, so the model is not named.
+HUGGING_FACE_VENDOR = "hf-inference"
 
 
-# Tokens of the longest reply that a vendor states for its models, by how their names begin. Others
-# are not known.
+# Maximum output tokens by the beginning of the API model ID, as the vendors document them. The
+# limits of other models are unknown.
 MAX_OUTPUT_TOKENS: Mapping[str, int] = {
     "gpt-4o": 16_384,
     "gpt-4.1": 32_768,
@@ -171,15 +180,17 @@ MAX_OUTPUT_TOKENS: Mapping[str, int] = {
     "gemini-2.0": 8_192,
     "gemini-2.5": 65_536,
     "gemini-3": 65_536,
-    LOCAL_MODEL: 2_048,  # half of what a conversation with it may hold
+    # Half of the default context of the local model.
+    LOCAL_MODEL: 2_048,
 }
 
 
 def max_output_tokens(name: str, endpoints: Endpoints | None = None) -> int | None:
-    """Tokens of the longest reply of a model; None where that is not known."""
+    """Return the maximum output tokens of a model, or None if unknown."""
     try:
         wire = resolve_model(name, endpoints).wire_model
-    except InputError:  # the check of all models says so
+    except InputError:
+        # The check of all models reports an unknown name.
         return None
     return next((n for prefix, n in MAX_OUTPUT_TOKENS.items() if wire.startswith(prefix)), None)
 
@@ -189,10 +200,13 @@ def resolve_model(
     endpoints: Endpoints | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> ModelSpec:
-    """The model that a name means. Raises InputError with likely names.
+    """Return the specification of the model that a name means.
 
-    `endpoints` moves a model (or a whole vendor) to servers; after it the environment variable
-    `<VENDOR>_BASE_URL` is looked at. A moved model needs no key, but gets one that is set.
+    `endpoints` assigns servers to a model or to a whole vendor. The environment variable
+    `<VENDOR>_BASE_URL` has lower priority. A model with a custom base URL works without a key. If a
+    key is set, it is sent.
+
+    Raises InputError with similar names if the name is unknown.
     """
     name = name.strip()
     endpoints = endpoints or {}
@@ -209,6 +223,7 @@ def resolve_model(
     vendor_name, wire = _split_model_name(name)
     vendor = VENDORS.get(vendor_name)
     canonical = f"{vendor_name}/{wire}"
+    # A vendor without a row here is a provider that another package registers as an entry point.
     if vendor is None:
         moved = _endpoint_servers(name, canonical, wire, vendor_name, endpoints)
         url = moved[0].url if moved else None
@@ -232,16 +247,17 @@ def resolve_model(
 
 
 def is_synthetic(name: str) -> bool:
-    """Whether this is the embedded respondent."""
+    """Return True for the embedded respondent."""
     return name == SYNTHETIC_MODEL or name.startswith(f"{SYNTHETIC_MODEL}/")
 
 
 def on_this_machine(name: str) -> bool:
-    """Whether this is a model that Folkmoot itself serves on this machine."""
+    """Return True for a model that Folkmoot serves on this machine."""
     return name == LOCAL_MODEL or name.startswith(f"{LOCAL_MODEL}:")
 
 
-# By their vendors' documentation. Of others the server decides when it is shown an image.
+# Text-only models by their vendors' documentation. For other models the server decides when it
+# receives an image.
 _TEXT_ONLY_MODELS = re.compile(
     r"(?:^|/)(?:gpt-3\.5|gpt-4(?:-\d{4}(?:-preview)?|-32k.*)?$|o1-(?:mini|preview)|o3-mini|"
     r"claude-(?:2|instant)|kimi-k2(?!\.\d)|exaone|deepseek-(?:chat|reasoner|r1|v3)|text-)",
@@ -250,16 +266,17 @@ _TEXT_ONLY_MODELS = re.compile(
 
 
 def is_text_only(spec: ModelSpec) -> bool:
-    """Whether a model is known to take no images."""
+    """Return True if a model is known to accept no images."""
     here = spec.local or spec.provider == LOCAL_MODEL
     return here or bool(_TEXT_ONLY_MODELS.search(spec.wire_model))
 
 
 def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
-    """The embedding model that goes with a model: its vendor's own, at the same address.
+    """Return the embedding model of a model's vendor, at the same address, or None.
 
-    None where the vendor documents none, and for a model that alone was moved to a server of the
-    user's own: nobody knows what that embeds with, and its texts must not go to the vendor instead.
+    None means that the vendor documents no embedding model. It is also returned if only the chat
+    model has a custom server. The embedding model of that server is unknown, and its texts must not
+    go to the vendor instead.
     """
     spec = resolve_model(name, endpoints)
     if spec.local or spec.provider == LOCAL_MODEL:
@@ -273,7 +290,7 @@ def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
 
 
 def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:
-    """Make the provider of a model through its entry point."""
+    """Return a new provider for a model, from the entry point that the specification names."""
     found = installed_entry_points(PROVIDERS).get(spec.provider)
     if found is None:
         raise InputError(f"no provider named {spec.provider!r} is installed (group {PROVIDERS})")
@@ -282,7 +299,7 @@ def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:
 
 
 def _split_model_name(name: str) -> tuple[str, str]:
-    """(vendor, name on the wire) of a name as a user writes it."""
+    """Return the vendor and the API model ID of a name."""
     if not name:
         raise InputError(Problem("the model has no name", hint="e.g. gpt-4o or synthetic"))
     vendor, slash, rest = name.partition("/")
@@ -305,10 +322,14 @@ def _split_model_name(name: str) -> tuple[str, str]:
 
 
 def _resolve_bare_name(name: str) -> tuple[str, str]:
-    """A bare name: from the table, or one that the price library lists for a vendor."""
+    """Return the vendor and the API model ID of a bare name.
+
+    The name comes from the table, or from the models that the price library lists for a vendor.
+    """
     if name in KNOWN_MODELS:
         return KNOWN_MODELS[name]
     listed = _vendors_by_priced_model()
+    # Vendors write version numbers with dashes ("claude-3-5-haiku"), researchers often with dots.
     dashed = re.sub(r"(?<=\d)\.(?=\d)", "-", name)
     for candidate in (name, dashed):
         if candidate in listed:
@@ -321,8 +342,11 @@ def _resolve_bare_name(name: str) -> tuple[str, str]:
 
 
 def _vendors_by_priced_model() -> dict[str, str]:
-    """Model → vendor, of the vendors whose bare names are plain enough to be used alone."""
-    from genai_prices import data_snapshot  # a quarter of a second, only for unusual names
+    """Return the vendor of each model in the price library, for vendors with distinctive model
+    names.
+    """
+    # The import takes 0.25 s and is needed only for unusual names.
+    from genai_prices import data_snapshot
 
     vendors = {
         VENDORS[value].price_vendor: value
@@ -333,6 +357,7 @@ def _vendors_by_priced_model() -> dict[str, str]:
         for provider in data_snapshot.get_snapshot().providers
         if provider.id in vendors
         for model in provider.models
+        # Google's list also has open models such as Gemma, which other vendors serve too.
         if provider.id != "google" or model.id.startswith("gemini")
     }
 
@@ -340,7 +365,10 @@ def _vendors_by_priced_model() -> dict[str, str]:
 def _endpoint_servers(
     name: str, canonical: str, wire: str, vendor: str, endpoints: Endpoints
 ) -> tuple[Server, ...]:
-    """The servers that the study file gives this model, by any of its names or its vendor's."""
+    """Return the servers that the study file assigns to a model, by any of its names or its
+    vendor.
+    """
+    # The most specific key has priority.
     for key in (name, canonical, wire, vendor):
         if key in endpoints:
             return parse_servers(endpoints[key])

@@ -1,8 +1,9 @@
-"""Where models are asked: the addresses under `endpoints:` in a study file.
+"""The servers of models: the addresses under `endpoints:` in a study file.
 
-An address is a base URL, or `url` with `headers` and `query`, or a list of either. A secret stands
-in none of them: `${NAME}` takes its value from the environment or `.env` when a server is opened,
-so that it is in no copy of the settings. Used by the catalog, and by whoever opens providers.
+An address is a base URL, a mapping of `url`, `headers` and `query`, or a list of either. It never
+contains a secret. `${NAME}` is replaced by a value from the environment or `.env` when a server is
+opened. So no copy of the settings contains the value. The catalogue and the openers of providers
+use this module.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from folkmoot.hints import did_you_mean
 from folkmoot.models.api_keys import redact_keys
 from folkmoot.models.urls import find_secrets, is_secret_name, join_url
 
-Endpoints = Mapping[str, object]  # model or vendor → address, as a study file has it
+# Maps a model or vendor to its address, as written in the study file.
+Endpoints = Mapping[str, object]
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # RFC 9110
@@ -37,7 +39,7 @@ _ONE_SERVER = (
         "additionalProperties": False,
     },
 )
-# The shape of an address, as JSON Schema.
+# The JSON Schema of an address. Study files embed it, so that editors can check the key.
 ADDRESS_SCHEMA: dict[str, Any] = {
     "anyOf": [*_ONE_SERVER, {"type": "array", "items": {"anyOf": [*_ONE_SERVER]}, "minItems": 1}]
 }
@@ -45,11 +47,13 @@ _SECRET_HINT = (
     "which would be written into the run folder; put it into the environment or .env and write "
     "${NAME} in its place"
 )
-MIN_SECRET_CHARACTERS = 6  # letters; a shorter value (a region, a version) is none
+# In characters. A shorter value (a region, a version) is no secret. Redacting it would damage
+# ordinary words.
+MIN_SECRET_CHARACTERS = 6
 
 
 class Server(NamedTuple):
-    """One server of a model, its variables not yet filled in."""
+    """One server of a model, with its variables not yet replaced."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = ()
@@ -57,13 +61,13 @@ class Server(NamedTuple):
 
     @property
     def variable_names(self) -> tuple[str, ...]:
-        """Names of the variables whose values are sent to it, each once."""
+        """The names of the variables in headers and query, each once."""
         texts = (text for _, text in (*self.headers, *self.query))
         return tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
 
 
 class ResolvedServer(NamedTuple):
-    """A server with its variables filled in; their values are `secrets`."""
+    """A server with its variables replaced. `secrets` holds the inserted values."""
 
     url: str
     headers: Mapping[str, str]
@@ -71,7 +75,9 @@ class ResolvedServer(NamedTuple):
 
 
 def parse_servers(address: object) -> tuple[Server, ...]:
-    """The servers of an address. Raises ValueError that says what is wrong with it."""
+    """Return the servers of an address. Raises ValueError with the problem of an invalid
+    address.
+    """
     if isinstance(address, (list, tuple)):
         if not address:
             raise ValueError("the list of servers is empty")
@@ -84,13 +90,15 @@ def parse_servers(address: object) -> tuple[Server, ...]:
 
 
 def list_base_urls(endpoints: Endpoints) -> Iterator[str]:
-    """All base URLs under `endpoints:`."""
+    """Yield all base URLs under `endpoints:`."""
     for address in endpoints.values():
         yield from (server.url for server in parse_servers(address))
 
 
 def resolve_server(server: Server, environ: Mapping[str, str]) -> ResolvedServer:
-    """A server with its variables filled in. Raises InputError for one that is not set."""
+    """Return a server with its variables replaced. Raises InputError for a variable that is not
+    set.
+    """
     missing = [name for name in server.variable_names if not environ.get(name)]
     if missing:
         raise InputError(
@@ -109,6 +117,7 @@ def resolve_server(server: Server, environ: Mapping[str, str]) -> ResolvedServer
     values = [environ[name].strip() for name in server.variable_names]
     long = [value for value in values if len(value) >= MIN_SECRET_CHARACTERS]
     url = join_url(server.url, f"?{query}") if query else server.url
+    # Errors may quote the URL, where the values are percent-encoded. So both spellings are secrets.
     return ResolvedServer(url, headers, tuple(dict.fromkeys((*long, *map(quote, long)))))
 
 
@@ -141,8 +150,13 @@ def _parse_pairs(part: str, given: object) -> tuple[tuple[str, str], ...]:
 
 
 def _contains_secret(name: str, text: str) -> bool:
-    """Whether a secret is written out: by its name, whatever it is; by its looks, anywhere."""
+    """Return True if a value contains a secret in plain text.
+
+    A value under a secret name counts whatever it is. Under another name, a text shaped like a key
+    counts.
+    """
     left = _VARIABLE.sub("", text)
+    # The words "Bearer" and "Basic" alone are no secret: `Bearer ${TOKEN}` is correct.
     named = is_secret_name(name) and bool(
         re.sub(r"^(?:bearer|basic)\b", "", left.strip(), flags=re.I)
     )

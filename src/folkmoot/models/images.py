@@ -1,7 +1,7 @@
-"""Images in prompts: which words of a text mean one, and where it stands in what a model is sent.
+"""Images in prompts: find the references in a text, and split messages at them.
 
-An image is known by its address. Studies say which words of their texts are images
-(`Speaker.images`); the wire formats send them in the shape of each vendor.
+An image is identified by its address. Studies declare which phrases of their texts are images
+(`Speaker.images`). The wire formats send them in the form of each vendor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from folkmoot.models.request import Message
 from folkmoot.provenance import replace_words
 
-# What all vendors take. Vectors, TIFF, BMP and the like are taken by none or by one.
+# The types that all vendors accept. Other types are accepted by one vendor at most.
 MIME_TYPES = {
     "png": "image/png",
     "jpg": "image/jpeg",
@@ -23,10 +23,10 @@ MIME_TYPES = {
 }
 UNSUPPORTED_TYPES = ("svg", "bmp", "tif", "tiff", "avif", "heic", "ico")
 
-# Lengths are bounded, so that no text takes long to search.
+# The lengths in these patterns are bounded, so that the search takes linear time in any text.
 _ADDRESS = r"https?://[^\s<>\"'()\[\]{}|\\^`]{1,2000}"
 _DATA = r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}"
-# Said to be an image (Markdown, or a tag in brackets), or known as one by the end of its path.
+# An image is marked (Markdown, or a tag in brackets), or its path ends like an image file.
 _EITHER = rf"\s*({_ADDRESS}|{_DATA})\s*"
 _MARKED = rf"!\[[^\]\n]{{0,500}}\]\({_EITHER}\)|\[image:{_EITHER}\]"
 _PATH = r"https?://[^\s<>\"'()\[\]{}|\\^`?#]{1,2000}"
@@ -37,37 +37,41 @@ _PATH_END = re.compile(r"\.(\w+)(?:[?#].*)?$", re.DOTALL)
 
 
 class Image(NamedTuple):
-    """One image. `words` is what means it in a text, `url` its address (`https:` or `data:`)."""
+    """One image. `words` is the phrase that refers to it, `url` its address (`https:` or
+    `data:`).
+    """
 
     words: str
     url: str
 
     @property
     def file_extension(self) -> str:
-        """The file type at the end of the address; empty where it has none."""
+        """The file extension at the end of the address, or an empty string."""
         found = None if self.data else _PATH_END.search(self.url.partition("://")[2])
         return found[1].lower() if found else ""
 
     @property
     def media_type(self) -> str:
-        """The media type, as far as the address tells it; else empty."""
+        """The media type, if the address states it, else an empty string."""
         return self.data[0] if self.data else MIME_TYPES.get(self.file_extension, "")
 
     @property
     def data(self) -> tuple[str, str] | None:
-        """(media type, base64) of an image that is its own address."""
+        """The media type and the base64 data of an image in a `data:` address, else None."""
         head, comma, body = self.url.partition(";base64,")
         return (head.removeprefix("data:"), body) if comma and head.startswith("data:") else None
 
 
 def find_image_references(text: str) -> list[Image]:
-    """The images that a text shows, in its order, each once."""
+    """Return the images in a text in their order, each once."""
     return list(dict.fromkeys(image for image, _ in find_images(text)))
 
 
 def replace_images(text: str, keep: Collection[str] = ()) -> str:
-    """Return the text with `[image]` in place of each image, but for the words in `keep`. Its parts
-    keep their sources."""
+    """Return a text with `[image]` in place of each image, except for the phrases in `keep`.
+
+    The parts of the text keep their sources.
+    """
     for image, _ in list(find_images(text)):
         if image.words not in keep:
             text = replace_words(text, image.words, "[image]")
@@ -75,14 +79,15 @@ def replace_images(text: str, keep: Collection[str] = ()) -> str:
 
 
 class MessagePart(NamedTuple):
-    """A piece of a message: text, or an image that stands there."""
+    """A part of a message: a text, or an image at this position."""
 
     text: str = ""
     image: Image | None = None
 
 
 def images_in_messages(images: Collection[str], messages: Iterable[Message]) -> tuple[str, ...]:
-    """Those of the images (by their words) that these messages show."""
+    """Return those of the given phrases that refer to images in these messages."""
+    # Models cannot generate images, so an assistant message has none.
     asked = (
         (message.content for message in messages if message.role != "assistant") if images else ()
     )
@@ -98,10 +103,11 @@ def images_in_messages(images: Collection[str], messages: Iterable[Message]) -> 
 def split_messages(
     messages: Sequence[Message], images: Collection[str]
 ) -> list[tuple[Message, list[MessagePart]]]:
-    """The messages in parts: at its first mention an image stands in place of its address.
+    """Split messages into text parts and image parts.
 
-    Every mention becomes `[image 1]`, `[image 2]`, …, so that words can refer to what was shown. An
-    image of the system message, which holds text alone, opens the first message of the user.
+    An image is inserted at its first mention. Every mention becomes `[image 1]`, `[image 2]`, …, so
+    that later texts can refer to the image. A system message can hold only text. Its images are
+    inserted at the start of the first user message.
     """
     if not images:
         return [(message, [MessagePart(message.content)]) for message in messages]
@@ -134,7 +140,8 @@ def split_messages(
 
 
 def find_images(text: str) -> Iterator[tuple[Image, re.Match[str]]]:
-    """Yield each image of a text and where it stands."""
+    """Yield each image of a text with its match."""
+    # This quick test spares the pattern search for nearly all texts.
     if "://" in text or "data:image" in text:
         for match in _IMAGE.finditer(text):
             yield Image(match[0], next(filter(None, match.groups()))), match

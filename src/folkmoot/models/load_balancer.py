@@ -1,7 +1,7 @@
-"""Several servers of one model: each call goes to the one with the least to do.
+"""A provider that sends each call to the least busy of several servers of one model.
 
-A server that fails is left alone for a while and then tried again; the run stops for want of a
-server only where none of them can be reached. Used where `endpoints:` has a list.
+A server that fails is skipped for a while and then tried again. The run stops only if no server can
+be reached. It is used if `endpoints:` contains a list.
 """
 
 from __future__ import annotations
@@ -14,22 +14,25 @@ from folkmoot.models.request import Completion, FloatArray, ModelRequest, Provid
 
 R = TypeVar("R")
 
-MAX_PENALTY_CALLS = (
-    1_000  # calls; a dead server fails at once, and would seem to have nothing to do
-)
+# A dead server fails at once and so looks idle. Without a penalty it would attract every call.
+# After this number of other calls it is tried again.
+MAX_PENALTY_CALLS = 1_000
 
 
 class LoadBalancer:
-    """One provider over several. `notes`: what was learnt of any of them."""
+    """A provider that distributes calls over several servers."""
 
     def __init__(self, servers: Sequence[Provider]) -> None:
         self._servers = tuple(servers)
         self._busy = [0] * len(servers)
-        self._failed = [0] * len(servers)  # calls in a row
-        self._passed = [0] * len(servers)  # over since it failed last
+        # Consecutive failed calls of each server.
+        self._failed = [0] * len(servers)
+        # Calls of all servers that ended since the last failure of each server.
+        self._passed = [0] * len(servers)
 
     @property
     def notes(self) -> list[str]:
+        """The notes of all servers about the capabilities of their models."""
         return [note for one in self._servers for note in getattr(one, "notes", ())]
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
@@ -45,7 +48,7 @@ class LoadBalancer:
         )
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """The bound that is sent along, thoughts included."""
+        """Return the output limit that is sent with the request, including reasoning tokens."""
         bound = getattr(self._servers[0], "max_output_tokens", None)
         limit: int | None = request.max_tokens if bound is None else bound(request)
         return limit
@@ -64,7 +67,9 @@ class LoadBalancer:
             self._passed[index] = 0
             if isinstance(error, TransientError) or all(self._failed):
                 raise
-            raise TransientError(str(error)) from None  # another server may be better off
+            # The error is fatal for this server only. As a transient error the gateway retries it,
+            # and the retry goes to another server.
+            raise TransientError(str(error)) from None
         else:
             self._failed[index] = 0
             return result
@@ -73,7 +78,10 @@ class LoadBalancer:
             self._passed = [passed + 1 for passed in self._passed]
 
     def _load_of(self, index: int) -> int:
-        """Calls under way, and for a server that failed, as many more as it is still left alone."""
+        """Return the number of running calls, plus the calls for which a failed server is still
+        skipped.
+        """
+        # 16 calls after the first failure, then doubled with each further failure in a row.
         penalty = min(MAX_PENALTY_CALLS, 2 ** min(self._failed[index] + 3, 20))
         left_alone = max(0, penalty - self._passed[index]) if self._failed[index] else 0
         return self._busy[index] + left_alone

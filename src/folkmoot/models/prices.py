@@ -1,6 +1,7 @@
-"""What tokens cost, from the kept price library (genai-prices, offline data).
+"""The cost of tokens, from an offline price library (genai-prices).
 
-An unknown price is `None`, never zero. Used by the gateway after every call and by estimates.
+An unknown price is `None` and never zero. The gateway uses it after every call, and the estimates
+before a run.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ from dataclasses import dataclass, replace
 from folkmoot.models.catalog import LOCAL_MODEL, ModelSpec
 from folkmoot.models.request import Usage
 
-MAX_LINEAR_TOKENS = 20_000  # tokens up to which prices are checked to be proportional
+# Up to this number of tokens, prices are proportional to tokens. Some vendors charge more per token
+# in long requests, so these are priced by the library itself.
+MAX_LINEAR_TOKENS = 20_000
+# The token count with which the library is asked for the prices per token.
 _PROBE_TOKENS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPrice:
-    """The price of one model: USD per token, with the library asked again for long requests.
+    """The price of one model in USD per token.
 
-    The library takes 100 µs a question; almost every call is priced by three products instead.
+    A query of the library takes 100 µs. So almost every call is priced by multiplication, and the
+    library is queried for long requests only. `cache_write_usd` is the price of tokens that are
+    written to the vendor's cache. `share` is the factor on the library's price.
     """
 
     provider: str | None
@@ -27,14 +33,15 @@ class ModelPrice:
     input_usd: float
     output_usd: float
     cached_usd: float
-    cache_write_usd: float  # of tokens that go into the vendor's cache, where these cost more
-    share: float = 1.0  # of the library's price
+    cache_write_usd: float
+    share: float = 1.0
 
     def batch_price(self) -> ModelPrice:
-        """What a call costs in a batch: half, with all three vendors (see `batches.py`).
+        """Return the price in a batch: half the price, with all three vendors (see `batches.py`).
 
-        Anthropic grants the discount of its cache as well. Of the others that is not known of every
-        model, so cached tokens count as any others: the bill may be less.
+        Anthropic applies its cache discount in batches too. For the other vendors this is not
+        documented for every model, so cached tokens count as uncached ones. The actual bill may be
+        lower.
         """
         half = replace(self, share=0.5)
         if self.provider == "anthropic":
@@ -42,19 +49,24 @@ class ModelPrice:
         return replace(half, cached_usd=self.input_usd)
 
     def cost(self, usage: Usage) -> float | None:
-        """USD for these tokens; None where the server did not count them. What is free is free
-        uncounted, too; where no cached tokens are named there were none."""
+        """Return the cost in USD, or None if the server did not report the tokens.
+
+        A free model costs nothing, even without a token count. If the usage has no cached tokens,
+        none were cached.
+        """
         asked, said = usage.input_tokens, usage.output_tokens
         if self is FREE_PRICE:
             return 0.0
         if asked is None or said is None:
             return None
         if max(asked, said) > MAX_LINEAR_TOKENS:
+            # In a batch without cache discount, the library must not apply that discount either.
             plain = self.share < 1.0 and self.cached_usd == self.input_usd
             counted = usage._replace(cached_tokens=None) if plain else usage
             exact = _library_cost(self.provider, self.model, counted)
             if exact is not None:
                 return exact * self.share
+        # Some servers report more cached tokens than input tokens.
         cached = min(usage.cached_tokens or 0, asked)
         written = min(usage.cache_write_tokens or 0, asked - cached)
         return self.share * (
@@ -65,8 +77,10 @@ class ModelPrice:
         )
 
     def max_cost_usd(self, asked: int, said: int) -> float:
-        """USD that so many tokens may cost at most, be they written into the vendor's cache or not:
-        what `cost` says of both, without asking twice."""
+        """Return the maximum cost in USD of these token counts.
+
+        It is the higher of the costs with and without writing the input to the vendor's cache.
+        """
         if max(asked, said) <= MAX_LINEAR_TOKENS or self is FREE_PRICE:
             return self.share * (
                 asked * max(self.input_usd, self.cache_write_usd) + said * self.output_usd
@@ -79,7 +93,7 @@ FREE_PRICE = ModelPrice(None, "", 0.0, 0.0, 0.0, 0.0)
 
 
 def find_price(spec: ModelSpec) -> ModelPrice | None:
-    """The rate of a model; None where the price is unknown. What runs here costs nothing."""
+    """Return the price of a model, or None if unknown. Models on this machine are free."""
     if spec.local or spec.provider == LOCAL_MODEL:
         return FREE_PRICE
     return (
@@ -90,7 +104,7 @@ def find_price(spec: ModelSpec) -> ModelPrice | None:
 def estimate_cost(
     spec: ModelSpec, input_tokens: int, output_tokens: int, cached: int = 0, *, batch: bool = False
 ) -> float | None:
-    """USD for this many tokens of a model, for estimates; None if the price is unknown."""
+    """Return the estimated cost in USD of these token counts, or None if the price is unknown."""
     rate = find_price(spec)
     if rate is None:
         return None
@@ -99,7 +113,7 @@ def estimate_cost(
 
 
 def supports_batches(spec: ModelSpec) -> bool:
-    """Whether calls to a model can go by its vendor's batch interface, at a price that is known."""
+    """Return True if the vendor has a batch API for a model, at a known price."""
     return not spec.local and spec.price_provider in ("openai", "anthropic", "google")
 
 
@@ -118,7 +132,8 @@ def _load_price(provider: str, model: str) -> ModelPrice | None:
 
 
 def _library_cost(provider: str | None, model: str, usage: Usage) -> float | None:
-    from genai_prices import Usage as PricedUsage  # 0.4 s to import: not for every `--help`
+    # The import takes 0.4 s, too long for every `--help`.
+    from genai_prices import Usage as PricedUsage
     from genai_prices import calc_price
 
     tokens = PricedUsage(

@@ -1,8 +1,9 @@
-"""Requests to a model and its replies: the types that every provider uses.
+"""Requests to models and their completions: the types that every provider uses.
 
-A provider is anything with `complete_request` and `embed_texts`; it registers under the entry-point
-group `folkmoot.providers`. The gateway is the only caller. What every call makes several of is a
-NamedTuple: as immutable as a frozen dataclass, and made in a fifth of the time.
+A provider is an object with `complete_request` and `embed_texts`. It is registered under the
+entry-point group `folkmoot.providers`. The gateway is the only caller. Types that every call
+creates several times are NamedTuples. They are as immutable as a frozen dataclass and are created
+in a fifth of the time.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ from folkmoot.errors import TransientError
 from folkmoot.provenance import Span
 from folkmoot.randomness import digest
 
-FINISH_UNKNOWN = "unknown"  # how a reply ended, where nobody says
-FINISH_LENGTH = "length"  # at the token limit
-# How the embedded respondent ends what it answered by form alone, with no relation to its matter.
+# The finish reason if the server states none.
+FINISH_UNKNOWN = "unknown"
+# The finish reason of a reply that reached the token limit.
+FINISH_LENGTH = "length"
+# The embedded respondent understood only the answer type of the question, not its subject.
 FINISH_UNREAD = "stop:unread"
-# … and what it answered after a text in which it knows no argument.
+# The embedded respondent found no argument that it knows in the text before the question.
 FINISH_UNMOVED = "stop:unmoved"
 Role = Literal["system", "user", "assistant"]
 FloatArray = NDArray[np.float32]
-JsonObject = dict[
-    str, Any
-]  # an object as a wire format has it; whoever reads one checks what it holds
+# An object of a wire format. Its readers check each value, because servers send anything.
+JsonObject = dict[str, Any]
 MAX_REPLY_BYTES = 8_000_000
 
 
 class Message(NamedTuple):
-    """One message of a request."""
+    """One message of a request, with its message role and its content."""
 
     role: Role
     content: str
@@ -47,21 +49,29 @@ class Message(NamedTuple):
 
 
 class RespondentHints(NamedTuple):
-    """What the embedded respondent is told of a question besides its messages and their sources.
+    """Metadata about a question that helps the embedded respondent.
 
-    All of it follows from the speaker, the answer type and the author's `about`. It is in no
-    fingerprint, in no journal and on no wire.
+    All of it follows from the speaker, the answer type and the study author's `about`. Hints are
+    not sent to servers, not journaled and not fingerprinted.
+
+    - `role`: role of the speaker who is asked.
+    - `kind`: answer kind (`AnswerType.kind`).
+    - `offered`: options of a choice, bounds of a number, or the option that a text should argue
+      for.
+    - `signal`: the reply that ends the conversation.
+    - `about`: subject of the question, in the words of the study.
+    - `speaker`: id of the speaker who is asked, which identifies the speaker's own utterances.
+    - `total`: required sum of the numbers in a JSON object.
+    - `names`: pairs of id and name of the speakers in the history.
     """
 
-    role: str = ""  # of the speaker who is asked
-    kind: str = ""  # of the answer, as `AnswerType.kind` has it
-    # The options of a choice, the bounds of a number, or the option whose view a text is to give.
+    role: str = ""
+    kind: str = ""
     offered: tuple[str, ...] = ()
-    signal: str = ""  # the word with which a text may end a conversation
-    about: str = ""  # the matter that is asked about, in the words of the study
-    speaker: str = ""  # the id of who is asked, which tells own words from those of others
-    total: float | None = None  # what the numbers of a JSON object add up to
-    # What the speakers of the history are called there, as pairs of id and name.
+    signal: str = ""
+    about: str = ""
+    speaker: str = ""
+    total: float | None = None
     names: tuple[tuple[str, str], ...] = ()
 
 
@@ -70,15 +80,20 @@ NO_HINTS = RespondentHints()
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call to a chat model, free of any provider's wire format.
+    """One call to a chat model, independent of any wire format.
 
-    `model` is `provider/model`. `schema` is a JSON schema (title included) when a structured answer
-    is wanted; the provider sends it as well as the endpoint can take it, and the reply is validated
-    by us in any case. `images`: the words of the messages that are sent as images
-    (`models.images`). Not part of what is said: `asked`, and `cache_breakpoints`, where the
-    messages' text, as if it were one, may go on otherwise in a further request of this speaker
-    (characters, in ascending order): what stands before may come again, which a vendor's cache may
-    be told. `spans`: the sources of the texts in the messages; in no fingerprint and on no wire.
+    - `model`: `provider/model`.
+    - `schema`: the JSON schema of a structured answer, with a title. The provider sends it in the
+      best form that the endpoint accepts. The reply is validated here in any case.
+    - `images`: phrases of the messages that are sent as images (`models.images`).
+
+    The other fields are not part of the fingerprint:
+
+    - `asked`: hints for the embedded respondent.
+    - `cache_breakpoints`: ascending character offsets into the concatenated message texts. The text
+      before an offset may be repeated in a later request, so the provider may ask the vendor to
+      cache it.
+    - `spans`: sources of the texts in the messages.
     """
 
     model: str
@@ -93,6 +108,8 @@ class ModelRequest:
 
     def to_json(self) -> JsonObject:
         return {
+            # This form is written to the journal, and `verify` recomputes fingerprints from it. So
+            # its keys must not change.
             "model": self.model,
             "messages": [message.to_json() for message in self.messages],
             "temperature": self.temperature,
@@ -103,24 +120,29 @@ class ModelRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelRequest:
-        """The request that `to_json` gave. Raises KeyError or TypeError for other data."""
+        """Return the request that `to_json` encoded. Raises KeyError or TypeError for other
+        data.
+        """
         messages = tuple(Message(m["role"], m["content"]) for m in data["messages"])
         how = {key: data[key] for key in ("temperature", "max_tokens", "schema")}
         return cls(data["model"], messages, **how, images=tuple(data.get("images", ())))
 
     def fingerprint(self) -> bytes:
-        """16 bytes that change when anything that the model is sent changes."""
+        """Return 16 bytes that change if anything that is sent to the model changes."""
         schema = json.dumps(self.schema, sort_keys=True) if self.schema is not None else ""
         said = [part for message in self.messages for part in (message.role, message.content)]
-        # One hash of one piece of text: of a long conversation's parts it would take five times
-        # as long.
+        # Encode everything first and hash it once. Hashing the parts of a long conversation one by
+        # one takes five times as long.
         whole = [self.model, self.temperature, self.max_tokens, schema, *said, *self.images]
         return digest(json_text.encode_json(whole))
 
 
 class Usage(NamedTuple):
-    """Tokens as the provider counted them; None where it did not say. Part of the input tokens are
-    those that came from the vendor's cache or were written into it, each at a price of its own."""
+    """The token counts that the provider reported, or None for counts that it did not report.
+
+    `input_tokens` includes cached tokens and tokens written to the vendor's cache. Each of these
+    has a different price.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -128,37 +150,44 @@ class Usage(NamedTuple):
     cache_write_tokens: int | None = None
 
 
-NO_USAGE = Usage(0, 0, 0)  # used by what was turned down before any model saw it
+# The usage of a request that was rejected before a model read it.
+NO_USAGE = Usage(0, 0, 0)
 
 
 def byte_count(*texts: str) -> int:
-    """Bytes of texts in UTF-8: no tokenizer of today makes more tokens of them."""
+    """Return the number of bytes of the texts in UTF-8.
+
+    It is an upper bound for tokens, because no current tokenizer produces more tokens than bytes.
+    """
     return sum(
         len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in texts
     )
 
 
 def estimate_tokens(*texts: str) -> int:
-    """About how many tokens texts are: four bytes of UTF-8 a token, which is near for English and
-    for scripts of three bytes a character. The one estimate where nobody has counted."""
+    """Return an estimate of the tokens of the texts, at four UTF-8 bytes per token.
+
+    The estimate is close for English and for scripts with three bytes per character. It is used
+    only if no token count was reported.
+    """
     return (byte_count(*texts) + 3) // 4
 
 
 def parse_token_count(value: object) -> int | None:
-    """A count of tokens as a server sent it; None if it is not a count."""
+    """Return a token count that a server sent, or None if the value is not a count."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         return None
     return value
 
 
 def part_text(part: object) -> str:
-    """The text of one part of a message; empty where it holds none, or null."""
+    """Return the text of one part of a message, or an empty string if it contains none."""
     text = part.get("text") if isinstance(part, Mapping) else None
     return text if isinstance(text, str) else ""
 
 
-# How a reply ended, by the word of the vendor, in lower case. What no larger limit would cure (the
-# model's own end) is distinguished from a limit that was set.
+# Our finish reasons by the vendors' words in lower case. `length:model` is a limit of the model
+# itself. It is distinguished from the limit of the request, which a study can raise.
 _FINISH_REASONS = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"), "stop"),
     **dict.fromkeys(("length", "max_tokens"), FINISH_LENGTH),
@@ -176,8 +205,10 @@ _UNSTATED_REASONS = frozenset({"", "null", "none", "unknown", "finish_reason_uns
 
 
 def normalise_finish_reason(word: object) -> str:
-    """A vendor's finish reason as `Completion.finish`. Raises TransientError where the word says
-    that the vendor failed while it wrote."""
+    """Return a vendor's finish reason as used in `Completion.finish`.
+
+    Raises TransientError if the reason states that the vendor failed during generation.
+    """
     said = word.strip().lower() if isinstance(word, str) else ""
     if _VENDOR_FAILURE_PATTERN.search(said):
         raise TransientError(
@@ -188,8 +219,8 @@ def normalise_finish_reason(word: object) -> str:
     return _FINISH_REASONS.get(said) or f"{FINISH_UNKNOWN}:{said[:40]}"
 
 
-# Each closed block, one that is never closed, and what comes before a closing mark without an
-# opening one: chat templates often open the block in the prompt.
+# Match each closed block, a block without an end, and the text before an end without a start. The
+# last case occurs because chat templates often open the block in the prompt.
 _REASONING_TAG = r"[<\[◁]{}think(?:ing)?[>\]▷]"
 _REASONING_PATTERN = re.compile(
     rf"{_REASONING_TAG.format('')}.*?(?:{_REASONING_TAG.format('/')}|\Z)|\A.*{_REASONING_TAG.format('/')}",
@@ -198,35 +229,42 @@ _REASONING_PATTERN = re.compile(
 
 
 def strip_reasoning(text: str) -> str:
-    """The text of a reply without the thoughts that a server left in it."""
+    """Return the text of a reply without the reasoning that a server left in it."""
     if "think" not in text.lower():
         return text
     kept = _REASONING_PATTERN.sub("", text)
+    # The second pass removes end tags that only the first pass uncovered, as in nested blocks.
     return kept if kept == text else _REASONING_PATTERN.sub("", kept).strip()
 
 
 class Completion(NamedTuple):
-    """One answer. `finish` is `stop`, `length` (cut by a token limit; `length:model` where the
-    limit is the model's own), `refused:<reason>` or `unknown`, with the vendor's word if any;
-    `stop:unread` or `stop:unmoved` by the embedded respondent."""
+    """The completion of one request.
+
+    `finish` is `stop`, `length`, `refused:<reason>` or `unknown`, followed by the vendor's word if
+    it is not known. `length:model` means that the limit is the model's maximum. The embedded
+    respondent also uses `stop:unread` and `stop:unmoved`.
+    """
 
     text: str
     usage: Usage = Usage()
     model_served: str = ""
     request_id: str = ""
     finish: str = FINISH_UNKNOWN
-    # Filled in by the gateway from the journal, so that a replay says the same (seconds, USD).
+    # The gateway fills these in from the journal, so that a replay has the same values. Units are
+    # seconds and USD.
     latency_s: float = 0.0
     started_at: float = 0.0
     cost_usd: float | None = None
-    replayed: bool = False  # for progress only, never for a study
-    # Rate-limit headers and the like, for the limiter; never journaled.
+    # For progress displays only. A study that read this would differ between a run and its replay.
+    replayed: bool = False
+    # Values from rate-limit headers, for the limiter. They are never journaled.
     rate_limit_hints: Mapping[str, float] = MappingProxyType({})
 
 
 class StudyPart(NamedTuple):
-    """A study's own part of the embedded respondent (`folkmoot.respondent.RespondentPart`) with the
-    study's settings."""
+    """A study's part of the embedded respondent (`folkmoot.respondent.RespondentPart`) with its
+    settings.
+    """
 
     part: object
     config: object
@@ -234,15 +272,17 @@ class StudyPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """What a provider's factory gets: `provider(settings) -> Provider`.
+    """The settings that a provider's factory receives: `provider(settings) -> Provider`.
 
-    `model` is the name on the wire of the model that it is opened for; `base_url` None means the
-    provider's own; `api_key` never leaves the process (its repr hides it), nor do `headers`, which
-    go with every request, and `secrets`, values in them and in the URL; `options` are the study
-    file's settings for this provider (the respondent's knobs); `timeout` is in seconds.
-    `reached_hosts` is shared by the providers of a run: the servers that have answered, which may
-    fail for a while without being at a wrong address. `study` is what the study tells the embedded
-    respondent.
+    - `model`: the API model ID of the model for which the provider is opened.
+    - `base_url`: None means the provider's default.
+    - `api_key`, `headers`, `secrets`: sent to the server only and hidden from the repr. `headers`
+      are sent with every request. `secrets` are the secret values in headers and URL.
+    - `timeout`: seconds.
+    - `options`: the study file's settings for this provider.
+    - `reached_hosts`: servers that have answered in this run. The providers of a run share the set.
+      A failure of such a server is transient, while any other server may have a wrong address.
+    - `study`: the study's information for the embedded respondent.
     """
 
     base_url: str | None = None
@@ -259,11 +299,11 @@ class ProviderSettings:
 
 
 class Provider(Protocol):
-    """What the gateway needs of a provider.
+    """The interface of a provider, as the gateway uses it.
 
-    `complete_request` and `embed_texts` raise the ModelError that fits and never retry: retrying is
-    the gateway's. `address` is where in the run the call is made; wire providers ignore it, the
-    embedded respondent seeds its draws with it.
+    `complete_request` and `embed_texts` raise the fitting ModelError and never retry, because the
+    gateway retries. `address` is the address of the call in the run. The embedded respondent seeds
+    its random draws with it. Other providers ignore it.
     """
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion: ...

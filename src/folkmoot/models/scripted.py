@@ -1,4 +1,4 @@
-"""The scripted model: answers are what a function says. For tests and for trying a protocol out.
+"""A scripted model: a function gives the replies. Use it in tests and to try out a protocol.
 
 folkmoot.run("study.yaml", provider=Scripted(lambda request, address: "yes"))
 """
@@ -20,12 +20,12 @@ DIMENSIONS = 64
 
 
 class ScriptedProvider:
-    """A provider in this process: `fn(request, address)` gives a text, a Completion, or raises a
-    ModelError; it may be async.
+    """A provider in this process that returns the replies of a function.
 
-    `latency` is seconds before each answer, or a function of the address that gives them. `calls`
-    counts how often it was asked, `seen` keeps (address, request) of each call when
-    `keep_requests` is set.
+    `fn(request, address)` returns a text or a Completion, or raises a ModelError. It may be async.
+    `latency` is the delay of each reply in seconds, or a function of the address that returns it.
+    `calls` counts the calls. With `keep_requests`, `seen` keeps the address and the request of each
+    call.
     """
 
     def __init__(
@@ -60,7 +60,10 @@ class ScriptedProvider:
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        """Hashed bags of words: the same words, the same direction."""
+        """Return hashed bags of words, shape (n, 64), float32.
+
+        Texts with the same words get the same direction.
+        """
         self.calls += 1
         vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         for row, text in enumerate(texts):

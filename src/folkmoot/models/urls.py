@@ -1,6 +1,6 @@
-"""Base URLs: paths below them, keys inside them, and whether what is sent there is encrypted.
+"""Base URLs: join paths, find keys inside them, and check that keys are sent encrypted.
 
-Used by the catalog, the wire formats, and whoever sends a key.
+The catalogue, the wire formats and all code that sends a key use it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _PRIVATE = tuple(
         *("fe80::/10", "fc00::/7"),
     )
 )
-_LOCAL_NAMES = (".local", ".internal", ".home.arpa")  # reserved: no stranger can register one
+# These domains are reserved for local use, so an outsider cannot register one.
+_LOCAL_NAMES = (".local", ".internal", ".home.arpa")
 _SECRET_NAME = re.compile(
     r"key|token|secret|password|signature|^sig$|auth|credential|cookie", re.IGNORECASE
 )
@@ -32,7 +33,9 @@ UNENCRYPTED_MESSAGE = (
 
 
 def join_url(base: str, path: str) -> str:
-    """A path below a base URL; both may have a query. Raises ValueError for an invalid URL."""
+    """Return a path below a base URL. Both may have a query. Raises ValueError for an invalid
+    URL.
+    """
     parts = urlsplit(base)
     path, _, more = path.partition("?")
     query = "&".join(filter(None, (parts.query, more)))
@@ -40,18 +43,24 @@ def join_url(base: str, path: str) -> str:
 
 
 def ensure_version(base: str, version: str) -> str:
-    """The base URL with a version at its end (`/v1`, `/v1beta`): its own, else this one."""
+    """Return a base URL that ends with a version (`/v1`, `/v1beta`).
+
+    `version` is added only if the URL has none.
+    """
     try:
         if re.search(r"/v\d+\w*$", urlsplit(base).path.rstrip("/")):
             return base
         return join_url(base, version)
     except ValueError:
-        return base  # an invalid URL is reported when it is used
+        # An invalid URL is reported when it is used.
+        return base
 
 
 def require_encryption(key: str | None, base_url: str | None, model: str = "") -> None:
-    """Raise InputError if a key would travel unencrypted to a host that is neither this machine
-    nor on a private network. A password or key within the URL counts as well.
+    """Raise InputError if a key would be sent unencrypted outside this machine and private
+    networks.
+
+    A password or key inside the URL counts too.
     """
     base_url = base_url or ""
     host = find_unencrypted_host(base_url)
@@ -67,23 +76,24 @@ def require_encryption(key: str | None, base_url: str | None, model: str = "") -
 
 
 def find_unencrypted_host(base_url: str) -> str | None:
-    """The host to which this URL sends everything unencrypted over networks of others, if so.
+    """Return the host to which a URL sends data unencrypted over public networks, or None.
 
-    Private are: this machine, addresses of private networks, and names without a dot (or under
-    .local, .internal, .home.arpa) whose addresses are all private.
+    Private hosts are this machine, addresses of private networks, and certain names. A name must
+    have no dot, or end in .local, .internal or .home.arpa, and all its addresses must be private.
     """
     try:
         parts = urlsplit(base_url)
         host = parts.hostname or ""
     except ValueError:
-        return None  # an invalid URL is reported when it is used
+        # An invalid URL is reported when it is used.
+        return None
     if parts.scheme.lower() != "http" or not host:
         return None
     return None if _is_private(host.rstrip(".")) else host
 
 
 def is_this_machine(base_url: str) -> bool:
-    """Whether a URL leads to this machine."""
+    """Return True if a URL leads to this machine."""
     try:
         host = (urlsplit(base_url).hostname or "").rstrip(".")
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -92,12 +102,12 @@ def is_this_machine(base_url: str) -> bool:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what goes by this name in a URL or a header is a secret."""
+    """Return True if a value with this name in a URL or header is a secret."""
     return bool(_SECRET_NAME.search(name))
 
 
 def find_secrets(url: str) -> list[str]:
-    """Passwords and keys in a URL: before the host, or in its query."""
+    """Return the passwords and keys in a URL, before the host or in the query."""
     try:
         parts = urlsplit(url)
         found = [
@@ -113,9 +123,11 @@ def _is_private(host: str) -> bool:
     try:
         return _is_private_address(host)
     except ValueError:
-        pass  # a name
+        # The host is a name and not an address.
+        pass
     if host == "localhost" or host.endswith(".localhost"):
         return True
+    # Anyone can register a name with a dot and point it to a private address for a while.
     if "." in host and not host.endswith(_LOCAL_NAMES):
         return False
     try:
@@ -126,8 +138,9 @@ def _is_private(host: str) -> bool:
 
 
 def _is_private_address(text: str) -> bool:
-    """Raises ValueError for what is not an IP address."""
+    """Return True for an address of a private network. Raises ValueError for other texts."""
     address = ipaddress.ip_address(text.partition("%")[0])
+    # `::ffff:10.0.0.1` is an IPv4 address in IPv6 notation. Compare it as IPv4.
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
     return any(address in network for network in _PRIVATE)

@@ -1,5 +1,6 @@
-"""Models on the user's own machine: a small language model and embeddings without a download.
+"""Models on the researcher's machine: a small language model, and embeddings without a download.
 
-Start with `local_model` (`--model local`), whose process is `local_server`. `word_vectors` is the
-default for embeddings where no vendor embeds; `hashed_embeddings` needs no package at all.
+Start with `local_model` (`--model local`), which runs `local_server` in a child process.
+`word_vectors` is the default for embeddings if the vendor offers none. `hashed_embeddings` needs no
+further package.
 """

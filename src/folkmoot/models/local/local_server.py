@@ -1,9 +1,9 @@
-"""The process that holds a local model: llama.cpp's server on loopback while its parent lives.
+"""The process of a local model: the server of llama.cpp, on loopback, as long as its parent lives.
 
-Started by `local_model` as `python -m folkmoot.models.local.local_server`. The first line of
-standard input is JSON with `path`, `name`, `key`, `threads`, `slots`, `context` and `longest`, and
-one line comes back: the port, or what went wrong. The end of standard input, which comes however
-the parent ends, ends this process too.
+`local_model` starts it as `python -m folkmoot.models.local.local_server`. The first line of
+standard input is JSON with `path`, `name`, `key`, `threads`, `slots`, `context` and `longest`. The
+process answers with one line: the port, or the error. The end of standard input ends the process.
+It occurs even if the parent is killed.
 """
 
 from __future__ import annotations
@@ -13,22 +13,28 @@ import os
 import sys
 from typing import Any
 
-CACHE_MIB = 256  # MiB for prompts whose slot went to others; llama.cpp's own bound is 8 GiB
+# Memory for prompts that lost their slot to another conversation. The default of llama.cpp is 8
+# GiB, too much for a laptop.
+CACHE_MIB = 256
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Serve the model until standard input ends."""
     wanted = json.loads(sys.stdin.readline())
     answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # llama.cpp prints to standard output, too
+    # llama.cpp prints to standard output too. Redirect its output, since the parent expects a
+    # single line.
+    os.dup2(2, 1)
     try:
         server = _run_server(wanted)
         said: dict[str, object] = {"port": int(server.listening_address.rpartition(":")[2])}
-    except Exception as error:  # the parent says it to the user, whatever it is
+    except Exception as error:
+        # The parent reports every error to the researcher.
         said = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(said), file=answer, flush=True)
     sys.stdin.read()
-    os._exit(0)  # threads of the server would hold a normal end up
+    # A normal exit would wait for the threads of the server.
+    os._exit(0)
 
 
 def _run_server(settings: dict[str, Any]) -> Any:
@@ -38,9 +44,11 @@ def _run_server(settings: dict[str, Any]) -> Any:
     params.model.path = settings["path"]
     params.model_alias = {settings["name"]}
     params.hostnames = ["127.0.0.1"]
+    # The operating system chooses a free port.
     params.port = 0
     params.api_keys = [settings["key"]]
     params.n_parallel = settings["slots"]
+    # llama.cpp divides the context among the slots.
     params.n_ctx = settings["context"] * settings["slots"]
     params.n_predict = settings["longest"]
     params.cpuparams.n_threads = settings["threads"]

@@ -1,9 +1,9 @@
-"""Embeddings by word vectors: 256 numbers a token, averaged. The default where no vendor embeds.
+"""Embeddings by averaged word vectors, 256 numbers. The default if the vendor has no embeddings.
 
 The vectors and their tokenizer are two files of the package wordllama (MIT). They are read as
-files: that package's own code looks for them in another folder and then on the network. A name in a
-plan means one pair of files, known by their digests, so that what is installed never changes a
-result. How they compare: docs/decisions/0047. An entry point of the gateway.
+files, because the package's code looks in another folder and then on the network. A model name in a
+plan means one pair of files with known digests, so the installed version never changes a result.
+docs/decisions/0047 compares the embeddings. The module is an entry point for providers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 DIMENSIONS = 256
-VOCABULARY_SIZE, HEADER_BYTES = 32_000, 96  # rows of the file of vectors, and the bytes before them
+# The number of rows in the file of vectors, and the length of its header.
+VOCABULARY_SIZE, HEADER_BYTES = 32_000, 96
 PACKAGE = "wordllama==0.2.2.post0"
 VECTOR_FILE = (
     "wordllama/weights/l2_supercat_256.safetensors",
     "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
 )
-TOKEN_FILE = (  # versions 0.2.2 and 0.4.0 of the package differ by a final line break
+# There are two digests, because versions 0.2.2 and 0.4.0 differ by a final line break.
+TOKEN_FILE = (
     "wordllama/tokenizers/l2_supercat_tokenizer_config.json",
     "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
     "bf467c9e0f536bda271283c6ef85eb1a943e3196b621c8a912d64953b205df83",
@@ -37,7 +39,7 @@ TOKEN_FILE = (  # versions 0.2.2 and 0.4.0 of the package differ by a final line
 
 
 def find_package_file(name: str) -> Path:
-    """A file of the installed package. Raises InputError where it is missing."""
+    """Return the path of a file in the installed package. Raises InputError if it is missing."""
     try:
         path = Path(str(distribution("wordllama").locate_file(name)))
     except PackageNotFoundError:
@@ -48,7 +50,10 @@ def find_package_file(name: str) -> Path:
 
 
 class WordVectors:
-    """The mean vector of a text's tokens, of length 1. Loaded by the first text."""
+    """A provider that embeds a text as the mean vector of its tokens, with length 1.
+
+    The vectors are loaded when the first text is embedded.
+    """
 
     def __init__(self) -> None:
         for name, *_ in (VECTOR_FILE, TOKEN_FILE):
@@ -61,17 +66,18 @@ class WordVectors:
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        """Vectors of texts, shape (n, 256), float32, rows of length 1 (zero for an empty text).
+        """Return vectors of texts, shape (n, 256), float32, rows of length 1.
 
-        A text's vector depends on that text alone. Raises InputError where the installed files are
-        not those of this model.
+        The row of an empty text is zero. The vector of a text depends on that text alone. Raises
+        InputError if the installed files are not those of this model.
         """
         if self._loaded is None:
             self._loaded = _load_vectors()
         vectors, tokenizer = self._loaded
         rows = np.zeros((len(texts), DIMENSIONS))
         count = 0
-        for row, text in zip(rows, texts, strict=True):  # one by one: a batch is padded
+        # One text at a time: in a batch the tokenizer pads short texts, which changes their mean.
+        for row, text in zip(rows, texts, strict=True):
             if tokens := tokenizer.encode(text, add_special_tokens=False).ids:
                 count += len(tokens)
                 mean = vectors[tokens].mean(axis=0, dtype=np.float64)
@@ -79,13 +85,16 @@ class WordVectors:
         return rows.astype(np.float32), Usage(count, 0, 0)
 
     async def close(self) -> None:
-        """Let the vectors go at once: a run that is over may wait long to be collected, and 50
-        runs in one process would hold 1.4 GB."""
+        """Release the vectors at once.
+
+        A finished run may wait long for garbage collection. Without this, 50 runs in one process
+        would hold 1.4 GB.
+        """
         self._loaded = None
 
 
 def provider(settings: ProviderSettings) -> WordVectors:
-    """Entry point `wordllama`."""
+    """Return the provider for the entry point `wordllama`."""
     return WordVectors()
 
 
@@ -94,7 +103,7 @@ def _load_vectors() -> tuple[FloatArray, Tokenizer]:
 
     tokenizer = Tokenizer.from_file(_verified_path(*TOKEN_FILE))
     tokenizer.no_truncation()
-    # Mapped, so that only the vectors of words that occur take memory.
+    # Map the file into memory, so that only the vectors of occurring words are loaded.
     mapped = np.memmap(
         _verified_path(*VECTOR_FILE), np.float16, "r", HEADER_BYTES, (VOCABULARY_SIZE, DIMENSIONS)
     )
@@ -102,7 +111,9 @@ def _load_vectors() -> tuple[FloatArray, Tokenizer]:
 
 
 def _verified_path(name: str, *digests: str) -> str:
-    """The path of a file that has one of these digests."""
+    """Return the path of a package file that has one of these digests. Raises InputError
+    otherwise.
+    """
     path = find_package_file(name)
     with path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() not in digests:

@@ -1,6 +1,6 @@
-"""Wire formats of the vendors: requests out, replies in, errors typed.
+"""Wire formats of the vendors: encode requests, decode replies, and raise typed errors.
 
-Start with `chat_provider`, what the three formats share, then one of them. `http_client` types
-errors by what a server said, `capabilities` learns how an endpoint takes structured answers,
-`batches` are the vendors' interfaces for calls that can wait.
+Start with `chat_provider`, the common part of the three formats, then read one of them.
+`http_client` derives errors from responses. `capabilities` records in which form an endpoint
+accepts structured answers. `batches` holds the vendors' batch APIs.
 """

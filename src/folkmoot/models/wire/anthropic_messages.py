@@ -1,4 +1,4 @@
-"""The Anthropic wire format: messages. An entry point of the gateway."""
+"""The Anthropic wire format (Messages API). An entry point for providers."""
 
 from __future__ import annotations
 
@@ -44,15 +44,20 @@ from folkmoot.models.wire.http_client import (
 
 BASE_URL = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
-MIN_CACHED_BYTES = 2048  # of a system message; no model keeps fewer tokens than 512
-CACHE_LOOKBACK_BLOCKS = 19  # blocks between two marks, so that none is out of reach
+# The minimum size of a cached system message. No model caches fewer than 512 tokens.
+MIN_CACHED_BYTES = 2048
+# The number of content blocks between two cache breakpoints. Anthropic looks back 20 blocks, so
+# each breakpoint finds the one before it.
+CACHE_LOOKBACK_BLOCKS = 19
 MAX_CACHE_BREAKPOINTS = {"cache_control": {"type": "ephemeral"}}
-DEFAULT_MAX_TOKENS = 4096  # the format demands a limit
+# The API requires a limit in every request.
+DEFAULT_MAX_TOKENS = 4096
+# Best first. The API has no mode for JSON without a schema.
 STRUCTURED_OUTPUT_MODES = (SCHEMA, PROMPT)
 
 
 def encode_request(request: ModelRequest, capabilities: Capabilities | None = None) -> JsonObject:
-    """The JSON body; `request.model` is the name on the wire."""
+    """Return the JSON body of a request. `request.model` is the API model ID."""
     capabilities = capabilities or Capabilities()
     system, turns = _split_system_prompt(adapt_messages(request, capabilities), request.images)
     body: JsonObject = {
@@ -65,6 +70,8 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
     if request.temperature is not None and capabilities.accepts_temperature:
         body["temperature"] = request.temperature
     if request.schema is not None and capabilities.structured_output_mode == SCHEMA:
+        # The API accepts only closed schemas. If a schema cannot be closed, it goes into the
+        # prompt.
         schema, strict = close_schema(request.schema)
         if strict:
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
@@ -79,19 +86,24 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
 
 
 def _add_cache_control(body: JsonObject, cache_breakpoints: Sequence[int], system: int) -> None:
-    """Ask Anthropic to keep what a further request will begin with. `cache_breakpoints`: where such
-    beginnings end, in characters of the whole text, of which so many are the `system` message's.
+    """Ask Anthropic to cache the text that a later request will begin with.
 
-    Of nothing else, because to write to the cache costs a quarter more. Each beginning is a block
-    of its own, in every request alike. A mark finds what was kept up to the end of one of the
-    twenty blocks behind it, so there are two, that far apart; the system message has the other two
-    that a request may have. A beginning that is too short is not kept and costs nothing extra.
+    `cache_breakpoints` are character offsets into the concatenated text. `system` is the length of
+    the system message in characters.
+
+    Writing to the cache costs 25 % more than reading input, so nothing else is cached. The text is
+    split into blocks at all breakpoints, in the same way in every request. Anthropic looks for
+    cached text up to 20 blocks before a marked block. So the messages get two marks at that
+    distance, and the system message gets the other two of the four allowed marks. A text below the
+    minimum size is not cached and costs nothing extra.
+
     Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
     """
     if not cache_breakpoints or not all(
         isinstance(turn["content"], str) for turn in body["messages"]
     ):
-        return  # images stand between the words
+        # With images, contents are lists of blocks, and character offsets do not apply.
+        return
     marked, start, turns = set(cache_breakpoints[::-CACHE_LOOKBACK_BLOCKS][:2]), system, []
     for turn in body["messages"]:
         blocks = _split_at_breakpoints(turn["content"], start, cache_breakpoints, marked)
@@ -107,7 +119,11 @@ def _add_cache_control(body: JsonObject, cache_breakpoints: Sequence[int], syste
 def _split_at_breakpoints(
     text: str, start: int, begins: Sequence[int], marked: Container[int]
 ) -> list[JsonObject]:
-    """A text that begins at `start`, in a block for each beginning and one for the rest."""
+    """Return a text as content blocks, one up to each breakpoint and one for the rest.
+
+    `start` is the offset of the text in the concatenated text. Blocks that end at an offset in
+    `marked` get a cache breakpoint.
+    """
     ends = [end - start for end in begins if start < end < start + len(text)]
     return [
         {
@@ -120,7 +136,7 @@ def _split_at_breakpoints(
 
 
 def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-    """The reply in an answer. Raises the ModelError that fits."""
+    """Return the completion in a response. Raises the fitting ModelError."""
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)
@@ -142,7 +158,7 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
 
 
 class AnthropicProvider(ChatProvider):
-    """One server that speaks the Anthropic format."""
+    """A provider for one server with the Anthropic wire format."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         base = ensure_version(settings.base_url or BASE_URL, "/v1")
@@ -163,7 +179,7 @@ class AnthropicProvider(ChatProvider):
         return decode_reply(status, headers, body)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Most tokens that a reply can be billed."""
+        """Return the maximum output tokens that a reply can be billed for."""
         return request.max_tokens or DEFAULT_MAX_TOKENS
 
     async def embed_texts(
@@ -176,14 +192,17 @@ class AnthropicProvider(ChatProvider):
 
 
 def provider(settings: ProviderSettings) -> AnthropicProvider:
-    """Entry point `anthropic`."""
+    """Return the provider for the entry point `anthropic`."""
     return AnthropicProvider(settings)
 
 
 def _split_system_prompt(
     messages: Sequence[Message], images: tuple[str, ...]
 ) -> tuple[str, list[JsonObject]]:
-    """The system's words, and the messages without them; the first must be the user's."""
+    """Return the system prompt and the other messages in the Anthropic format.
+
+    The first message must be a user message. One is added if needed.
+    """
     systems = [message for message in messages if message.role == "system"]
     turns = [message for message in messages if message.role != "system"]
     if turns and turns[0].role == "assistant":
@@ -214,7 +233,10 @@ def _content_block(part: MessagePart) -> JsonObject:
 
 
 def _parse_usage(data: object, text: str) -> Usage:
-    """Tokens; Anthropic counts cached input apart, here it is part of the input."""
+    """Return the usage of a response.
+
+    Anthropic counts cached input separately. `Usage` counts it as part of the input.
+    """
     if not isinstance(data, dict):
         return Usage()
     cached = parse_token_count(data.get("cache_read_input_tokens"))
@@ -222,4 +244,6 @@ def _parse_usage(data: object, text: str) -> Usage:
     plain = parse_token_count(data.get("input_tokens"))
     asked = None if plain is None else plain + (cached or 0) + (written or 0)
     said = parse_token_count(data.get("output_tokens"))
+    # A prompt has tokens, so a 0 means that the server did not count. A count of 0 output tokens is
+    # credible only for an empty text.
     return Usage(asked or None, said or (None if text else said), cached, written)

@@ -1,12 +1,13 @@
-"""The vendors' batch interfaces: many requests handed in at once, answered within a day at half the
-price. One class for each vendor; the engine's outbox (`batch_queue.py`) is their user.
+"""The vendors' batch APIs: many requests in one job, results within 24 hours, half the price.
 
-OpenAI: https://platform.openai.com/docs/guides/batch and /docs/api-reference/batch
-Anthropic: https://docs.claude.com/en/docs/build-with-claude/batch-processing
-Gemini: https://ai.google.dev/gemini-api/docs/batch-api and https://ai.google.dev/api/batch-api
+There is one class for each vendor. `batch_queue.py` of the engine uses them.
 
-Results are handed on as answers to single calls (status, headers, body), so that each wire format
-reads them, and their errors, as it reads any other.
+  OpenAI: https://platform.openai.com/docs/guides/batch and /docs/api-reference/batch
+  Anthropic: https://docs.claude.com/en/docs/build-with-claude/batch-processing
+  Gemini: https://ai.google.dev/gemini-api/docs/batch-api and https://ai.google.dev/api/batch-api
+
+Each result is returned like the response to a single call (status, headers, body). So each wire
+format decodes results and errors as usual.
 """
 
 from __future__ import annotations
@@ -24,22 +25,29 @@ from folkmoot.models.request import JsonObject
 from folkmoot.models.wire.http_client import HttpClient, read_json
 from folkmoot.transport import HttpResponse
 
-PROMISED_HOURS = 24  # what all three promise, at the latest
-LOST_BATCH_SECONDS = 300  # by which clocks may differ, when a batch is looked for by its age
-EXPIRED = 408  # as the status of a request that was not answered in time: worth another try
+# The upper limit that all three vendors state.
+PROMISED_HOURS = 24
+# The tolerance for different clocks when a batch is searched by its age.
+LOST_BATCH_SECONDS = 300
+# The status given to a request that was not answered in time. The engine retries this status.
+EXPIRED = 408
 
 
 class BatchItem(NamedTuple):
-    """One request of a batch: a key of ours (at most 64 letters and digits), and its body."""
+    """One request of a batch: our key (at most 64 letters and digits) and the body."""
 
     key: str
     body: JsonObject
 
 
 class BatchStatus(NamedTuple):
-    """The state of a batch. `result_locations` is where they are once it is over; `wrong` says why
-    the vendor did not start it, `queue_was_full` whether that is because too much is under way
-    already. `is_cancelled`: somebody ended it by hand."""
+    """The state of a batch.
+
+    - `result_locations`: files or names under which the results of a finished batch are found.
+    - `wrong`: why the vendor did not start the batch, or empty.
+    - `queue_was_full`: True if the reason is that too many tokens are already enqueued.
+    - `is_cancelled`: True if the batch was cancelled at the vendor.
+    """
 
     is_finished: bool
     result_locations: tuple[str, ...] = ()
@@ -49,39 +57,53 @@ class BatchStatus(NamedTuple):
 
 
 class BatchApi(Protocol):
-    """A vendor's batch interface at one server. All calls raise as `HttpClient.send_bulk` does."""
+    """The batch API of a vendor at one server. Its methods raise errors like
+    `HttpClient.send_bulk`.
+
+    `most_calls` and `most_bytes` limit one batch. `most_bytes` counts the bodies.
+    `bills_cache_writes` is true if the vendor charges extra for writing to its prompt cache.
+    """
 
     most_calls: int
-    most_bytes: int  # of the bodies of one batch
-    bills_cache_writes: bool  # whether it costs extra to have the beginning of a prompt kept
+    most_bytes: int
+    bills_cache_writes: bool
 
     async def submit_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> str:
-        """Hand a batch in, its requests as they would be posted to `path`; the vendor's id."""
+        """Submit a batch of requests to `path` and return the vendor's id."""
 
     async def find_submitted_batch(self, name: str, begun: float, calls: int) -> str | None:
-        """The id of a batch that was handed in as `name` after `begun` (seconds since 1970), when
-        nobody knows whether that arrived."""
+        """Return the id of a batch that was submitted as `name`, or None if the vendor has none.
+
+        It is called if a submission failed with an unknown outcome. `begun` is the time of the
+        submission in seconds since 1970, `calls` the number of requests.
+        """
 
     async def get_status(self, batch: str) -> BatchStatus:
-        """How it stands."""
+        """Return the current state of a batch."""
 
     async def fetch_results(
         self, batch: str, look: BatchStatus
     ) -> Iterator[tuple[str, HttpResponse]]:
-        """Key and answer of each request that was dealt with, in any order."""
+        """Return the key and the response of each processed request, in any order."""
 
 
 class OpenAIBatchApi:
-    """A file of requests, a batch made of it, a file of replies and one of errors."""
+    """The batch API of OpenAI.
+
+    A file with requests is uploaded, and a batch is created from it. The results are a file of
+    replies and a file of errors.
+    """
 
     most_calls = 50_000
-    most_bytes = 190_000_000  # 200 MB, with the words around each body
+    # The limit is 200 MB. The rest is left for the JSON around each body.
+    most_bytes = 190_000_000
     bills_cache_writes = False
 
     def __init__(self, wire: HttpClient) -> None:
         self._wire = wire
 
     async def submit_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> str:
+        # The batch file states paths below the host, not below the base URL.
         url = f"/v1{path}"
         lines = _encode_json_lines(
             {"custom_id": key, "method": "POST", "url": url, "body": body} for key, body in items
@@ -106,6 +128,7 @@ class OpenAIBatchApi:
             for one in listed:
                 if (one.get("metadata") or {}).get("name") == name:
                     return str(one["id"])
+            # The list is sorted from new to old. Batches before the submission cannot be the one.
             old = any(one.get("created_at", begun) < begun - LOST_BATCH_SECONDS for one in listed)
             if old or not listed or not page.get("has_more"):
                 return None
@@ -141,10 +164,11 @@ class OpenAIBatchApi:
 
 
 class AnthropicBatchApi:
-    """One request with all requests in it, and a file of results."""
+    """The batch API of Anthropic. One call submits all requests, and the results are one file."""
 
     most_calls = 100_000
-    most_bytes = 240_000_000  # 256 MB, with the words around each body
+    # The limit is 256 MB. The rest is left for the JSON around each body.
+    most_bytes = 240_000_000
     bills_cache_writes = True
 
     def __init__(self, wire: HttpClient) -> None:
@@ -156,8 +180,11 @@ class AnthropicBatchApi:
         return _read_id(sent, "id")
 
     async def find_submitted_batch(self, name: str, begun: float, calls: int) -> str | None:
-        """By age and size: a batch has no name here. Keys are ours alone, so that another run's
-        batch would be recognised by its results."""
+        """Return the id of the batch with the fitting age and number of requests, or None.
+
+        Batches have no names at Anthropic. If the batch belongs to another run, its results show
+        that, because keys are unique to a run.
+        """
         page = read_json((await self._wire.send_bulk("GET", "/messages/batches?limit=100"))[2])
         for one in _dict_items(page.get("data")):
             counts = (one.get("request_counts") or {}).values()
@@ -179,10 +206,13 @@ class AnthropicBatchApi:
 
 
 class GeminiBatchApi:
-    """One request with all requests in it, whose operation holds the replies in the end."""
+    """The batch API of Gemini. One call submits all requests, and the operation contains the
+    replies.
+    """
 
     most_calls = 50_000
-    most_bytes = 18_000_000  # requests that stand in the request itself: 20 MB in all
+    # The limit for requests inside the call is 20 MB in total.
+    most_bytes = 18_000_000
     bills_cache_writes = False
 
     def __init__(self, wire: HttpClient) -> None:
@@ -211,7 +241,8 @@ class GeminiBatchApi:
     async def get_status(self, batch: str) -> BatchStatus:
         said = read_json((await self._wire.send_bulk("GET", f"/{batch}"))[2])
         facts = said.get("metadata") or {}
-        state = str(facts.get("state") or "").rpartition("STATE_")[2]  # JOB_STATE_… in older ones
+        # The prefix is BATCH_STATE_, or JOB_STATE_ in older versions of the API.
+        state = str(facts.get("state") or "").rpartition("STATE_")[2]
         failed = state == "FAILED" or (bool(said.get("error")) and state != "EXPIRED")
         why = (said.get("error") or {}).get("message") or "no reason was given"
         return BatchStatus(
@@ -230,7 +261,10 @@ class GeminiBatchApi:
 
 
 def batch_start_error(model: str, wrong: str) -> FolkmootError:
-    """The error for a batch that a vendor did not start; for want of money the run pauses."""
+    """Return the error for a batch that the vendor did not start.
+
+    If the account lacks money, the error pauses the run instead of stopping it.
+    """
     unpaid = re.search(r"billing|quota|credit", wrong, re.IGNORECASE)
     kind = QuotaExhaustedError if unpaid else FatalModelError
     return kind(f"{model} refused the batch ({wrong})")
@@ -243,11 +277,14 @@ def _parse_openai_result(line: JsonObject) -> tuple[str, HttpResponse]:
         status = int(answer.get("status_code") or 200)
         return key, (status, headers, json_text.encode_json(answer["body"]))
     status = int(answer.get("status_code") or 500) if isinstance(answer, Mapping) else 500
+    # A request that the vendor did not process in time is not an error of the request.
     if isinstance(error, Mapping) and error.get("code") in ("batch_expired", "batch_cancelled"):
         status = EXPIRED
     return key, _error_response(status, error or answer)
 
 
+# Results state only the type of an error. These are the statuses of single calls, from
+# https://docs.claude.com/en/api/errors
 _ANTHROPIC = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -265,7 +302,8 @@ def _parse_anthropic_result(line: JsonObject) -> tuple[str, HttpResponse]:
     if result.get("type") == "succeeded":
         return key, (200, {}, json_text.encode_json(result.get("message")))
     error = result.get("error") or {}
-    error = error.get("error") or error  # the error stands in an answer of the type error
+    # The error is nested in an object of type `error`.
+    error = error.get("error") or error
     if result.get("type") == "errored":
         return key, _error_response(_ANTHROPIC.get(str(error.get("type")), 500), error)
     return key, _error_response(EXPIRED, {"message": str(result.get("type"))})
@@ -281,7 +319,8 @@ def _parse_gemini_result(line: JsonObject) -> tuple[str, HttpResponse]:
         return key, (200, {}, json_text.encode_json(line["response"]))
     error = line.get("error") or {}
     code = int(error.get("code") or 0)
-    expired = code in (1, 4)  # cancelled, deadline exceeded
+    # 1 is CANCELLED, 4 is DEADLINE_EXCEEDED.
+    expired = code in (1, 4)
     return key, _error_response(EXPIRED if expired else _GOOGLE.get(code, 500), error)
 
 
@@ -301,7 +340,7 @@ def _dict_items(listed: object) -> list[JsonObject]:
 
 
 def _parse_timestamp(when: object) -> float | None:
-    """Seconds since 1970 of an RFC 3339 time."""
+    """Return an RFC 3339 time in seconds since 1970, or None for other values."""
     try:
         return datetime.fromisoformat(str(when)).timestamp()
     except ValueError:
@@ -313,8 +352,10 @@ def _encode_json_lines(rows: Iterable[JsonObject]) -> bytes:
 
 
 def _decode_json_lines(body: bytes) -> Iterator[JsonObject]:
-    """The objects of a JSON Lines file; a broken line is left out, and what it answered asked
-    again."""
+    """Yield the objects of a JSON Lines file.
+
+    A broken line is skipped, so its request counts as unanswered and is sent again.
+    """
     for line in io.BytesIO(body):
         try:
             row = json_text.decode_json(line)
@@ -325,7 +366,8 @@ def _decode_json_lines(body: bytes) -> Iterator[JsonObject]:
 
 
 def _encode_multipart(fields: Mapping[str, str], name: str, file: bytes) -> tuple[str, bytes]:
-    """Content type and body of a form with one file (RFC 7578)."""
+    """Return the content type and the body of a form with one file (RFC 7578)."""
+    # A random boundary cannot occur in the file.
     mark = f"folkmoot-{secrets.token_hex(16)}"
     said = "".join(
         f'--{mark}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'

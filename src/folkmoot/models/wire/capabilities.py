@@ -1,7 +1,8 @@
-"""How a structured answer is asked for: JSON schema → JSON mode → the prompt alone.
+"""The capabilities of models: what a model at an endpoint accepts, and how requests adapt to it.
 
-Also the other things in which servers of one wire format differ. What an endpoint refuses is
-remembered per model by its provider; the logical request, and so its fingerprint, never changes.
+Structured answers are requested by JSON schema, by JSON mode, or by the prompt alone. A provider
+remembers for each model which parameters the endpoint rejected. Only the encoded request changes.
+The logical request and its fingerprint stay the same.
 """
 
 from __future__ import annotations
@@ -16,59 +17,77 @@ from typing import Any
 from folkmoot.models.request import JsonObject, Message, ModelRequest
 
 SCHEMA, JSON_MODE, PROMPT = "schema", "json", "prompt"
-REASONING_HEADROOM_TOKENS = 8192  # tokens for thoughts on top of the reply's own limit
+# Reasoning models count reasoning toward the output limit. This number is added to the limit of the
+# reply, so that reasoning does not truncate the reply.
+REASONING_HEADROOM_TOKENS = 8192
 
 _log = logging.getLogger(__name__)
 
+# Names of the parameters for structured output in error messages of vendors and servers.
 _FORMAT = re.compile(
     r"response_?format|json_?schema|response_?schema|response_?json_?schema|response_?mime_?type|"
     r"output_?(?:config|format)|structured output|guided|additionalProperties|json mode|grammar",
     re.IGNORECASE,
 )
+# Phrases which state that a parameter is not supported. A parameter name alone is not enough,
+# because a server may also complain about its value.
 _UNSUPPORTED_PATTERN = re.compile(
     r"unsupported|not support|does not|doesn't|deprecated|unknown|unexpected|unrecognized|"
     r"only the default|not permitted|not allowed|extra (?:inputs|fields)|invalid(?!_)",
     re.IGNORECASE,
 )
-# Servers and chat templates have many ways to say that they take no system message.
+# Servers and chat templates state in many ways that they accept no system message.
 _NEGATION = r"(?:\bnot?\b|n't\b|unsupported|disabled|only|must|cannot|unknown|unexpected|invalid)"
 _SYSTEM = r"(?:system|developer)\W{0,3}_?(?:role|message|prompt|instruction)"
 _NO_SYSTEM = re.compile(
-    rf"{_SYSTEM}.{{0,60}}?{_NEGATION}|{_NEGATION}.{{0,60}}?{_SYSTEM}|"  # System role not supported
-    # role does not support 'system'
+    # "System role not supported"
+    rf"{_SYSTEM}.{{0,60}}?{_NEGATION}|{_NEGATION}.{{0,60}}?{_SYSTEM}|"
+    # "role does not support 'system'"
     rf"\brole\b.{{0,60}}?{_NEGATION}.{{0,60}}?\b(?:system|developer)\b|"
-    # 'system' does not match … role
+    # "'system' does not match … role"
     rf"\b(?:system|developer)\b.{{0,60}}?{_NEGATION}.{{0,80}}?\brole\b|"
-    r"(?:valid|invalid|unexpected|unknown|unsupported)\s(?:\w+\s)?role|"  # Unexpected message role
-    r"\brole.{0,40}?\buser\b.{0,20}?(?:assistant|model)|"  # role: Input should be 'user' or 'model'
-    r"\buser\b.{0,30}?\b(?:assistant|model)\b.{0,30}?\broles?\b|"  # Only user and assistant roles
+    # "Unexpected message role"
+    r"(?:valid|invalid|unexpected|unknown|unsupported)\s(?:\w+\s)?role|"
+    # "role: Input should be 'user' or 'model'"
+    r"\brole.{0,40}?\buser\b.{0,20}?(?:assistant|model)|"
+    # "Only user and assistant roles"
+    r"\buser\b.{0,30}?\b(?:assistant|model)\b.{0,30}?\broles?\b|"
     r"roles must alternate|first message must|must start with (?:a )?user",
     re.IGNORECASE | re.DOTALL,
 )
 _CACHE = re.compile(r"prompt_?cache_?key|cache_?control", re.IGNORECASE)
-_ECHOED_ROLE_PATTERN = re.compile(
-    r"role\W{3,8}(?:system|developer|user|assistant|model)\b"
-)  # of what was sent
+# Some servers repeat the request in their error. Its message roles say nothing about support.
+_ECHOED_ROLE_PATTERN = re.compile(r"role\W{3,8}(?:system|developer|user|assistant|model)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What one model at one endpoint turned out to accept."""
+    """What one model at one endpoint accepts.
+
+    - `structured_output_mode`: `SCHEMA`, `JSON_MODE` or `PROMPT`.
+    - `uses_max_completion_tokens`: True if the limit is called max_completion_tokens instead of
+      max_tokens.
+    - `system`: True if the model accepts a system message.
+    - `accepts_cache_control`: True if the endpoint accepts the parameters of the vendor's prompt
+      cache.
+    """
 
     structured_output_mode: str = SCHEMA
     accepts_temperature: bool = True
-    uses_max_completion_tokens: bool = False  # max_completion_tokens in place of max_tokens
+    uses_max_completion_tokens: bool = False
     system: bool = True
-    accepts_cache_control: bool = True  # the words by which a vendor's cache is addressed
+    accepts_cache_control: bool = True
 
 
 def reduce_capabilities(
     capabilities: Capabilities, request: ModelRequest, error_text: str, modes: Sequence[str]
 ) -> Capabilities | None:
-    """Capabilities without what a 400 complained about; None if nothing can be given up.
+    """Return the capabilities without the one that an error names, or None if none can be reduced.
 
-    `modes` are the ways of asking for structure that the wire format has, best first.
+    `modes` are the structured output modes of the wire format, best first.
     """
+    # The order matters: a complaint about the output format often contains words that match the
+    # later patterns.
     if request.schema is not None and _FORMAT.search(error_text):
         below = list(modes)[modes.index(capabilities.structured_output_mode) + 1 :]
         return replace(capabilities, structured_output_mode=below[0]) if below else None
@@ -95,9 +114,10 @@ def reduce_capabilities(
 
 
 class CapabilityCache:
-    """What the models of one endpoint turned out to accept; one for each provider instance.
+    """The known capabilities of the models at one endpoint. Each provider instance has one.
 
-    `notes` says what was given up.
+    `first` returns the initial capabilities of a model. `notes` holds a sentence about each
+    capability that was reduced.
     """
 
     def __init__(self, first: Callable[[str], Capabilities], modes: Sequence[str]) -> None:
@@ -107,7 +127,7 @@ class CapabilityCache:
         self._known: dict[str, Capabilities] = {}
 
     def get(self, request: ModelRequest) -> Capabilities:
-        """What is known of the model of this request."""
+        """Return the known capabilities of the model of this request."""
         known = self._known.get(request.model)
         if known is None:
             known = self._known[request.model] = self._first(request.model)
@@ -118,15 +138,18 @@ class CapabilityCache:
     def update_from_error(
         self, request: ModelRequest, used: Capabilities, body: bytes, status: int = 400
     ) -> bool:
-        """Whether an answer complained about a capability, so that the request should go again.
+        """Update the known capabilities from an error response.
 
-        A chat template that takes no system message often ends in a 500.
+        Return True if the request should be sent again with fewer capabilities. Status 500 counts
+        as well, because chat templates without a system message often fail with it.
         """
         if status not in (400, 422, 500):
             return False
         if self.get(request) != used:
-            return True  # another call has learnt it meanwhile
+            # A concurrent call has updated the capabilities since this request was encoded.
+            return True
         better = reduce_capabilities(used, request, body.decode("utf-8", "replace"), self._modes)
+        # Status 500 has many causes, so it is trusted only as a sign of a missing system message.
         if better is None or (status == 500 and better.system == used.system):
             return False
         self._known[request.model] = better
@@ -153,7 +176,11 @@ def _describe_reduction(used: Capabilities, better: Capabilities) -> str:
 
 
 def adapt_messages(request: ModelRequest, capabilities: Capabilities) -> list[Message]:
-    """The messages as this endpoint takes them: the schema spelt out where it must be."""
+    """Return the messages in the form that the endpoint accepts.
+
+    The schema is added to the last message if it cannot be sent as a parameter. Without support for
+    system messages, the system prompt becomes part of the first user message.
+    """
     messages = list(request.messages)
     if request.schema is not None and capabilities.structured_output_mode != SCHEMA:
         messages = _append_schema(messages, request.schema)
@@ -179,8 +206,11 @@ def _append_schema(messages: list[Message], schema: JsonObject) -> list[Message]
 
 
 def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
-    """The schema with every object closed and every property required, as strict modes want it,
-    and whether that could be done (a free-form mapping cannot be closed)."""
+    """Return the schema in strict form, and whether it could be made strict.
+
+    In strict form, every object is closed and every property is required. A free-form mapping
+    cannot be closed.
+    """
     strict = True
 
     def close(node: Any) -> Any:
@@ -191,7 +221,7 @@ def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
             return node
         kept = {key: close(value) for key, value in node.items() if key not in ("default", "title")}
         if "properties" in node:
-            # Property names may be `title` or `default` too: they are no keywords there.
+            # A property may be called `title` or `default`. Here these are names and not keywords.
             kept["properties"] = {key: close(value) for key, value in node["properties"].items()}
             kept["required"] = list(node["properties"])
             kept["additionalProperties"] = False
@@ -203,7 +233,10 @@ def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
 
 
 def inline_schema(schema: JsonObject) -> JsonObject:
-    """The schema with its `$ref`s put in place (a recursive one is left open)."""
+    """Return the schema with each `$ref` replaced by its definition.
+
+    A recursive reference becomes an object without restrictions.
+    """
     definitions = schema.get("$defs", {})
 
     def inline_node(node: Any, seen: tuple[str, ...]) -> Any:

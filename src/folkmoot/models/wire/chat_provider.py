@@ -1,4 +1,8 @@
-"""What the wire formats do alike: ask, learn what a model takes, ask again, read the reply."""
+"""The common part of the wire formats.
+
+A provider sends a request, records the capabilities of the model, sends the request again if
+needed, and decodes the reply.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,15 @@ from folkmoot.models.wire.capabilities import Capabilities, CapabilityCache
 from folkmoot.models.wire.http_client import HttpClient
 from folkmoot.transport import HttpResponse
 
-MAX_CAPABILITY_RETRIES = (
-    6  # times that one request is sent again because the model took less than was asked
-)
+# A response reveals one missing capability at a time, so several attempts may be needed. The bound
+# stops the loop at a server that rejects every form of a request.
+MAX_CAPABILITY_RETRIES = 6
 
 
 class ChatProvider(ABC):
-    """One server that speaks a wire format. Remembers what each of its models takes.
+    """A provider for one server of a wire format. It records the capabilities of each model.
 
-    `batches` is the vendor's batch interface at this server.
+    `batches` is the vendor's batch API at this server.
     """
 
     batches: BatchApi
@@ -31,26 +35,29 @@ class ChatProvider(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """What has been learnt about the models, in words."""
+        """Sentences about the capabilities that models turned out to lack."""
         return self._learnt.notes
 
     @abstractmethod
     def path(self, request: ModelRequest) -> str:
-        """Where a request is posted, below the base URL."""
+        """Return the path below the base URL to which a request is posted."""
 
     @abstractmethod
     def encode_request(self, request: ModelRequest, capabilities: Capabilities) -> JsonObject:
-        """The body of a request to a model of these capabilities."""
+        """Return the body of a request for a model with these capabilities."""
 
     @abstractmethod
     def decode_reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-        """The reply in an answer. Raises the ModelError that fits."""
+        """Return the completion in a response. Raises the fitting ModelError."""
 
     def prepare_request(
         self, request: ModelRequest, *, batched: bool = False
     ) -> tuple[Capabilities, JsonObject]:
-        """What the model is known to take by now, and the body of the request that fits; `batched`
-        for one that may wait for hours, in which a cache that is paid for would be forgotten."""
+        """Return the known capabilities of the model and the body of a request that fits them.
+
+        With `batched`, the body asks for no cache that is billed. A batch may wait for hours, and
+        the cache expires before that.
+        """
         known = self._learnt.get(request)
         paid = batched and self.batches.bills_cache_writes
         return known, self.encode_request(
@@ -60,9 +67,11 @@ class ChatProvider(ABC):
     def decode_or_relearn(
         self, request: ModelRequest, capabilities: Capabilities, response: HttpResponse
     ) -> Completion | None:
-        """The reply to a request that was encoded for `capabilities`; None where the answer says
-        that the model takes less, so that the request should go again. Raises the ModelError that
-        fits."""
+        """Return the completion in a response, or None if the request should be sent again.
+
+        It should be sent again if the response states that the model lacks one of `capabilities`.
+        Raises the fitting ModelError.
+        """
         if self._learnt.update_from_error(request, capabilities, response[2], response[0]):
             return None
         return self._wire.read(self.decode_reply, response)

@@ -1,4 +1,4 @@
-"""The Gemini wire format: generateContent and batchEmbedContents. An entry point of the gateway."""
+"""The Gemini wire format (generateContent and batchEmbedContents). An entry point for providers."""
 
 from __future__ import annotations
 
@@ -46,14 +46,16 @@ from folkmoot.models.wire.http_client import (
 )
 
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
-MAX_TEXTS_PER_REQUEST = 50  # replies of 100 long embeddings would exceed max_reply_mb
+# With 100 long embeddings, a response would exceed `max_reply_mb`.
+MAX_TEXTS_PER_REQUEST = 50
 STRUCTURED_OUTPUT_MODES = (SCHEMA, JSON_MODE, PROMPT)
 
+# These models count reasoning tokens toward the output limit.
 _THINKING_MODELS = re.compile(r"gemini-(?:2\.5|[3-9])")
 
 
 def encode_request(request: ModelRequest, capabilities: Capabilities | None = None) -> JsonObject:
-    """The JSON body; the model's name goes into the path."""
+    """Return the JSON body of a request. The API model ID is part of the path."""
     capabilities = capabilities or Capabilities()
     messages = split_messages(adapt_messages(request, capabilities), request.images)
     system = "\n\n".join(
@@ -78,6 +80,7 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
     if request.schema is not None and capabilities.structured_output_mode != PROMPT:
         config["responseMimeType"] = "application/json"
         if capabilities.structured_output_mode == SCHEMA:
+            # Gemini does not resolve all references, so the schema is sent without any.
             config["responseJsonSchema"] = inline_schema(request.schema)
     if config:
         body["generationConfig"] = config
@@ -85,7 +88,7 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
 
 
 def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-    """The reply in an answer. Raises the ModelError that fits."""
+    """Return the completion in a response. Raises the fitting ModelError."""
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)
@@ -95,6 +98,7 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
     served = str(data.get("modelVersion") or "")
     request_id = str(data.get("responseId") or "")
     feedback = data.get("promptFeedback")
+    # A blocked prompt has no candidates. It is a refusal and not a broken reply.
     if isinstance(feedback, dict) and feedback.get("blockReason"):
         return Completion("", usage, served, request_id, "refused:filtered")
     try:
@@ -113,7 +117,10 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
 def decode_embeddings(
     status: int, headers: Mapping[str, str], body: bytes, expected: int
 ) -> FloatArray:
-    """Embeddings (expected, d) in the order of the texts. Raises the ModelError that fits."""
+    """Return embeddings, shape (expected, d), in the order of the texts.
+
+    Raises the fitting ModelError.
+    """
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)
@@ -121,7 +128,10 @@ def decode_embeddings(
 
 
 class GeminiProvider(ChatProvider):
-    """One server that speaks the Gemini format. The key goes into a header, never into the URL."""
+    """A provider for one server with the Gemini wire format.
+
+    The key is sent in a header and never in the URL, because URLs are logged.
+    """
 
     def __init__(self, settings: ProviderSettings) -> None:
         base = ensure_version(settings.base_url or BASE_URL, "/v1beta")
@@ -140,7 +150,10 @@ class GeminiProvider(ChatProvider):
         return decode_reply(status, headers, body)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Most tokens that a reply can be billed, thoughts included; None: no limit is sent."""
+        """Return the maximum output tokens that a reply can be billed for, including reasoning.
+
+        Return None if no limit is sent.
+        """
         _, body = self.prepare_request(request)
         limit: int | None = body.get("generationConfig", {}).get("maxOutputTokens")
         return limit
@@ -164,7 +177,7 @@ class GeminiProvider(ChatProvider):
 
 
 def provider(settings: ProviderSettings) -> GeminiProvider:
-    """Entry point `gemini`."""
+    """Return the provider for the entry point `gemini`."""
     return GeminiProvider(settings)
 
 
@@ -184,15 +197,17 @@ def _encode_part(part: MessagePart) -> JsonObject:
 
 
 def _parse_usage(data: object) -> Usage:
-    """Tokens; thoughts are paid as output."""
+    """Return the usage of a response. Reasoning tokens are billed as output."""
     if not isinstance(data, dict):
         return Usage()
     said = parse_token_count(data.get("candidatesTokenCount"))
     thought = parse_token_count(data.get("thoughtsTokenCount"))
-    if thought is not None:  # nothing but thoughts: then the other count is left out
+    # If the reply consists of reasoning only, Gemini omits the count of its text.
+    if thought is not None:
         said = (said or 0) + thought
     asked = parse_token_count(data.get("promptTokenCount")) or None
     cached = parse_token_count(data.get("cachedContentTokenCount"))
     if asked is not None and cached is not None and cached > asked:
-        cached = None  # a discount on what was never sent
+        # More cached tokens than input tokens would give a discount on tokens that were not sent.
+        cached = None
     return Usage(asked, said, cached)

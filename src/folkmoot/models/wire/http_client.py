@@ -1,6 +1,6 @@
-"""What the three wire formats share: one HTTP session, and errors typed by what a server said.
+"""The HTTP client of the wire formats, and typed errors from responses.
 
-Used by openai_chat, anthropic_messages and gemini. Never retries: that is the gateway's.
+openai_chat, anthropic_messages and gemini use it. It never retries, because the gateway does.
 """
 
 from __future__ import annotations
@@ -41,12 +41,16 @@ from folkmoot.transport import (
 
 R = TypeVar("R")
 
-# The fields and the comments with which an event stream may begin (WHATWG HTML, section 9.2).
+# The fields and comments that may begin an event stream (WHATWG HTML, section 9.2).
 _EVENT_STREAM = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|:)")
 _MAX_EXCERPT_CHARACTERS = 300
+# Batches transfer files of hundreds of megabytes. The limits of single calls would stop them.
 BULK_SECONDS = 900.0
 BULK_BYTES = 2_000_000_000
 
+# The patterns below cover the error texts of the vendors and of common servers (vLLM, TGI, Ollama).
+# An error status alone does not tell the cause: 400 may mean an empty account, a too long prompt, a
+# filter or a bad key.
 _QUOTA = re.compile(
     r"insufficient_quota|exceeded_current_quota|billing_hard_limit|credit balance is too low|"
     r"insufficient (?:balance|credits|funds)|exceeded your current quota|"
@@ -80,10 +84,10 @@ _NO_MODEL = re.compile(
 
 
 class HttpClient:
-    """One server: posts JSON, gives (status, headers, body).
+    """A client for one server. It posts JSON and returns (status, headers, body).
 
-    Raises InputError for a key that cannot be sent, or would leave unencrypted; see
-    `urls.require_encryption`.
+    Raises InputError for a key that cannot be sent, or that would be sent unencrypted (see
+    `urls.require_encryption`).
     """
 
     def __init__(
@@ -92,13 +96,17 @@ class HttpClient:
         self.base_url = base_url
         self._settings = settings
         self._secrets = [settings.api_key, *find_secrets(base_url), *settings.secrets]
+        # Headers of the study file replace ours. Header names ignore case.
         given = {name.lower() for name in settings.headers}
         kept = {name: value for name, value in headers.items() if name.lower() not in given}
         headers = {**kept, **settings.headers}
         self._proxy = proxy_for(base_url)
         require_encryption(settings.api_key or next(iter(settings.secrets), None), base_url)
         if any(self._secrets) and base_url.lower().startswith("http:"):
-            require_encryption("whatever it is", self._proxy)  # the way there is open, too
+            # An unencrypted request passes through the proxy in the clear, so the proxy must be on
+            # a private network as well.
+            require_encryption("whatever it is", self._proxy)
+        # A line break in a header would allow header injection, and is mostly a copying error.
         if any(not value.isprintable() for value in headers.values()):
             raise InputError("the key contains a line break or another control character")
         self._connections = HttpConnections(
@@ -106,19 +114,21 @@ class HttpClient:
         )
 
     async def post_json(self, path: str, body: Mapping[str, object]) -> HttpResponse:
-        """Post a JSON body.
+        """Post a JSON body and return the response.
 
-        Raises TransientError for time-outs and failing connections to a server that answered
-        before; FatalModelError for a base URL at which no server could ever be reached;
-        RefusedError for an answer that is too long.
+        Raises TransientError for a time-out, or for a failed connection to a server that answered
+        before. Raises FatalModelError for a base URL at which no server ever answered. Raises
+        RefusedError for a response that is too large.
         """
         return await self._send_request("POST", path, json_text.encode_json(body))
 
     async def send_bulk(
         self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
     ) -> HttpResponse:
-        """Send and receive what belongs to a batch: hundreds of megabytes, and minutes. Raises as
-        `post_json`, and the error of any status but 2xx."""
+        """Send and receive batch files, with limits of 15 minutes and 2 GB.
+
+        Raises like `post_json`, and raises the fitting ModelError for any status other than 2xx.
+        """
         answer = await self._send_request(method, path, body, kind, BULK_SECONDS, BULK_BYTES)
         if answer[0] >= 300:
             raise self.read(error_from_response, answer)
@@ -144,7 +154,7 @@ class HttpClient:
             raise self._to_model_error(error) from None
 
     def _to_model_error(self, error: TransferError) -> ModelError:
-        """The error for a failed transfer."""
+        """Return the ModelError for a failed transfer."""
         begun = error.answer_began
         match error.failure:
             case Failure.TIMED_OUT:
@@ -164,11 +174,11 @@ class HttpClient:
         await self._connections.close()
 
     def redact_key(self, text: str) -> str:
-        """The text without this server's key."""
+        """Return a text without the key of this server."""
         return redact_keys(text, self._secrets)
 
     def read(self, decode: Callable[[int, Mapping[str, str], bytes], R], answer: HttpResponse) -> R:
-        """The decoded answer; errors are raised without the key."""
+        """Return the decoded response. Keys are removed from the errors that `decode` raises."""
         try:
             return decode(*answer)
         except ModelError as error:
@@ -176,7 +186,7 @@ class HttpClient:
             raise
 
 
-# (header, our name for it), as OpenAI and its like and as Anthropic call them.
+# Pairs of header and our name. The first form is OpenAI's, the second Anthropic's.
 _RATE_HEADERS = tuple(
     (name.format(what=what, part=part), f"{what}_{part}")
     for name in ("x-ratelimit-{part}-{what}", "anthropic-ratelimit-{what}-{part}")
@@ -186,8 +196,11 @@ _RATE_HEADERS = tuple(
 
 
 def read_json(body: bytes) -> JsonObject:
-    """The object in a reply's body. Raises TransientError for a broken or truncated one, and
-    FatalModelError for a stream of events: the server would send one to every call."""
+    """Return the JSON object in a response body.
+
+    Raises TransientError for a broken or truncated body. Raises FatalModelError for an event
+    stream, because the server would send one in response to every call.
+    """
     try:
         data = json_text.decode_json(body)
     except (ValueError, RecursionError):
@@ -202,7 +215,7 @@ def read_json(body: bytes) -> JsonObject:
 
 
 def unreadable_reply_error(what: str) -> TransientError:
-    """The error for an answer of success that holds no reply. The vendor may bill it."""
+    """Return the error for a successful response without a reply. The vendor may bill it."""
     return TransientError(f"the server sent {what}", may_be_billed=True)
 
 
@@ -217,24 +230,30 @@ def _streamed_reply_error(body: bytes) -> FatalModelError:
 
 
 def parse_vectors(rows: Callable[[], Sequence[object]], expected: int) -> FloatArray:
-    """Embeddings (expected, d) from the rows of a reply. Raises TransientError for other rows."""
+    """Return embeddings, shape (expected, d), from the rows of a response.
+
+    Raises TransientError for rows of any other form.
+    """
     try:
         vectors = np.array(rows(), dtype=np.float32)
     except (KeyError, TypeError, ValueError):
         raise unreadable_reply_error("embeddings that cannot be read") from None
     if vectors.ndim != 2 or len(vectors) != expected:
         raise unreadable_reply_error(f"{len(vectors)} embeddings for {expected} texts")
-    if not np.isfinite(vectors).all():  # null, among others
+    # numpy reads null as NaN.
+    if not np.isfinite(vectors).all():
         raise unreadable_reply_error("embeddings that hold no number at places")
     return vectors
 
 
 def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-    """The error for an answer other than 2xx."""
+    """Return the error for a response with a status other than 2xx."""
     said = _error_message(body)
     message = f"HTTP {status}: {said or _excerpt_of_body(body) or 'no explanation'}"
     everything = body.decode("utf-8", "replace")
     retry_after = retry_after_seconds(headers, body)
+    # The order matters: quota errors share their status with rate limits, and too long or filtered
+    # prompts share theirs with bad requests.
     if 300 <= status < 400:
         there = headers.get("location", "elsewhere")
         return FatalModelError(f"HTTP {status}: the base URL has moved ({there})")
@@ -260,10 +279,14 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
 def error_in_success_response(
     error: object, headers: Mapping[str, str], *, reply_had_started: bool = False
 ) -> ModelError:
-    """The error that a server put into a 200 answer: by its own code, else as a 502. Where the
-    reply had `reply_had_started`, the request itself had been taken."""
+    """Return the error that a server put into a 200 response.
+
+    The status follows from the code of the error, or is 502 without one. With `reply_had_started`,
+    the server had accepted the request and the reply may be billed.
+    """
     code = error.get("code") if isinstance(error, Mapping) else None
     status = int(str(code)) if re.fullmatch(r"[45]\d\d", str(code)) else 502
+    # The request was valid, so 400 describes a failure upstream.
     if reply_had_started and status in (400, 422):
         status = 502
     found = error_from_response(status, headers, json_text.encode_json({"error": error}))
@@ -272,15 +295,21 @@ def error_in_success_response(
 
 
 def _is_quota_exhausted(body: str) -> bool:
-    """Whether the account is empty. Google says "exceeded your quota" of a minute's limit too."""
+    """Return True if the account has no quota left.
+
+    Google also uses "exceeded your quota" for limits per minute, which are transient.
+    """
     if "PerDay" in body:
         return True
     return bool(_QUOTA.search(body)) and "PerMinute" not in body and "retryDelay" not in body
 
 
 def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float | None:
-    """Seconds to wait as a server put them: retry-after-ms, Retry-After (seconds or a date),
-    or Google's RetryInfo in the body."""
+    """Return the seconds to wait that a server requests, or None.
+
+    The sources are retry-after-ms, Retry-After (seconds or a date), and Google's RetryInfo in the
+    body.
+    """
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if not value:
@@ -298,9 +327,12 @@ def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float 
 
 
 def parse_rate_limit_headers(headers: Mapping[str, str]) -> dict[str, float]:
-    """Rate limits from a provider's headers, under names of ours: requests and tokens, each with
-    `_limit`, `_remaining` and `_reset` (seconds until full)."""
+    """Return the rate limits of a provider's headers under our names.
+
+    For requests and tokens there are `_limit`, `_remaining` and `_reset` (seconds until full).
+    """
     hints: dict[str, float] = {}
+    # Most servers send no such headers. This spares them twelve look-ups.
     if not any("ratelimit" in name for name in headers):
         return hints
     for name, key in _RATE_HEADERS:
@@ -320,7 +352,7 @@ def _parse_number(value: str | None) -> float | None:
 
 
 def _parse_duration(value: str | None) -> float | None:
-    """`6m0s`, `20ms`, `1.5`, or an ISO time, as seconds from now."""
+    """Return a duration such as `6m0s`, `20ms` or `1.5`, or an ISO time, in seconds from now."""
     if not value:
         return None
     parts = re.findall(r"([0-9.]+)(ms|h|m|s)", value)
@@ -334,11 +366,12 @@ def _parse_duration(value: str | None) -> float | None:
 
 
 def _error_message(body: bytes) -> str:
-    """The server's own words in an error body, with its code, in any of the usual shapes."""
+    """Return the message and the code of an error body, in any of the usual formats."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
         return ""
+    # Google wraps some errors in a list.
     if isinstance(data, list) and data:
         data = data[0]
     if not isinstance(data, dict):

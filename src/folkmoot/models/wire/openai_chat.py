@@ -1,5 +1,7 @@
-"""The OpenAI wire format: chat completions and embeddings, for OpenAI itself and for every server
-that speaks it (Moonshot, Friendli, vLLM, Ollama, …) by base URL. An entry point of the gateway.
+"""The OpenAI wire format (chat completions and embeddings). An entry point for providers.
+
+It serves OpenAI and every server with a compatible API by base URL, such as Moonshot, Friendli,
+vLLM and Ollama.
 """
 
 from __future__ import annotations
@@ -48,24 +50,28 @@ from folkmoot.models.wire.http_client import (
 from folkmoot.randomness import digest
 
 BASE_URL = "https://api.openai.com/v1"
-MAX_TEXTS_PER_REQUEST = 50  # replies of 100 long embeddings would exceed max_reply_mb
+# With 100 long embeddings, a response would exceed `max_reply_mb`.
+MAX_TEXTS_PER_REQUEST = 50
 STRUCTURED_OUTPUT_MODES = (SCHEMA, JSON_MODE, PROMPT)
 
-# OpenAI's own models: they take a key by which requests with one beginning meet the same cache
-# (https://platform.openai.com/docs/guides/prompt-caching).
+# Models of OpenAI. They accept a key that routes requests with the same beginning to the same cache
+# (https://platform.openai.com/docs/guides/prompt-caching). Other servers may reject the parameter.
 _PROMPT_CACHE_MODELS = re.compile(r"(?:^|/)(?:gpt-(?!oss)|chatgpt-|o\d)")
+# Reasoning models of OpenAI. The chat variants ("gpt-5-chat") do not reason.
 _REASONING_MODELS = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
 
 
 def default_capabilities(model: str) -> Capabilities:
-    """What a model is known to accept before its first call: reasoning models reject a
-    temperature and need `max_completion_tokens`."""
+    """Return the capabilities of a model that are known before its first call.
+
+    Reasoning models reject a temperature and need `max_completion_tokens`.
+    """
     reasoning = bool(_REASONING_MODELS.search(model))
     return Capabilities(accepts_temperature=not reasoning, uses_max_completion_tokens=reasoning)
 
 
 def encode_request(request: ModelRequest, capabilities: Capabilities | None = None) -> JsonObject:
-    """The JSON body of a chat completion; `request.model` is the name on the wire."""
+    """Return the JSON body of a chat completion. `request.model` is the API model ID."""
     capabilities = capabilities or default_capabilities(request.model)
     body: JsonObject = {
         "model": request.model,
@@ -94,6 +100,8 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
             "type": "json_schema",
             "json_schema": {
                 "name": name,
+                # OpenAI rejects a strict schema that is not closed, and accepts any schema if it is
+                # not strict.
                 "schema": schema if strict else request.schema,
                 "strict": strict,
             },
@@ -113,6 +121,7 @@ def _encode_messages(messages: Sequence[Message], images: tuple[str, ...]) -> li
 
 
 def _encode_content(parts: Sequence[MessagePart]) -> str | list[JsonObject]:
+    # Some compatible servers accept only texts as content, so lists are used for images alone.
     if not any(part.image for part in parts):
         return "".join(part.text for part in parts)
     return [
@@ -124,7 +133,7 @@ def _encode_content(parts: Sequence[MessagePart]) -> str | list[JsonObject]:
 
 
 def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-    """The reply in an answer. Raises the ModelError that fits."""
+    """Return the completion in a response. Raises the fitting ModelError."""
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)
@@ -132,6 +141,7 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
         raise error_in_success_response(data["error"], headers)
     try:
         choice = data["choices"][0]
+        # OpenRouter reports failures during generation inside the choice.
         if choice.get("error"):
             raise error_in_success_response(choice["error"], headers, reply_had_started=True)
         finish = normalise_finish_reason(choice.get("finish_reason"))
@@ -154,12 +164,16 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
 def decode_embeddings(
     status: int, headers: Mapping[str, str], body: bytes, expected: int
 ) -> tuple[FloatArray, Usage]:
-    """Embeddings (expected, d) in the order of the texts. Raises the ModelError that fits."""
+    """Return embeddings, shape (expected, d), in the order of the texts, with their usage.
+
+    Raises the fitting ModelError.
+    """
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)
 
     def embedding_rows() -> list[object]:
+        # The API allows any order of rows and states the index of each.
         return [row["embedding"] for row in sorted(data["data"], key=lambda r: int(r["index"]))]
 
     return parse_vectors(embedding_rows, expected), Usage(
@@ -168,7 +182,7 @@ def decode_embeddings(
 
 
 class OpenAIProvider(ChatProvider):
-    """One server that speaks the OpenAI format."""
+    """A provider for one server with the OpenAI wire format."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         key = settings.api_key
@@ -204,19 +218,22 @@ class OpenAIProvider(ChatProvider):
         return whole, Usage(tokens, 0)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Most tokens that a reply can be billed, thoughts included; None: no limit is sent."""
+        """Return the maximum output tokens that a reply can be billed for, including reasoning.
+
+        Return None if no limit is sent.
+        """
         _, body = self.prepare_request(request)
         limit: int | None = body.get("max_completion_tokens", body.get("max_tokens"))
         return limit
 
 
 def provider(settings: ProviderSettings) -> OpenAIProvider:
-    """Entry point `openai`."""
+    """Return the provider for the entry point `openai`."""
     return OpenAIProvider(settings)
 
 
 def _join_content(content: object) -> str:
-    """The text of a message, in one piece."""
+    """Return the content of a message as one text."""
     if isinstance(content, list):
         content = "".join(map(part_text, content))
     if isinstance(content, Mapping):
@@ -229,11 +246,12 @@ def _parse_usage(data: object, text: str = "") -> Usage:
         return Usage()
     details = data.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
-    # No prompt is of no tokens, no text either: a server that writes 0 there has not counted.
+    # Prompts and texts are never of 0 tokens. A server that reports 0 has not counted.
     asked = parse_token_count(data.get("prompt_tokens")) or None
     said = None if asked is None else parse_token_count(data.get("completion_tokens"))
     said = said or (None if text else said)
     cached = parse_token_count(details.get("cached_tokens"))
     if asked is not None and cached is not None and cached > asked:
-        cached = None  # a discount on what was never sent
+        # More cached tokens than input tokens would give a discount on tokens that were not sent.
+        cached = None
     return Usage(asked, said, cached, parse_token_count(details.get("cache_write_tokens")))
