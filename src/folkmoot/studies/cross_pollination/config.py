@@ -113,7 +113,7 @@ def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDes
     """Return the switches of every condition that the settings of a run name.
 
     `settings` are the settings as the run folder holds them, written by any version of Folkmoot.
-    They are read without validation, because an older file may not pass the checks of today.
+    Only the switches are validated, because older settings may not pass all checks of today.
     """
     further = settings.get("exposure")
     named = further.items() if isinstance(further, Mapping) else ()

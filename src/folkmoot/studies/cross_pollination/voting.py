@@ -216,7 +216,7 @@ def assign_restated_options(config: CrossPollinationConfig, state: State) -> Sta
 async def code_restatements(session: Session[CrossPollinationConfig], state: State) -> None:
     """Let a coder judge how far each restatement gives the reasons of the opposing view.
 
-    The coder sees the reasons but not the condition.
+    The coder is shown the reasons but not the condition.
     """
     reasons = {
         option: join_texts(

@@ -371,7 +371,7 @@ class Participant:
     ) -> str | Missing:
         """Ask this participant the moderator's question and return the words with their source.
 
-        `context` holds the messages so far, of which the last ones are the history.
+        `context` holds all messages so far. The last `context_messages` of them are the history.
         """
         shown = asked.phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
         prompt = scope.prompt(
