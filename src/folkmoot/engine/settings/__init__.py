@@ -1,9 +1,11 @@
-"""What authors of studies write: keys, hypotheses, and mistakes told with file, line and key.
+"""Settings of study files: keys, hypotheses, controls, and problems with file, line and key.
 
-Start with `config` (the keys that every study file may have). `yaml_tree` reads YAML with the
-place of every value; `config_problems` turns what pydantic found into plain words;
-`author_errors` does so for a user's own code. `claims` reads both sides of a claim from the tables
-of a run, `hypotheses` those of the sealed plan.
+Start with `config`, the keys that every study file may have. `yaml_tree` reads YAML and keeps the
+location of every value. `config_problems` turns pydantic's errors into plain words, and
+`author_errors` does so for errors in a study author's code. `claims` reads both arms of a claim
+from the tables of a run. `hypotheses` evaluates the hypotheses of the sealed plan. `controls`
+declares the control questions.
 
-Imports seats and storage; the folders below may import it: calls, session, study, cluster, run.
+This folder imports seats and storage. The folders calls, session, study, cluster and run may import
+it.
 """

@@ -1,7 +1,7 @@
-"""Mistakes in a user's own study code: where they are and how to correct them.
+"""Find errors in the code of a study author, with their location and a hint.
 
-The command line asks of every error whether it is one; the engine watches for a forgotten `await`,
-which raises nothing.
+The command line checks every error for it. The engine watches for a forgotten `await`, which raises
+no error.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from folkmoot.errors import FolkmootError, Problem, ProtocolError
 from folkmoot.hints import did_you_mean
 from folkmoot.registry import STUDIES, installed_entry_points
 
-STUDY_MODULE_PREFIX = "folkmoot_study_"  # what the modules of single files are called
+# The names of modules made from single study files begin with this.
+STUDY_MODULE_PREFIX = "folkmoot_study_"
 PACKAGE_ROOT = Path(__file__).parents[2]
 
 _ADD_AWAIT_HINT = "put `await` before the call that gave it"
 _REMOVE_AWAIT_HINT = "leave out `await`: record, log, prompt and the like are plain calls"
+# Python's warning for a coroutine that was never awaited. It names the file and the line of the
+# call only while coroutine origin tracking is on.
 _NEVER_AWAITED_PATTERN = re.compile(
     r"coroutine '(?P<name>.+)' was never awaited"
     r"(?:\n.*?File \"(?P<file>.+?)\", line (?P<line>\d+))?",
@@ -34,14 +37,15 @@ _NEVER_AWAITED_PATTERN = re.compile(
 
 
 def find_author_error(error: BaseException) -> Problem | None:
-    """The author's mistake behind an error; None where no code of the author took part.
-
-    Expected errors other than ProtocolError explain themselves.
-    """
+    """Return the problem in the study author's code behind an error, or None if there is none."""
+    # Folkmoot's other errors explain themselves.
     if isinstance(error, FolkmootError) and not isinstance(error, ProtocolError):
         return None
-    if isinstance(error.__cause__, (StopIteration, SystemExit)):  # raised by a coroutine, or below
+    # Python turns a StopIteration in a coroutine into a RuntimeError, and the engine turns a
+    # SystemExit into a ProtocolError. The cause has the traceback that leads to the author's line.
+    if isinstance(error.__cause__, (StopIteration, SystemExit)):
         error = error.__cause__
+    # A ProtocolError may know its place. Its traceback may not, for example for a missing `await`.
     told = getattr(error, "place", None)
     place = told if told and _is_author_file(told[0], "") else last_author_location(error)
     if place is None:
@@ -51,7 +55,7 @@ def find_author_error(error: BaseException) -> Problem | None:
 
 
 def locate_load_error(error: BaseException, path: Path) -> str:
-    """The line at which a file could not be read or run; empty when unknown."""
+    """Return the line of a file that caused an error on loading, or an empty string if unknown."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return str(error.lineno or "")
     lines = [
@@ -61,7 +65,7 @@ def locate_load_error(error: BaseException, path: Path) -> str:
 
 
 def locate_calling_study_code() -> tuple[str, int] | None:
-    """File and line of the code outside this package that is running."""
+    """Return file and line of the innermost calling code outside this package, or None."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and PACKAGE_ROOT in Path(frame.f_code.co_filename).parents:
         frame = frame.f_back
@@ -70,12 +74,16 @@ def locate_calling_study_code() -> tuple[str, int] | None:
 
 @contextmanager
 def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object]) -> Iterator[None]:
-    """Report coroutines that code outside this package made and never awaited."""
+    """Report coroutines that code outside this package has created but never awaited.
+
+    `on_unawaited` receives a ProtocolError with file and line, while the context is open.
+    """
 
     def report_warning(message: Warning | str, *args: object, **more: object) -> None:
         found = _NEVER_AWAITED_PATTERN.match(str(message))
         file, line = (found["file"], found["line"]) if found else (None, None)
         if found is None or file is None or PACKAGE_ROOT in Path(file).parents:
+            # Any other warning is shown as before.
             shown(message, *args, **more)  # type: ignore[arg-type]
             return
         name = found["name"].removeprefix("Scope.").removeprefix("Session.")
@@ -91,6 +99,7 @@ def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object])
     with warnings.catch_warnings():
         warnings.filterwarnings("always", r"coroutine .* was never awaited", RuntimeWarning)
         shown, warnings.showwarning = warnings.showwarning, report_warning
+        # One frame is enough: the line that created the coroutine. Each further frame costs time.
         sys.set_coroutine_origin_tracking_depth(1)
         try:
             yield
@@ -99,7 +108,7 @@ def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object])
 
 
 def last_author_location(error: BaseException) -> tuple[str, int] | None:
-    """The last line of an author's file that led to the error."""
+    """Return file and line of the innermost frame in the study author's code, or None."""
     found = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -113,7 +122,11 @@ def _is_author_frame(frame: FrameType) -> bool:
 
 
 def _is_author_file(file: str, module: str) -> bool:
-    """Whether a file is a user's own study, lies beside one, or is in a package that has one."""
+    """Return whether a file belongs to the code of a study author.
+
+    Such a file is a study in Python or is in the folder of one. It may also belong to a package
+    that registers a study type.
+    """
     packages = {
         point.value.partition(":")[0].partition(".")[0]
         for point in installed_entry_points(STUDIES).values()
@@ -121,8 +134,10 @@ def _is_author_file(file: str, module: str) -> bool:
     if module.partition(".")[0] in packages - {"folkmoot"}:
         return True
     path = Path(file)
+    # A virtual environment may be inside the folder of the study, but its packages are not.
     if PACKAGE_ROOT in path.parents or "site-packages" in path.parts:
         return False
+    # A copy of the modules, because another thread may import one during the loop.
     own = (
         m.__file__ for name, m in list(sys.modules.items()) if name.startswith(STUDY_MODULE_PREFIX)
     )

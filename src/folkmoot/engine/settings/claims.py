@@ -1,7 +1,8 @@
-"""Claims read from the tables of a run: those of the study type and those of the study file.
+"""Read the claims of a run from its tables, and evaluate them in families.
 
-`read_sides` is the only reader of both arms of a claim, and `evaluate_claims` the only place where
-the claims of a run are put together as families.
+A claim is a comparison of two arms in one measure. It comes from the study type or is a hypothesis
+of the study file. Only `read_sides` reads the arms of a claim, and only `evaluate_claims` judges
+the claims of a run together.
 """
 
 from __future__ import annotations
@@ -36,28 +37,30 @@ from folkmoot.storage.tables import (
 )
 
 Config = TypeVar("Config", bound=BaseModel)
-# Where a measure stands in several tables, the first of these that holds it is meant.
+# If several tables have a column of this name, the first of these tables is meant.
 TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")
 COMPLETE = "complete"
-ENDINGS = (COMPLETE, "failed", "skipped", "pending")  # levels of `status` that say how rows ended
+# Values of a column `status` that says how the units of the rows ended. A column of this name with
+# other values means something else.
+ENDINGS = (COMPLETE, "failed", "skipped", "pending")
 
 
 def read_declared(
     run: RunFolder, config: type[Config], declare: Callable[[Config], Sequence[Claim]]
 ) -> Sequence[Claim]:
-    """The claims that a study type declares for a run; none where the run's settings are those of a
-    version that this one cannot read."""
+    """Return the claims that a study type declares for the settings of a run."""
     try:
         return declare(config.model_validate(run.config))
+    # The settings are of a version that the present one cannot read. The report then has no claims.
     except ValidationError:
         return ()
 
 
 def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Claim]:
-    """Hypotheses of a study file and the claims that its study type declares, as one list.
+    """Join the hypotheses of a study file (`stated`) and the claims of its study type (`declared`).
 
-    Where hypotheses are stated they are the primary family, and all else is exploratory. A declared
-    claim that a hypothesis states as well is left to the hypothesis.
+    If there are hypotheses, they are the primary family, and all declared claims become
+    exploratory. A declared claim about the same contrast as a hypothesis is left out.
     """
     if not stated:
         return list(declared)
@@ -66,14 +69,18 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
 
 
 def is_same_contrast(claim: Claim, stated: Claim) -> bool:
-    """Whether a hypothesis is about the contrast of a declared claim, in the same rows."""
+    """Return whether a hypothesis compares the same arms in the same measure and rows as a claim.
+
+    `claim` is the declared one, `stated` the hypothesis.
+    """
+    # A hypothesis may name its column without the table.
     measure = claim.measure if "." in stated.measure else claim.measure.rpartition(".")[2]
     plain = not claim.where and claim.at_least is None
     return plain and (measure, claim.contrast) == (stated.measure, stated.contrast)
 
 
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
-    """The results of claims, in order, each allowing for the others of its family."""
+    """Return the results of claims, in order, each corrected for the other claims of its family."""
     return judge_families(claims, ClaimReader(run).read_sides)
 
 
@@ -81,8 +88,11 @@ FAMILIES: tuple[Family, ...] = ("primary", "secondary", "exploratory")
 
 
 def tested_finding(results: Sequence[Result]) -> Finding | None:
-    """What was tested in the whole report: one row a claim, family by family; None without any.
-    Primary claims are in it that could not be tested as well."""
+    """Return the finding that lists all claims of a report, one row each, or None without claims.
+
+    The rows are ordered by family. Claims without any data are listed only if they are primary.
+    """
+    # A study type may declare claims for measures that a run did not record.
     known_arms = [
         result for result in results if result.counts != (0, 0) or result.claim.family == "primary"
     ]
@@ -139,23 +149,23 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
 
 
 def read_sides(run: RunFolder, claim: Claim) -> Read:
-    """A claim and both of its arms, or why the run has them not; see `ClaimReader`."""
+    """Return a claim with both arms, or the reason why it has no data. See `ClaimReader`."""
     return ClaimReader(run).read_sides(claim)
 
 
 class ClaimReader:
-    """Reads the claims of a run. What several claims need of a table is read once."""
+    """A reader of the claims of one run. It caches the columns of tables that claims share."""
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
         self._tables: dict[tuple[str, ...], pl.DataFrame] = {}
 
     def read_sides(self, claim: Claim) -> Read:
-        """A claim and both of its arms, or why the run has them not.
+        """Return a claim with both arms, or the reason why it has no data.
 
-        The claim comes back with its kind, unit and estimand as the table has them. Subjects of
-        whom the measure is not known are counted as lost; so are those who did not come to the
-        end, and of a paired claim those who are observed in one arm alone.
+        The returned claim has the kind, the unit and the estimand that follow from the table.
+        Subjects count as lost if their measure is unknown or if they did not finish. In a paired
+        claim, subjects that are observed in only one arm count as lost as well.
         """
         table, column = self._table_of(claim)
         if table is None:
@@ -163,9 +173,13 @@ class ClaimReader:
         return _sides_of(table, column, claim)
 
     def _table_of(self, claim: Claim) -> tuple[pl.DataFrame | None, str]:
-        """The table that a measure is read from, and its column."""
+        """Return the needed columns of the table that holds the measure of a claim, and its column.
+
+        The table is None if no table has a numeric column of this name and the arms of the claim.
+        """
         named, _, column = claim.measure.rpartition(".")
         for name in [named] if named else [*TABLES, *self._run.table_names()]:
+            # These tables have one row for each answer or utterance, and no measures.
             if name in ("answers", "utterances") or not self._run.has_table(name):
                 continue
             schema = self._run.scan_table(name).collect_schema()
@@ -183,7 +197,8 @@ class ClaimReader:
         return None, column
 
     def _read_columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
-        """What a claim needs of a table: texts of participants take much memory."""
+        """Read the columns of a table that a claim needs."""
+        # Never the whole table: its columns with texts of participants need much memory.
         asked = (column, claim.by, *claim.subject, *(name for name, _ in claim.where))
         asked += tuple(_arm_columns(claim, column)) if claim.by == ACROSS else ()
         table = self._run.scan_table(name)
@@ -203,9 +218,10 @@ class ClaimReader:
 
 
 def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
-    """The measure of a claim in its table, one row for each subject in an arm: the columns of the
-    subject, `arm`, `value` (unknown: null) and `unit`. With the claim as the table has it, or why
-    there is nothing.
+    """Return a claim and its rows in a table, or the reason why there are none.
+
+    The rows have one row for each subject and arm. Their columns are those of the subject, `arm`,
+    `value` (null if unknown) and `unit`. The returned claim has the kind and the unit of the table.
     """
     if claim.by == ACROSS:
         table = _lengthen(table, column, claim)
@@ -221,33 +237,37 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
         value = (value >= claim.at_least).cast(pl.Float64)
     ended = table
     if "status" in table.columns and table["status"].is_in(ENDINGS).any():
-        # Who did not come to the end is lost, whatever is recorded.
+        # A unit that did not finish is lost, even if a value is recorded. Otherwise the value of an
+        # unfinished conversation would count like that of a finished one.
         ended = table.filter(pl.col("status") == COMPLETE)
         value = pl.when(pl.col("status") == COMPLETE).then(value)
     known_arms = ended[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
     if lacking := [arm for arm in claim.contrast if arm not in known_arms]:
         there = f"there are {', '.join(known_arms)}" if known_arms else "nobody came to the end"
         return f"no {by} {' or '.join(dict.fromkeys(lacking))}; {there}"
+    # The units are found before other arms are dropped, because they depend on all of them.
     units = units_of(table)
     rows = table.select(
         *claim.subject, arm=pl.col(by).cast(pl.String), value=value, unit=units.of
     ).filter(pl.col("arm").is_in(claim.contrast))
+    # Several rows of one subject in one arm are no independent observations.
     if claim.subject:
         means = rows.group_by("arm", *claim.subject, "unit", maintain_order=True)
         rows = means.agg(pl.col("value").mean())
     shares = claim.at_least is not None or table.schema[column] == pl.Boolean
+    # A share lies between 0 and 1, so a margin of 5 was meant as 5 percentage points.
     if shares and claim.margin >= 1:
         return f"{column} is a share: write smallest: 0.05 for five points"
     return replace(claim, kind="share" if shares else "mean", unit=units.name), rows
 
 
 def _arm_columns(claim: Claim, column: str) -> list[str]:
-    """The columns of the arms of a claim that compares columns of a row."""
+    """Return the columns of both arms, for a claim that compares two columns of a row."""
     return [f"{arm}_{column}" for arm in claim.contrast]
 
 
 def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
-    """A table with a row for each arm, of a claim that compares columns of a row."""
+    """Return a table with one row for each arm, for a claim that compares two columns of a row."""
     return pl.concat(
         table.with_columns(pl.col(own).alias(column), pl.lit(arm).alias(ACROSS))
         for arm, own in zip(claim.contrast, _arm_columns(claim, column), strict=True)
@@ -271,18 +291,19 @@ def _sides_of(table: pl.DataFrame, column: str, claim: Claim) -> Read:
 
 
 def side_of(rows: pl.DataFrame) -> Side:
-    """One arm with its own subjects."""
+    """Return the values of one arm of a claim that is not paired."""
     return Side.from_values(rows["value"].fill_null(math.nan).to_list(), rows["unit"].to_list())
 
 
 def pair_sides(
     first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
 ) -> tuple[Side, Side]:
-    """Both arms over the subjects that are known in both, in the order of the first arm."""
+    """Return both arms with the subjects that are known in both, in the order of the first arm."""
     keys = [*subject, "unit"]
     one, two = (rows.select(*keys, "value") for rows in (first, second))
     both = one.join(two, on=keys, how="full", coalesce=True, maintain_order="left_right")
     known = both.drop_nulls(["value", "value_right"])
+    # A subject that is known in one arm only is lost for both sides.
     units, lost = tuple(known["unit"].to_list()), both.height - known.height
     subjects = tuple(known.select(keys).iter_rows())
     left, right = (
@@ -294,9 +315,11 @@ def pair_sides(
 def as_declared(
     claim: Claim, tables: Mapping[str, Mapping[str, str]], others: Sequence[Claim] = ()
 ) -> Claim:
-    """A claim of a study file with the kind of its measure, its unit and its estimand, as they are
-    known before a run. `tables`: table → column → kind. Where one of the `others`, which the study
-    type declares, is on the same arms of the same measure, its unit is taken."""
+    """Return a hypothesis with the kind, the unit and the estimand that are known before a run.
+
+    `tables` maps each declared table to its columns and their kinds. `others` are the claims of the
+    study type. If one of them compares the same arms in the same measure, its unit is used.
+    """
     table, kind = find_declared(claim.measure, tables)
     if kind is None:
         return claim
@@ -313,8 +336,10 @@ def as_declared(
 
 
 def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, str | None]:
-    """The declared table of a measure, and its kind: "bool", "int", "float" or "text"; None where
-    no table has it."""
+    """Return the declared table of a measure and its kind: "bool", "int", "float" or "text".
+
+    The kind is None if no table declares the measure.
+    """
     named, _, column = measure.rpartition(".")
     order = [named] if named else [*TABLES, *tables]
     return next(
@@ -324,7 +349,7 @@ def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tupl
 
 
 def _describe_estimand(claim: Claim) -> str:
-    """The estimand of a claim that states none, as of a hypothesis of a study file."""
+    """Return the estimand of a claim that states none, such as a hypothesis of a study file."""
     first, second = claim.arm_labels
     return (
         f"The {claim.kind} of {claim.outcome or claim.measure} in {first} minus that in {second}, "

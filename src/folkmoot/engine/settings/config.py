@@ -1,4 +1,4 @@
-"""The keys that every study file may have, whatever its type. Study types extend `StudyConfig`."""
+"""Declare the keys that every study file may have. Study types subclass `StudyConfig`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Proportion = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class LocalSettings(BaseModel):
-    """How the model `local` is served; what is left out is chosen by the machine."""
+    """Settings of the server of the model `local`. Folkmoot chooses values for missing keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,21 +45,23 @@ class LocalSettings(BaseModel):
 
 
 def _as_given(settings: object) -> object:
-    """The loader checks these settings where they are used (`RespondentSettings.from_mapping`), so
-    that all are named."""
+    """Return settings unchecked."""
+    # The loader checks them later with `RespondentSettings.from_mapping`, which names all problems.
     return settings
 
 
 class StudyConfig(BaseModel):
-    """Settings shared by all study types. Unknown keys are refused, values never change.
+    """Settings shared by all study types. Unknown keys are rejected, and values never change.
 
-    A study type subclasses this and adds its own keys. The tables of keys in `docs/`, new study
-    files, JSON Schema and the messages about mistakes are made from the fields.
+    A study type subclasses this class and adds its own keys. The tables of keys in `docs/`, new
+    study files, the JSON Schema and the problem messages are made from its fields.
     """
 
+    # Without `protected_namespaces=()`, pydantic would warn of keys that begin with `model_`.
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
-    # The headings under which a new study file lists keys; others come under the study's title.
+    # The headings under which a new study file lists keys. All other keys of a study type are
+    # listed under its title.
     SECTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Models": (
             *("model", "models", "endpoints", "embedding_model", "temperature", "max_tokens"),
@@ -211,7 +213,8 @@ class StudyConfig(BaseModel):
     @field_validator("endpoints")
     @classmethod
     def _check_endpoints(cls, endpoints: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        # A run folder keeps a copy of these settings, and errors quote the URL: no key is in them.
+        # A run folder keeps a copy of these settings, and error messages quote the URL. So the
+        # check rejects an address that contains an API key.
         for model, address in endpoints.items():
             try:
                 parse_servers(address)
@@ -220,9 +223,9 @@ class StudyConfig(BaseModel):
         return endpoints
 
     def model_for(self, role: str) -> str | None:
-        """The model that the file names for a role; None where it names none at all."""
+        """Return the model that the study file names for a role, or None if it names none."""
         return self.models.get(role, self.model)
 
 
-# The settings of a study type; a plain `Study` or `Session` leaves open which.
+# The settings class of a study type. Without a parameter, `Study` and `Session` accept any.
 ConfigT = TypeVar("ConfigT", bound=StudyConfig, default=Any)

@@ -1,4 +1,4 @@
-"""Mistakes in a study file, from pydantic's errors to plain words with file, line and key."""
+"""Turn pydantic's errors into problems in plain words, with file, line and key of a study file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ from folkmoot.hints import did_you_mean, shorten
 SECRET_KEYS = ("key", "api_key", "apikey", "openai_api_key", "anthropic_api_key", "token")
 SECRET_HINT = "keys belong in the environment (OPENAI_API_KEY, …) or in .env, never in a study file"
 
-# Keys whose texts stand in lists, tables and charts.
+# Texts of these keys are shown in lists, tables and charts, so they must not contain line breaks.
 LABEL_KEYS = ("options", "title", "name", "names", "id", "label", "labels", "category")
 
+# Pydantic's error type → message. Placeholders are filled from the context of the error. For all
+# other types pydantic's own message is used.
 _MESSAGES_BY_ERROR_TYPE = {
     "missing": "is missing",
     "int_type": "must be a whole number",
@@ -60,15 +62,16 @@ _MESSAGES_BY_ERROR_TYPE = {
     "union_tag_invalid": "must be of one of the kinds {expected_tags}",
     "url_scheme": "must start with http:// or https://",
 }
+# Endings of error types with a message that also quotes the value of the file.
 _SHOWS_VALUE = ("_type", "_parsing", "_from_float", "than", "than_equal", "literal_error", "enum")
 
 
 def problems_from_validation(
     error: ValidationError, tree: YamlTree, model: type[BaseModel]
 ) -> list[Problem]:
-    """All errors of a validation, one per key.
+    """Return the errors of a validation as problems, one for each key.
 
-    A missing key whose name resembles an unknown one is reported once, at the unknown one.
+    If a missing key resembles an unknown key, only the unknown key is reported, with a hint.
     """
     found: dict[Path_, list[str]] = {}
     hints: dict[Path_, str] = {}
@@ -76,7 +79,8 @@ def problems_from_validation(
     places = {path for _, path in details}
     missing = {path for e, path in details if e["type"] == "missing"}
     for detail, path in details:
-        # An entry that is wrong is not counted, so the list would be called too short as well.
+        # Pydantic does not count wrong entries of a list, so it reports the list as too short as
+        # well. The wrong entries are reported already.
         if detail["type"] == "too_short" and any(place[:-1] == path and place for place in places):
             continue
         message, hint = _describe_error(detail, path, model, missing)
@@ -97,16 +101,19 @@ def problems_from_validation(
 
 
 def located_problem(message: str, path: Path_, tree: YamlTree, hint: str = "") -> Problem:
-    """A problem with the file and line at which the value of this path stands."""
+    """Return a problem with the file and the line of the value at a path."""
     place = tree.nearest_location(path)
-    # What is missing at the top has no line; line 1 would send the reader to the wrong place.
+    # A key that is missing at the top level has no line. Line 1 would mislead the reader.
     placed = bool(place.line) and path[:1] in tree.locations and bool(path)
     line = str(place.line) if placed else ""
     return Problem(message, place.file, line, format_path(path), hint)
 
 
 def find_hidden_characters(tree: YamlTree) -> list[Problem]:
-    """Characters that nobody sees, in any key or text; line breaks too where it is a label."""
+    """Return a problem for each invisible character in a key or text.
+
+    Line breaks in labels count as well (`LABEL_KEYS`).
+    """
     problems = []
 
     def check_value(value: object, path: Path_) -> None:
@@ -121,6 +128,7 @@ def find_hidden_characters(tree: YamlTree) -> list[Problem]:
             for index, below in enumerate(value):
                 check_value(below, (*path, index))
         elif isinstance(value, str):
+            # Entries of a list belong to the last key above them.
             names = [part for part in path if isinstance(part, str)]
             label = bool(names) and names[-1] in LABEL_KEYS
             if found := hidden_in(value, label=label):
@@ -135,7 +143,7 @@ def _hidden_character_problem(message: str, path: Path_, tree: YamlTree) -> Prob
 
 
 def sort_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Problems by line, each once; those without a line last."""
+    """Return the problems sorted by line, without duplicates. Those without a line come last."""
     told = list(dict.fromkeys(problems))
     return sorted(
         told, key=lambda problem: int(problem.where) if problem.where.isdigit() else sys.maxsize
@@ -143,7 +151,8 @@ def sort_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def allowed_keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Names of the keys allowed in the group at this path."""
+    """Return the names of the keys that are allowed in the group at this path."""
+    # A union has several types at a path, so all of them are followed.
     kinds: list[object] = [model]
     for part in path:
         kinds = [inner for kind in kinds for inner in _descend_type(kind, part)]
@@ -180,16 +189,22 @@ def _format_limit(value: object) -> object:
 
 
 def _split_key_prefix(path: Path_, message: str, tree: YamlTree) -> tuple[Path_, str]:
-    """A check over several keys names the one it means first: `mapping: …`."""
+    """Move the key at the beginning of a message, such as `mapping: …`, into the path.
+
+    Validators of several keys raise ValueError with the key in front. Return path and message
+    unchanged if the message does not begin with a key of the file.
+    """
     key, colon, rest = message.partition(": ")
     inside = tree.value
     for part in path:
         inside = inside[part]
     found = resolve_path(inside, key) if colon and isinstance(inside, dict) else ()
+    # `resolve_path` goes as far as it can. Only a key that it resolves completely counts.
     return ((*path, *found), rest) if found and format_path(found) == key else (path, message)
 
 
 def _list_allowed_values(detail: ErrorDetails) -> tuple[str, str]:
+    # Pydantic gives the options as text: "'a', 'b' or 'c'".
     expected = str(detail.get("ctx", {}).get("expected", ""))
     options = [
         option.strip(" '")
@@ -206,8 +221,10 @@ def _suggest_key(path: Path_, model: type[BaseModel], missing: set[Path_]) -> st
     if name.lower() in SECRET_KEYS:
         return SECRET_HINT
     instead: Mapping[str, str] = getattr(model, "INSTEAD_OF", {})
+    # A study type may say which of its keys replaces a setting of its source project.
     if len(path) == 1 and (own := instead.get(name.upper())):
         return own
+    # Missing keys are better guesses than keys that the file may have already.
     wanted = [str(p[-1]) for p in missing if p[:-1] == path[:-1]]
     known = allowed_keys(model, path[:-1])
     if likely := did_you_mean(name, wanted) or did_you_mean(name, known):
@@ -221,13 +238,14 @@ def _suggest_value(detail: ErrorDetails) -> str:
     value = detail["input"]
     if detail["type"] in ("int_type", "float_type") and isinstance(value, str):
         digits = value.replace("_", "").replace(",", "")
+        # `int` of a very long text takes quadratic time, and Python limits its length.
         if digits.isdecimal() and len(digits) <= MAX_DIGITS:
             return f"write {int(digits)}"
     return ""
 
 
 def _file_path_of_error(detail: ErrorDetails, tree: YamlTree) -> Path_:
-    """The error's place in the file: pydantic's own, without the names of union branches."""
+    """Return the path of an error in the file: pydantic's location without union branches."""
     path: list[str | int] = []
     value = tree.value
     last = len(detail["loc"]) - 1
@@ -236,6 +254,7 @@ def _file_path_of_error(detail: ErrorDetails, tree: YamlTree) -> Path_:
         if inside or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
             path.append(part)
             value = value[part]
+        # A missing key is not in the data, but its name belongs to the path.
         elif index == last and detail["type"] == "missing":
             path.append(part)
         elif part == "[key]" and path:
@@ -261,7 +280,7 @@ def _models_in_type(kind: object) -> list[type[BaseModel]]:
 
 
 def _type_arguments(kind: object) -> list[object]:
-    """Types inside list[…], dict[…], also within a union with None."""
+    """Return the types inside `list[…]`, `dict[…]` and the like, also within a union with None."""
     if typing.get_origin(kind) in (list, tuple, dict, set):
         return list(typing.get_args(kind))
     return [inner for a in typing.get_args(kind) for inner in _type_arguments(a)]
@@ -272,6 +291,7 @@ def _field_names(model: type[BaseModel]) -> list[str]:
 
 
 def _format_value(value: object) -> str:
+    # As the study file spells it, not as Python does.
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -285,6 +305,6 @@ def _format_value(value: object) -> str:
 
 
 def with_location(problem: Problem, file: str, line: int) -> Problem:
-    """A problem with its file, and with its line (0: unknown) unless it has a place already."""
+    """Return a problem with its file and, unless it has a location, its line (0 if unknown)."""
     where = problem.where or (str(line) if line else "")
     return Problem(problem.message, file, where, problem.key, problem.hint)

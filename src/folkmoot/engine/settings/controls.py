@@ -1,9 +1,9 @@
-"""The key `controls:` of a study file: what is asked beside the protocol to test the simulation.
+"""Declare the key `controls` of a study file: questions beside the protocol that test it.
 
-Negative controls are closed questions that no treatment can change. Twelve ship with the program,
-in English and German (`negative_controls.yaml`); a study file can give others. If the treatment
-moves such an outcome, it has changed who answers ("The Illusion of Intervention", arXiv
-2605.20767). How controls are asked is in `kit.controls`.
+Negative controls are closed questions on facts that no treatment can change. If the answers differ
+between conditions, the treatment has changed which person the model plays ("The Illusion of
+Intervention", arXiv 2605.20767). Twelve questions ship in English and German
+(`negative_controls.yaml`), and a study file can define others. `kit.controls` asks them.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ from folkmoot.files import packaged_yaml
 from folkmoot.hints import shorten
 
 Language = Literal["en", "de"]
-CONFOUNDER = "study.controls.confounders."  # begins the id of the source of a stated attribute
-AGE = "age"  # the id of the question for the fact that most personas state
+# Ids of sources of stated attributes begin with this.
+CONFOUNDER = "study.controls.confounders."
+# The id of the question for the age, which most personas state.
+AGE = "age"
 _AGE = {"en": "How old are you, in years?", "de": "Wie alt sind Sie, in Jahren?"}
-# Equivalence margins of a negative control: of the total variation between two conditions, and of
-# the difference of two means in standard deviations.
+# Equivalence margins of negative controls between two conditions. The first is a total variation
+# distance of answers to options, the second a difference of means in standard deviations.
 MARGIN_OF_SHARES, MARGIN_OF_MEANS = 0.15, 0.3
 
 
 class ControlQuestion(BaseModel):
-    """A closed question: with `options`, or a number within bounds (inclusive)."""
+    """A closed control question: with `options`, or for a number within inclusive bounds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -64,36 +66,38 @@ class ControlQuestion(BaseModel):
             raise ValueError("give either options or number: [lowest, highest]")
         if self.number is not None and self.number[0] >= self.number[1]:
             raise ValueError("number: the lowest must be below the highest")
+        # A question with a single option has a certain answer and could not show any difference.
         if self.options and len(set(self.options)) < 2:
             raise ValueError("give at least two different options")
         return self
 
     @property
     def answer(self) -> AnswerType[str] | AnswerType[float]:
-        """The answer type, which has ways out."""
+        """The answer type of the question. It allows a participant to decline."""
         if self.number is None:
             return Choice(self.options)
         return Number(*self.number, integer=True)
 
     @property
     def equivalence_margin(self) -> float:
-        """The largest distance that counts as none: the given one, or that of its kind."""
+        """The largest distance that counts as none: `margin`, or the default of its answer type."""
         if self.margin is not None:
             return self.margin
         return MARGIN_OF_SHARES if self.options else MARGIN_OF_MEANS
 
 
 def _read_own_questions(given: Any, info: ValidationInfo) -> Any:
-    """Read questions of the researcher's own from a list or a file.
+    """Return the negative controls that a study file defines in a list or in another file.
 
-    A file is replaced by its questions, so that a plan seals them.
+    A file is replaced by its questions, so that the plan seals them. Raises ValueError.
     """
     if isinstance(given, bool):
         return given
     where = ""
     if isinstance(given, str):
         folder = (info.context or {}).get("folder")
-        if folder is None:  # only the keys are checked, as in a new study file
+        # Without a folder only the keys are checked, for example those of a new study file.
+        if folder is None:
             return True
         path = Path(folder) / Path(given).expanduser()
         given, where = _entries_in(path), f"{path}, "
@@ -121,6 +125,7 @@ def _question(entry: Any, where: str) -> ControlQuestion:
     try:
         return ControlQuestion.model_validate(entry)
     except ValidationError as error:
+        # Pydantic allows one message in a ValueError of a validator, so the first error is named.
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
         what = first["msg"].removeprefix("Value error, ")
@@ -132,7 +137,7 @@ Size = bool | Annotated[int, Field(ge=0)]
 
 
 class ControlSettings(BaseModel):
-    """What is asked beside the protocol, to test why a simulation answers as it does."""
+    """Control questions beside the protocol, which test why a simulation answers as it does."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -164,7 +169,7 @@ class ControlSettings(BaseModel):
 
     @property
     def questions(self) -> tuple[ControlQuestion, ...]:
-        """The negative controls that are asked; none where they are off."""
+        """The negative controls that are asked, empty if they are switched off."""
         if isinstance(self.negative, bool):
             return shipped_questions(self.language) if self.negative else ()
         return self.negative
@@ -182,12 +187,12 @@ class ControlSettings(BaseModel):
 
     @property
     def defined_questions(self) -> tuple[ControlQuestion, ...]:
-        """The questions of which confounders are: those that are asked, else the shipped ones."""
+        """The questions that `confounders` may name: those that are asked, or the shipped ones."""
         return self.questions or shipped_questions(self.language)
 
     @property
     def stated(self) -> tuple[ControlQuestion, ...]:
-        """The negative controls with answers that are stated for all personas."""
+        """The negative controls with answers that the personas of all participants state."""
         if isinstance(self.confounders, str):
             return self.defined_questions if self.confounders == "all" else ()
         return tuple(
@@ -197,13 +202,14 @@ class ControlSettings(BaseModel):
         )
 
     def size_of(self, control: str) -> int:
-        """How many participants of each condition a control asks."""
+        """Return how many participants of each condition a control asks."""
         size = bool(self.negative) if control == "negative" else getattr(self, control)
+        # `bool` is a subclass of `int`, so it is tested first: True means all participants.
         return self.participants * size if isinstance(size, bool) else int(size)
 
 
 def shipped_questions(language: Language) -> tuple[ControlQuestion, ...]:
-    """The twelve questions in a language."""
+    """Return the twelve shipped negative controls in a language."""
     return tuple(
         ControlQuestion(
             id=raw["id"],
@@ -216,5 +222,5 @@ def shipped_questions(language: Language) -> tuple[ControlQuestion, ...]:
 
 
 def age_question(language: Language) -> ControlQuestion:
-    """The question for the age that a persona states: is the persona kept?"""
+    """Return the question for the age, which shows whether the model keeps to its persona."""
     return ControlQuestion(id=AGE, text=_AGE[language], number=(0, 120))

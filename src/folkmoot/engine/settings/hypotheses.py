@@ -1,8 +1,8 @@
-"""Hypotheses that a study file states beforehand, tested first and reported apart from the rest.
+"""Hypotheses of a study file: they are stated before the run, tested first and reported apart.
 
-Each is a claim (`measures.inference.claims`): a difference of two arms in one column of one table,
-with a direction and the smallest difference that matters. They are read from the plan, which seals
-them before the first call, and not from the study file, which can be edited afterwards.
+Each hypothesis is a claim (`measures.inference.claims`): a difference of two arms in one column of
+a table, with a direction and the smallest difference that matters. They are read from the plan,
+which seals them before the first call. The study file could be edited later.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from folkmoot.randomness import digest
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
 
-KEY = "hypotheses"  # of the finding
+# The key of the finding.
+KEY = "hypotheses"
 FINDINGS_SECTION = "Hypotheses stated beforehand"
-UNKNOWN_UNIT = "unit of the table"  # of a claim before its table is known
+# The unit of a claim before its table is known.
+UNKNOWN_UNIT = "unit of the table"
 
 
 class Hypothesis(BaseModel):
@@ -65,7 +67,10 @@ class Hypothesis(BaseModel):
         return contrast
 
     def as_claim(self) -> Claim:
-        """The hypothesis as a claim; its kind and unit are known with the table that holds it."""
+        """Return the hypothesis as a primary claim.
+
+        Kind and unit are placeholders until the table of the measure is known.
+        """
         return Claim(
             self.measure,
             self.contrast,
@@ -78,20 +83,24 @@ class Hypothesis(BaseModel):
 
     @property
     def says(self) -> str:
-        """The hypothesis in words; the size of a share is told in points once the run has one."""
+        """The hypothesis in words."""
         return self.as_claim().says
 
 
 def check_hypotheses(
     hypotheses: Sequence[Hypothesis], tables: Mapping[str, Collection[str]]
 ) -> list[Problem]:
-    """What can be known to be wrong before a run. `tables`: table → the columns it declares."""
+    """Return the problems of hypotheses that can be found before a run.
+
+    `tables` maps each table to the columns that it declares.
+    """
     found = []
     columns = {column for own in tables.values() for column in own}
     for n, each in enumerate(hypotheses, 1):
         key = f"hypotheses[{n}]"
         table, _, column = each.measure.rpartition(".")
         known = tables.get(table, ()) if table else columns
+        # A study type that declares no tables may still record any column.
         if tables and column not in known:
             hint = did_you_mean(column, sorted(known or columns))
             where = f"the table {table}" if table in tables else "any table of this study"
@@ -109,19 +118,21 @@ NOT_SEALED = (
 
 
 def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], bool]:
-    """The hypotheses of the sealed plan, and whether the seal is whole.
+    """Return the hypotheses of a run, and whether the plan proves them to be older than the data.
 
-    A run without a plan has those of its study file, which nothing proves to be older than the
-    data.
+    They come from the sealed plan. If it has none, they come from the settings of the run, and the
+    second value is False.
     """
     sealed = run.plan.get("sealed", {}).get("design", {})
     if not sealed:
         return [Hypothesis.model_validate(h) for h in run.config.get("hypotheses") or ()], False
     settings = sealed.get("data", {}).get("settings", {})
     found = [Hypothesis.model_validate(h) for h in settings.get("hypotheses") or ()]
+    # The same form as in `Plan.seal_part`, so that an edited plan has another hash.
     content = json.dumps(sealed.get("data"), sort_keys=True)
     whole = sealed.get("hash") == digest(content).hex()
-    if not found:  # added to the study file after the run
+    # The settings may still hold hypotheses that were added after the run.
+    if not found:
         return [Hypothesis.model_validate(h) for h in run.config.get("hypotheses") or ()], False
     return found, whole
 
@@ -129,10 +140,11 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], bool]:
 def build_hypotheses_finding(
     run: RunFolder, hypotheses: Sequence[Hypothesis], *, sealed: bool = True
 ) -> Finding:
-    """The finding that stands first: each hypothesis with its estimate and verdict.
+    """Return the first finding of a report: each hypothesis with its estimate and verdict.
 
-    The level of all intervals is 1 − .05 / number of hypotheses (Bonferroni), so the chance that
-    any null one comes out supported is at most 5 %. `sealed`: they are as in the sealed plan.
+    The level of all intervals is 1 − .05 / number of hypotheses (Bonferroni). If no difference
+    exists, the probability that any hypothesis comes out as supported is at most 5 %. `sealed` says
+    whether the plan proves the hypotheses to be older than the data.
     """
     results = evaluate_hypotheses(run, hypotheses)
     alpha = ALPHA / len(hypotheses)
@@ -183,14 +195,14 @@ def build_hypotheses_finding(
         section=FINDINGS_SECTION if sealed else "Hypotheses",
         headline=True,
         alarms=() if sealed else (NOT_SEALED,),
-        # Each hypothesis has its own; those with too few are not tested one by one.
+        # Each hypothesis has its own unit of analysis. One with too few units is not tested.
         unit="unit of the table that holds the measure" if lines else "",
         units=max(result.estimate.unit_count for result in results),
     )
 
 
 def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
-    """A sentence for each result whose sign the missing answers could change."""
+    """Return a sentence for each result with a sign that missing answers could change."""
     return [
         f"{result.claim.says}: {format_count(sum(result.lost), 'missing answer')} could change the "
         "sign "
@@ -202,20 +214,24 @@ def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
 
 
 def evaluate_hypotheses(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> list[Result]:
-    """The results of hypotheses, in order, as one family of primary claims."""
+    """Return the results of hypotheses, in order, evaluated as one family of primary claims."""
     return evaluate_claims(run, [hypothesis.as_claim() for hypothesis in hypotheses])
 
 
 def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
-    """The results of the declared claims among all claims of a run; see `join_claims`.
+    """Return the results of the declared claims, evaluated among all claims of a run.
 
-    A claim that a hypothesis states as well has the numbers of the hypothesis.
+    See `join_claims`. A claim about the same contrast as a hypothesis has the result of the
+    hypothesis.
     """
     claims = join_claims([hypothesis.as_claim() for hypothesis in read_sealed(run)[0]], declared)
     results = dict(zip(claims, evaluate_claims(run, claims), strict=True))
     found = {}
     for claim in declared:
+        # `join_claims` may have made the claim exploratory.
         own = results.get(claim) or results.get(replace(claim, family="exploratory"))
+        # It is not there at all if a hypothesis replaces it. Names and outcome stay its own,
+        # because the study type words them better.
         if own is None:
             same = next(result for c, result in results.items() if is_same_contrast(claim, c))
             own = replace(same, claim=replace(same.claim, names=claim.names, outcome=claim.outcome))

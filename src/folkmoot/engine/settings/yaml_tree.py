@@ -1,8 +1,8 @@
-"""YAML read with the place of every value, and without the traps of YAML 1.1; values changed at a
-path, by `--set key=value` and by repairs while checking.
+"""Read YAML with the location of every value, and change values at a path.
 
-`no`, `on`, `1e3`, `010`, `12:30` and dates keep their text, so that the type which the study file
-wants decides what they mean (see `coerce_scalar`). Used by `study_file.py`.
+The reader avoids the pitfalls of YAML 1.1. `no`, `on`, `1e3`, `010`, `12:30` and dates keep their
+text, and the type of the key decides their meaning (`coerce_scalar`). `--set key=value` and the
+checks of study files change values. `study_file.py` uses this module.
 """
 
 from __future__ import annotations
@@ -16,11 +16,17 @@ import yaml
 
 from folkmoot.errors import InputError, Problem
 
+# A path of keys and indices from the root. The underscore keeps it apart from `pathlib.Path`.
 Path_ = tuple[str | int, ...]
+# More values than any study file has. A few lines of nested aliases could otherwise expand to more
+# than the memory holds.
 MAX_NODES = 100_000
+# A longer number stays text: converting it takes quadratic time, and Python limits its length.
 MAX_DIGITS = 300
+# The tag of unquoted scalars, which stay unresolved.
 PLAIN = "plain"
 _CORE = "tag:yaml.org,2002:"
+# Numbers as in JSON and YAML 1.2. YAML 1.1 would also read `010` as octal and `1_000` as a number.
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _BOOLEAN_WORDS = {"yes": True, "on": True, "no": False, "off": False}
@@ -28,7 +34,10 @@ _BOOLEAN_WORDS = {"yes": True, "on": True, "no": False, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where a value stands: file, line from 1 (0: not in a file), its text if it was plain."""
+    """The location of a value: file and line from 1, or 0 if the value is not in a file.
+
+    `text` is the spelling of an unquoted scalar, otherwise None.
+    """
 
     file: str
     line: int
@@ -37,14 +46,14 @@ class SourceLocation:
 
 @dataclass(slots=True)
 class YamlTree:
-    """Values as plain Python data, with the place of each by its path from the root."""
+    """The data of a YAML document, with the location of each value by its path from the root."""
 
     value: Any
     locations: dict[Path_, SourceLocation] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def nearest_location(self, path: Path_) -> SourceLocation:
-        """The place of the value, or of the nearest group around it that is in the file."""
+        """Return the location of a value, or of the nearest group around it that is in the file."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.locations:
                 return self.locations[path[:end]]
@@ -52,9 +61,9 @@ class YamlTree:
 
 
 def parse_yaml(text: str, file: str) -> YamlTree:
-    """Read one YAML document. Problems of content are collected in the tree.
+    """Parse one YAML document and collect problems of its content in the tree.
 
-    Raises InputError when the text is no YAML at all.
+    Raises InputError if the text is not valid YAML or is too large.
     """
     try:
         root = yaml.compose(text, Loader=_YamlLoader)
@@ -78,11 +87,12 @@ def parse_yaml(text: str, file: str) -> YamlTree:
 
 
 def coerce_scalar(error_type: str, place: SourceLocation, value: object) -> object:
-    """A value re-read as the type that was wanted, or `...` when there is no safe reading.
+    """Return a value converted to the type that its key expects, or `...` if that is not safe.
 
-    `error_type` is pydantic's error type. Only plain, unquoted values are re-read: `no` where text
-    is wanted is the word, where true or false is wanted it is false.
+    `error_type` is the error type of pydantic. Only unquoted values are converted. `no` becomes the
+    word if the key expects text, and False if the key expects true or false.
     """
+    # `...` and not None, because None is a value of YAML.
     text = place.text
     if error_type == "string_type" and text is not None and not isinstance(value, str):
         return ... if value is None else text
@@ -94,11 +104,11 @@ def coerce_scalar(error_type: str, place: SourceLocation, value: object) -> obje
 
 
 class _TooManyNodesError(Exception):
-    """More values than any study file has; the argument is the line."""
+    """The document has more than `MAX_NODES` values. The argument is the line."""
 
 
 class _YamlLoader(yaml.SafeLoader):
-    """SafeLoader that leaves plain scalars unresolved and counts what it builds."""
+    """A SafeLoader that leaves unquoted scalars unresolved and counts the nodes that it builds."""
 
     _built = 0
 
@@ -115,7 +125,10 @@ class _YamlLoader(yaml.SafeLoader):
 
 
 class _TreeBuilder:
-    """Turns nodes into values; keeps count, because aliases can multiply without end."""
+    """Turn YAML nodes into values and record their locations.
+
+    It counts the values again, because an alias builds the same node several times.
+    """
 
     def __init__(self, file: str, tree: YamlTree) -> None:
         self._file = file
@@ -125,6 +138,7 @@ class _TreeBuilder:
 
     def _build_value(self, node: yaml.Node, path: Path_, key_line: int = 0) -> object:
         self._count += 1
+        # An open node that occurs inside itself is an alias to one of its own groups.
         if self._count > MAX_NODES or id(node) in self._open:
             raise InputError(
                 Problem("aliases (&, *) expand without end", self._file, str(_line_number(node)))
@@ -152,10 +166,12 @@ class _TreeBuilder:
                 self._add_problem("a key must be a single word or text", key_node, path)
                 continue
             key, line = _join_surrogates(key_node.value), _line_number(key_node)
+            # A merge key of YAML 1.1. Keys of the mapping itself win over merged ones.
             if key == "<<" and key_node.tag == PLAIN:
                 merged = self._resolve_merge_keys(value_node, path)
                 result = {**merged, **result}
                 continue
+            # YAML would silently use the last value.
             if key in own:
                 where = f"first in line {own[key]}, again here"
                 self._add_problem(f"is a duplicate key ({where})", key_node, (*path, key))
@@ -193,7 +209,7 @@ class _TreeBuilder:
 
 
 def format_path(path: Path_) -> str:
-    """A path as people write it: `topic.options[1]` (entries counted from 1)."""
+    """Format a path as in messages: `topic.options[1]`, with list entries counted from 1."""
     text = ""
     for part in path:
         text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
@@ -201,7 +217,10 @@ def format_path(path: Path_) -> str:
 
 
 def resolve_path(value: object, key: str) -> Path_:
-    """The path that a dotted key means in this data; as far as it goes. Entries count from 1."""
+    """Return the path of a dotted key in the data, as far as the data has it.
+
+    List entries count from 1 in the key and from 0 in the path.
+    """
     return tuple(_resolve_parts(value, key))
 
 
@@ -215,7 +234,7 @@ def _resolve_parts(value: object, key: str) -> Iterator[str | int]:
         key = key.removeprefix(".")
         if not isinstance(value, dict):
             return
-        # Keys may hold dots themselves (options do), so the longest that fits is meant.
+        # Keys may contain dots, as options do, so the longest key that fits is meant.
         fits = [k for k in value if key == k or key.startswith((f"{k}.", f"{k}["))]
         if not fits:
             return
@@ -225,7 +244,7 @@ def _resolve_parts(value: object, key: str) -> Iterator[str | int]:
 
 
 def _join_surrogates(text: str) -> str:
-    """JSON writes an emoji as two halves; they are put together."""
+    """Join surrogate pairs: JSON escapes an emoji as two halves, and PyYAML keeps them apart."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
@@ -234,8 +253,9 @@ def _parse_plain_scalar(text: str) -> object:
         return None
     if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
         return text.lower() == "true"
+    # If the key expects a number, validation reports the text.
     if len(text) > MAX_DIGITS:
-        return text  # where a number is wanted, the type of the key says so
+        return text
     if _INT.fullmatch(text):
         return int(text)
     if _FLOAT.fullmatch(text):
@@ -251,6 +271,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, file: str) -> Problem:
     mark = error.problem_mark or error.context_mark
     line = str(mark.line + 1) if mark else ""
     what = str(error.problem or "this is not valid YAML")
+    # The messages of PyYAML are written for its developers. These are the mistakes that occur most.
     if "\\t" in what:
         return Problem("there is a tab here", file, line, hint="indent with spaces")
     if "expected a single document" in str(error.context):
@@ -274,7 +295,7 @@ SET_OPTION = "--set"
 
 
 def apply_overrides(tree: YamlTree, overrides: Sequence[str]) -> None:
-    """Put `key=value` overrides into the tree."""
+    """Apply `key=value` overrides to the tree. Raises InputError for one that cannot be applied."""
     for text in overrides:
         key, sign, value = text.partition("=")
         if not sign or not key.strip():
@@ -290,12 +311,13 @@ def apply_overrides(tree: YamlTree, overrides: Sequence[str]) -> None:
         path = (*path, *(rest.split(".") if rest else ()))
         if not set_value(tree.value, path, part.value):
             raise InputError(Problem(f"no group of keys holds {key}", SET_OPTION, key=key))
+        # Line 0, because the value is not in the file. Its text is needed by `coerce_scalar`.
         for below, place in part.locations.items():
             tree.locations[(*path, *below)] = SourceLocation(place.file, 0, place.text)
 
 
 def _rest_of_key(key: str, path: Path_) -> str:
-    """What of a dotted key comes after the part that the file already holds."""
+    """Return the part of a dotted key after the path that the file already contains."""
     for part in path:
         if isinstance(part, int):
             key = key[key.index("]") + 1 :]
@@ -305,7 +327,10 @@ def _rest_of_key(key: str, path: Path_) -> str:
 
 
 def existing_path(data: Any, loc: Sequence[str | int]) -> Path_ | None:
-    """The part of pydantic's location that is in the data; None for a missing key."""
+    """Return the part of pydantic's location that is in the data, or None if there is none.
+
+    Pydantic adds names of union branches, which are not in the data.
+    """
     path: list[str | int] = []
     for part in loc:
         inside = isinstance(data, dict) and part in data
@@ -322,7 +347,10 @@ def get_value(data: Any, path: Path_) -> Any:
 
 
 def set_value(data: Any, path: Path_, value: Any) -> bool:
-    """Set the value at a path, making groups on the way; False when something else is there."""
+    """Set the value at a path, create missing groups on the way, and return True.
+
+    Return False if a value that is not a group or list is in the way.
+    """
     for part in path[:-1]:
         if isinstance(data, dict) and data.get(part) is None:
             data[part] = {}
