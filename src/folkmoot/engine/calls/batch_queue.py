@@ -67,8 +67,7 @@ EXPIRED_RESPONSE: HttpResponse = (
 
 
 class TooFewCallsForBatchError(FolkmootError):
-    """So few calls wait, with `batch: auto`, that they are sent directly. Used only in the
-    engine."""
+    """With `batch: auto`, too few calls wait for a batch. The gateway sends them directly."""
 
 
 @dataclass(slots=True)
@@ -184,8 +183,10 @@ class BatchQueue:
         raise FatalModelError(f"{line.name} refused {address} in every form that it can be asked")
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Submit nothing more and raise `error` in waiting calls. Submitted batches continue at the
-        vendor."""
+        """Submit nothing more and raise `error` in waiting calls.
+
+        Submitted batches continue at the vendor.
+        """
         if self._stopped is not None:
             return
         self._stopped = error
@@ -332,8 +333,10 @@ class BatchQueue:
         return await self._retry_vendor_call(batch, submit_batch)
 
     async def _resume_batch(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> None:
-        """Continue a batch of an earlier process, or submit it again if the vendor never received
-        it."""
+        """Continue a batch of an earlier process.
+
+        Submit it again if the vendor never received it.
+        """
         batches = calls[0].provider.batches
         # The earlier process ended before it had journaled the id.
         if not batch.id:

@@ -71,7 +71,7 @@ _REFUSAL_FINISH_REASONS = {"refusal": "refused:refused", "filter": "refused:filt
 
 
 class Gateway:
-    """Answers requests at addresses. A run has one, which belongs to one event loop.
+    """The gateway of a run: it answers requests at addresses and belongs to one event loop.
 
     `provider_for(model)` returns the provider and the catalogue entry of a model. It is called once
     per model, and never in a pure replay. `config` sets retries and budget. `progress` receives
@@ -181,8 +181,7 @@ class Gateway:
         return _decode_vectors(entry.blob or b"", len(texts))
 
     def known_capabilities(self, request: ModelRequest) -> Capabilities | None:
-        """Return the capabilities that the model of a request is known to have, or None if
-        unknown."""
+        """Return the known capabilities of a request's model, or None if nothing is known."""
         line = self._lines.get(request.model)
         if line is None or not isinstance(line.provider, ChatProvider):
             return None
@@ -334,10 +333,10 @@ class Gateway:
     async def _ask_human(
         self, seat_manager: SeatManager, address: str, request: ModelRequest, fingerprint: bytes
     ) -> JournalEntry:
-        """Put a request to a human and journal the answer, at no cost and without a rate-limiter
-        slot.
+        """Put a request to a human and journal the answer.
 
-        If the run stops, the question is withdrawn. A resume asks it again.
+        It costs nothing and takes no slot of a rate limiter. If the run stops, the question is
+        withdrawn. A resume asks it again.
         """
         if self.stop_error is not None:
             raise self.stop_error.with_traceback(None)
@@ -423,8 +422,7 @@ class Gateway:
     def _keeping_broken(
         self, line: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
     ) -> Callable[[], Awaitable[R]]:
-        """Wrap `send` so that a reply that broke off is charged and journaled, since it may be
-        billed.
+        """Wrap `send` so that a broken-off reply, which may be billed, is charged and journaled.
 
         Its cost is unknown, so the budget counts the full reservation. The record is on disk before
         the call is retried, so that a resume counts it too.
@@ -444,8 +442,7 @@ class Gateway:
         return send_and_keep_broken
 
     def _charge_broken(self, line: ModelState, call: ModelCall) -> float | None:
-        """Charge a broken-off reply to the budget. Return its maximum cost (USD), None if
-        unknown."""
+        """Charge a broken-off reply to the budget. Return its maximum cost (USD) or None."""
         most = line.price(
             call.max_input_tokens, call.max_output_tokens(), batched=call.batched
         ).max_usd
@@ -513,8 +510,10 @@ class Gateway:
         raise error
 
     def count(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
-        """Add an entry to the usage of its model and report it. The call may have been a
-        worker's."""
+        """Add an entry to the usage of its model and report it.
+
+        The call may have been made here or by a cluster worker.
+        """
         use = self.uses.setdefault(model, ModelUsage())
         use.calls += not replayed
         use.replayed += replayed
@@ -588,8 +587,7 @@ def _is_image_error(error: ModelError, line: ModelState) -> bool:
 
 
 def _output_token_limit(provider: Provider, request: ModelRequest) -> int | None:
-    """Return the token limit that the provider sends, reasoning included, or None if there is
-    none."""
+    """Return the token limit that the provider sends, reasoning included, or None."""
     bound = getattr(provider, "max_output_tokens", None)
     limit: int | None = request.max_tokens if bound is None else bound(request)
     return limit

@@ -227,8 +227,7 @@ class ModelRouter:
             require_encryption(variable, url, name)
 
     def open_provider(self, model: str) -> tuple[Provider, ModelSpec]:
-        """Return the provider of a model and its catalogue entry. The provider is opened only
-        once."""
+        """Return the provider of a model, opened only once, and its catalogue entry."""
         if self._given is not None:
             return self._given, ModelSpec(
                 model, SYNTHETIC_MODEL, model, key_needed=False, local=True
@@ -281,8 +280,7 @@ class ModelRouter:
         )
 
     def _explicit_key(self, spec: ModelSpec) -> str | None:
-        """Return the key of `--key`, or None if this model does not take the key of the main
-        model."""
+        """Return the key of `--key` if this model takes the same key as the main model."""
         main = resolve_model(self.default, self._config.endpoints)
         return self._key if spec.key_env == main.key_env else None
 

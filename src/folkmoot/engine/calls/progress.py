@@ -45,8 +45,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageStarted:
-    """A stage starts. `total` is the number of its items (participants, sessions), None if
-    unknown."""
+    """A stage starts. `total` is its number of items (participants, sessions), if known."""
 
     stage: str
     total: int | None = None
@@ -97,8 +96,7 @@ class CallRetried:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message for the researcher: a skipped line, a quota that is waited for, 80 % of a
-    budget."""
+    """A message for the researcher, such as a skipped line or a budget used up to 80 %."""
 
     message: str
     level: Level = "info"
@@ -171,8 +169,7 @@ def combine_progress(*listeners: Progress) -> Progress:
 
 
 def format_event(event: Event) -> tuple[str, Level]:
-    """Return an event as a line of plain text with its level. Frequent events give an empty
-    line."""
+    """Return an event as a line of plain text and its level. Frequent events give ""."""
     match event:
         # By far the most frequent event, so it is tested first.
         case CallDone():
@@ -300,8 +297,7 @@ class ProgressTally:
 
     @property
     def current_stage(self) -> StageTally | None:
-        """The unfinished stage that progressed last, or the stage that started last if all are
-        done."""
+        """The unfinished stage that progressed last. If all are done, the last one started."""
         begun = list(self.stages.values())
         under_way = [stage_tally for stage_tally in begun if not stage_tally.is_done]
         return max(

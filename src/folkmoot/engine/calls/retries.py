@@ -391,8 +391,7 @@ class RetryPolicy:
         call.covered = usd
 
     async def _pause_until_model_accepts(self, line: ModelState, call: ModelCall) -> None:
-        """Send nothing and reserve no money until it is known whether the model accepts any
-        prompt."""
+        """Send nothing and reserve no money until the model is known to accept any prompt."""
         # A paused call cannot bring the answer that others wait for.
         line.calls_in_progress -= 1
         if call.reserved_usd is not None:

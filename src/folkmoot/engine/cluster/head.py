@@ -367,8 +367,7 @@ class ClusterExecutor:
         parts: Sequence[ForkItem[I]],
         results: dict[int, R],
     ) -> dict[int, BaseException]:
-        """Run a chunk on the least busy worker. If that worker is lost, run the chunk on another
-        one."""
+        """Run a chunk on the least busy worker, and on another one if that worker is lost."""
         run, scopes = self._run, ["/".join((*path, part.key)) for part in parts]
         while True:
             # Send the journaled entries of the chunk along, so that a resume needs no message for
@@ -405,8 +404,7 @@ class ClusterExecutor:
     def _record_chunk_result(
         self, outcome: ChunkResult, results: dict[int, R]
     ) -> dict[int, BaseException]:
-        """Record the results, rows, files and usage of a chunk. Return its errors by item
-        number."""
+        """Record the results, rows, files and usage of a chunk, and return its errors."""
         run, journal = self._run, self._journal
         for address in outcome.used_addresses:
             entry = journal.entry_at(address, expand_texts=False)

@@ -1,9 +1,9 @@
 """Leases: the part of a run's limits that a cluster worker may use until its next report.
 
 The head keeps the run's `Budget` and `RateLimiter`s. Those of a worker follow the lease. With every
-report a worker gives back what it does not use and says what waits. It gets a new lease at once. So
-a limit holds for the cluster as it does in one process. A worker asks a few times per second, not
-for each call. The run's one `LoanManager` lends for the calls to send.
+report a worker gives back unused limits and reports its waiting calls. It gets a new lease at once.
+So a limit holds for the cluster as it does in one process. A worker asks a few times per second,
+not for each call. The run's one `LoanManager` lends for the calls to send.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class WorkerAccount:
 
 
 class Leases:
-    """Divides the limits of a run among its workers.
+    """The division of a run's limits among its workers.
 
     `spacing` is the minimum time between calls of the study file (s). `answered` returns whether a
     model has answered at least once. `stop` stops the run.
@@ -341,7 +341,7 @@ class Leases:
 
 
 def _fair_share(free: float, wants: Sequence[float], own_demand: int, first: float) -> float:
-    """Return a fair share of what is free, or all that the first call needs if that is more."""
+    """Return a fair share of a free amount, or all that the first call needs if that is more."""
     share = divide_fairly(free, wants)[own_demand]
     return first if share < first <= free else share
 

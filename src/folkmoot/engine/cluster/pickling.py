@@ -1,4 +1,4 @@
-"""Serialise what is sent between machines: functions with their closures, items, results, errors.
+"""Serialise the data sent between machines: functions with closures, items, results, errors.
 
 A reference to the run becomes one to the run of the receiving process. Values on disk are copied to
 the disk store of the receiving process. Needs Ray for its cloudpickle.

@@ -317,8 +317,10 @@ class Worker:
             return pickle_value(replace(outcome, results={}, failures={parts[0].number: error}))
 
     async def exchange_report(self, lease: Lease) -> WorkerReport:
-        """Apply a lease, wait until there is something to report or time is up, and return a
-        report."""
+        """Apply a lease, wait until there is something to report, and return the report.
+
+        The wait ends after `REPORT_INTERVAL_SECONDS`.
+        """
         uses_of = self._run.gateway.uses
         for model, grant in lease.models.items():
             # The model answered another worker, so a rejection here concerns the prompt
@@ -395,8 +397,10 @@ class Worker:
         await self._wanted[address]
 
     def _collect_leftover_shards(self, shards: Path) -> tuple[tuple[Path, list[JournalEntry]], ...]:
-        """Return the shards that ended workers left on this machine, unless another worker holds
-        them."""
+        """Return the shards of ended workers on this machine, with their entries.
+
+        Shards that another worker has locked are left to it.
+        """
         found = [(path, lock_shard(path)) for path in list_shards(shards)]
         self._locks += [lock for _, lock in found if lock is not None]
         return tuple((path, entries_after_row(path, 0)) for path, lock in found if lock is not None)

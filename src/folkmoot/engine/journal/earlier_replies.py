@@ -49,8 +49,7 @@ class ReplyChange:
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any]) -> ReplyChange | None:
-        """Return the change that a plan has sealed, or None. Raises TypeError for unknown
-        fields."""
+        """Return the change that a plan has sealed, or None. TypeError means unknown fields."""
         sealed = plan.get("sealed", {}).get("fork")
         if sealed is None:
             return None
@@ -71,8 +70,7 @@ class ReplyChange:
         return self.is_given and address == self.address
 
     def applied_to(self, entry: JournalEntry) -> JournalEntry:
-        """Return the earlier entry with the reply given by hand. It has no tokens: nothing was
-        asked."""
+        """Return the earlier entry with the reply given by hand, which used no tokens."""
         return entry._replace(
             reply=self.reply or "",
             finish=f"refused:{DROPPED}" if self.dropped else "stop",

@@ -47,7 +47,7 @@ Cells = Sequence[object]
 
 
 class Damage(NamedTuple):
-    """One difference between a journal and what was written to it.
+    """One difference between a journal and the data that was written to it.
 
     `address` is empty if the difference belongs to no entry.
     """
@@ -79,8 +79,7 @@ def hash_content(cells: Cells) -> bytes:
 
 
 def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
-    """Return the seal of an entry: the SHA-256 of its content hash and all other cells of its
-    row."""
+    """Return the seal of an entry: the SHA-256 of its content hash and its other cells."""
     return _hash_values((number, *cells[7:14], *cells[15:]), content)
 
 
@@ -201,7 +200,7 @@ def has_table(db: sqlite3.Connection, name: str) -> bool:
 
 
 def find_damage(db: sqlite3.Connection, form: int) -> list[Damage]:
-    """Return all differences between a journal and what was written to it, as its hashes show them.
+    """Return all differences between a journal and the data written to it, by its hashes.
 
     `db` must return text that is not UTF-8 (see its `text_factory`), so that its address can be
     named.
@@ -250,8 +249,7 @@ def _is_of_hash(text: str, key: bytes) -> bool:
 
 
 def _damaged_rows(db: sqlite3.Connection) -> list[Damage]:
-    """Return the entries that changed since they were written, and signs of added or removed
-    ones."""
+    """Return changed entries, and signs of added or removed ones."""
     found: list[Damage] = []
     gone: list[tuple[int, bytes]] = []
     for table in ("entries", "superseded"):

@@ -185,8 +185,7 @@ class Journal(JournalReader):
             written.wait()
 
     async def flush(self) -> None:
-        """Wait until all entries appended so far are on disk. Raises StorageError if they are
-        not."""
+        """Wait until all entries appended so far are on disk. Raises StorageError otherwise."""
         loop, written = asyncio.get_running_loop(), asyncio.Event()
 
         self._queue.put(_AfterCommit(lambda: loop.call_soon_threadsafe(written.set)))
@@ -220,8 +219,7 @@ class Journal(JournalReader):
         self._write_beside(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:
-        """Settle the loans of replies that were found in a shard: they are paid, no longer possibly
-        paid."""
+        """Settle the loans of recovered replies, which are paid and no longer possibly paid."""
         costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
         if costs:
             self._write_beside(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))

@@ -32,10 +32,10 @@ def copy_journal(
     *,
     skip_damaged: bool = False,
 ) -> Path:
-    """Copy a journal into a new file beside it, changing each entry by `change`. Return the new
-    path.
+    """Copy a journal into a new file beside it and return the path of the copy.
 
-    Raises ForeignJournalError at a damaged entry, unless `skip_damaged`.
+    `change` returns each entry as it is to be written. Raises ForeignJournalError at a damaged
+    entry, unless `skip_damaged`.
     """
 
     def read_table_entries(table: str) -> Iterable[tuple[JournalEntry, float]]:

@@ -74,8 +74,7 @@ class JournalReader:
         self._reader.close()
 
     def total_calls_and_cost(self) -> tuple[int, float, list[str]]:
-        """Return the number of calls, their known cost (USD), and the models with calls of unknown
-        cost.
+        """Return the number of calls, their known cost (USD), and the models of unknown cost.
 
         Superseded calls count, calls copied from another run do not. A broken-off reply adds its
         maximum cost, but is not counted as a call.
@@ -153,8 +152,7 @@ class JournalReader:
     def _read_rows(
         self, where: str, given: Sequence[object] = (), table: str = "entries"
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield the cells of entries. Raises ForeignJournalError at an entry that changed since
-        written."""
+        """Yield the cells of entries. Raises ForeignJournalError at an entry that was changed."""
         # Entries of older formats have no hashes to check.
         if self.format_version < BINDING_FORMAT:
             yield from self._reader.execute(f"SELECT {NAMES} FROM {table} {where}", given)
@@ -179,8 +177,7 @@ class JournalReader:
         return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
 
     def content_digest(self) -> str:
-        """Return the SHA-256 over all requests and replies in order of address, without times and
-        costs.
+        """Return the SHA-256 over all requests and replies, without times and costs.
 
         Formats before 4 have a sum of hashes instead, which can be forged. The digest is valid only
         if `find_damage` finds nothing.
@@ -192,8 +189,7 @@ class JournalReader:
         return digest_of_record(self._reader, self.format_version)
 
     def find_damage(self) -> list[Damage]:
-        """Return all differences from what was written: the check of resume, report and
-        `verify`."""
+        """Return all signs of damage: the check of resume, report and `verify`."""
         # Damaged text must not raise an error here, because the check has to name its entry.
         self._reader.text_factory = _as_text
         try:
@@ -225,8 +221,7 @@ class JournalReader:
         return [row[0] for row in found]
 
     def addresses_in_scope(self, scope: str) -> list[str]:
-        """Return the sorted addresses of questions asked in a scope itself, without its child
-        scopes."""
+        """Return the sorted addresses of questions in a scope, without its child scopes."""
         found = self._reader.execute(
             "SELECT address FROM entries WHERE address >= ? AND address < ? AND kind = 'ask'",
             # "0" is the character after "/": the range holds all addresses that begin with the
@@ -357,8 +352,7 @@ class JournalReader:
         )
 
     def read_entries(self, kind: str | None = None) -> Iterable[JournalEntry]:
-        """Yield the committed entries in address order with long texts restored, for exports and
-        checks."""
+        """Yield the committed entries in address order, with long texts restored."""
         where, given = ("WHERE kind = ?", (kind,)) if kind else ("", ())
         return self._read_entries(f"{where} ORDER BY address", given)
 
@@ -375,18 +369,17 @@ class JournalReader:
             yield entry, when
 
     def count_entries(self) -> int:
-        """Return the number of entries, from the chain if rows of a damaged file cannot be
-        counted."""
+        """Return the number of entries. If rows are damaged, the chain tells it."""
         counted = kept_in_meta(self._reader, "chain").partition(" ")[0]
         # The chain counts a superseded entry twice: when it was written and when it was superseded.
         gone = self._reader.execute("SELECT 2 * count(*) FROM superseded").fetchone()[0]
         return max(int(counted) - gone if counted.isdigit() else 0, len(self))
 
     def intact_entries(self, table: str) -> Iterator[tuple[int, JournalEntry, float]]:
-        """Yield the undamaged rows of the table `entries` or `superseded`, as far as the file can
-        be read.
+        """Yield the undamaged rows of the table `entries` or `superseded`.
 
-        Each row is given as its number, its entry, and the time at which it was superseded.
+        Each row is given as its number, its entry, and the time at which it was superseded. Rows
+        that cannot be read are skipped.
         """
         at = "at" if table == "superseded" else "0.0"
         try:
@@ -416,8 +409,10 @@ class JournalReader:
         return int((row.fetchone() or (0,))[0])
 
     def entries_in_scope(self, scope: str) -> Iterable[JournalEntry]:
-        """Yield the entries of a scope and its child scopes in address order, without their
-        requests."""
+        """Yield the entries of a scope and its child scopes in address order.
+
+        Their requests are left out.
+        """
         where = "WHERE address >= ? AND address < ? ORDER BY address"
         # "0" is the character after "/", see `addresses_in_scope`.
         inside = (f"{scope}/", f"{scope}0")
@@ -472,8 +467,10 @@ class ReplayJournal(JournalReader):
     def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> JournalEntry:
-        """Return the entry at an address. Raises NotJournaledError if there is none, or
-        DriftError."""
+        """Return the entry at an address.
+
+        Raises NotJournaledError if there is none, and DriftError if its request differs.
+        """
         found = super().lookup_entry(address, fingerprint, request)
         if found is None:
             raise NotJournaledError(f"{address} is not in the journal")

@@ -51,8 +51,10 @@ class JournalShard(Journal):
     def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> JournalEntry | None:
-        """Return the entry that the head sent for an address, or None. See
-        `Journal.lookup_entry`."""
+        """Return the entry that the head sent for an address, or None.
+
+        Raises ShardDriftError if its request differs.
+        """
         entry = self.known.get(address)
         if entry is None or entry.fingerprint == fingerprint:
             if entry is not None:
@@ -74,8 +76,7 @@ class JournalShard(Journal):
         return len(self._unsent)
 
     async def take_unsent(self) -> list[tuple[JournalEntry, float | None]]:
-        """Return the entries that the head has not received, each with the loan that covered it
-        (USD).
+        """Return the entries that the head has not received, each with its loan (USD).
 
         They are flushed to this disk first, because a crash must not lose an entry that the head
         has.
@@ -89,8 +90,7 @@ class JournalShard(Journal):
 
 
 def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
-    """Lock a shard until this process ends or releases it. Return None if another process has
-    it."""
+    """Lock a shard until this process ends or releases it. Return None if it is locked."""
     lock = FileLock(shard.with_name(f"{shard.name}.lock"))
     try:
         lock.acquire(timeout=seconds)

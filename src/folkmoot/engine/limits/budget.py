@@ -63,7 +63,7 @@ class BudgetWaiter(NamedTuple):
 
 
 class Budget:
-    """Counts spending and reservations, and lets a call wait that would exceed the budget.
+    """The budget of a run: it counts spending and reservations and admits calls that fit.
 
     `usd` and `calls` are the limits (None: no limit). `spent_usd` and `spent_calls` are the
     spending of earlier processes. `warn` is called once, at 80 %.
@@ -181,8 +181,7 @@ class Budget:
         self._admit_waiting_calls()
 
     def take_free(self) -> tuple[float, int]:
-        """Remove from the limits the budget that is neither spent nor reserved. Return it (USD,
-        calls)."""
+        """Take the budget that is neither spent nor reserved (USD, calls) out of the limits."""
         usd, calls = self.remaining()
         # `remaining` adds the tolerance, which is no money.
         usd = max(0.0, usd - _USD_TOLERANCE)

@@ -1,9 +1,9 @@
 """Loans: every call that is sent is covered by a loan on disk.
 
 The journal records how many calls may be unsettled, and for how much money at most. After a kill,
-the next process thus knows what was possibly paid. One loan manager per journal lends to every
-process that makes calls for it: its own process and cluster workers. Loans are taken ahead of need,
-in the group commits of the journal, so that calls seldom wait for one.
+the next process thus knows the amount that was possibly paid. One loan manager per journal lends to
+every process that makes calls for it: its own process and cluster workers. Loans are taken ahead of
+need, in the group commits of the journal, so that calls seldom wait for one.
 
 All amounts are totals since a process began, so a loan need not be matched with its calls. The
 outstanding amount is the lent amount less the settled amount. Used by the gateway and `cluster`.
@@ -268,7 +268,7 @@ class Account:
 
 
 class LoanManager:
-    """Lends to the processes that make calls for one journal.
+    """The lender of one journal: it lends to the processes that make calls for the journal.
 
     `budget` is the budget of the run. `wait` is passed to the process's own `Loan`.
     """
@@ -365,8 +365,10 @@ class LoanManager:
         self._ledger.record_loan(more, done, unpriced=self.unpriced, at_once=at_once)
 
     def _grant_wish(self, borrower: int, wish: Wish) -> Amount:
-        """Lend what a process asks for, with as much ahead of need as the budget allows. Return the
-        total."""
+        """Lend what a process asks for and return the total lent to it.
+
+        The amount ahead of need is limited by the budget.
+        """
         account = self._accounts.setdefault(borrower, Account())
         needed = wish.begun.add_amount(wish.waiting)
         ahead = self._ahead_of(

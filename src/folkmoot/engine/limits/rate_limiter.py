@@ -5,7 +5,7 @@ learns requests and tokens per minute from the provider's headers. A `Retry-Afte
 model. The gateway has one limiter per model. An uncontended call costs about a microsecond.
 
 On a cluster worker the limiter decides nothing. It follows the `Grant` of the head's limiter and
-reports what it learns.
+reports limits, errors and successes.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class TokenBucket:
     updated_at: float
 
     def seconds_until(self, amount: float, now: float) -> float:
-        """Return the seconds until `amount` is available. More than the capacity is never
-        required."""
+        """Return the seconds until `amount` (at most the capacity) is available."""
         self.available = min(self.capacity, self.available + (now - self.updated_at) * self.rate)
         self.updated_at = now
         short = min(amount, self.capacity) - self.available
@@ -50,7 +49,7 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class ModelDemand:
-    """The report of a cluster worker on one model: its demand, its unused grant, what it learned.
+    """A cluster worker's report on one model: waiting calls, unused grant, limits and errors.
 
     `first` is the token count of the call that waits longest. `rate_limit_events` holds for each
     429 the seconds since its call began and the requested wait. `hold_seconds` is the remaining
@@ -98,12 +97,12 @@ class SlotWaiter(NamedTuple):
 
 
 class RateLimiter:
-    """Admits calls to one model, first come, first served.
+    """The admission of calls to one model, first come, first served.
 
     `concurrency` is the maximum number of calls in flight, `spacing` the minimum time between two
     starts (s). With `tell` the limiter starts without slots and follows grants. It calls
-    `tell(False)` if these are not enough, and `tell(True)` if the other workers should know at once
-    what it learned.
+    `tell(False)` if these are not enough. It calls `tell(True)` if the other workers should know a
+    new limit at once.
     """
 
     def __init__(
@@ -173,8 +172,7 @@ class RateLimiter:
             self._admit_waiting_calls()
 
     def record_success(self, hints: Mapping[str, float] | None = None) -> None:
-        """Record a success: raise the concurrency by one per round of replies, learn from
-        headers."""
+        """Record a success: raise the concurrency by one per round of replies, apply headers."""
         self.successes += 1
         if self._tell is not None:
             self._use.successes += 1
@@ -235,8 +233,7 @@ class RateLimiter:
         self._admit_waiting_calls()
 
     def take_report(self) -> ModelDemand:
-        """Return what happened since the last report, and give back unused slots, starts and
-        tokens."""
+        """Return the events since the last report, and give back unused slots and tokens."""
         use, self._use = self._use, ModelDemand()
         waiting = [
             slot_waiter.tokens for slot_waiter in self._waiting if not slot_waiter.admitted.done()

@@ -1,5 +1,4 @@
-"""Session and scope: the functions that a protocol may call, and the state that all scopes of a run
-share.
+"""Session and scope: what a protocol may do, and the state that all scopes of a run share.
 
 Start with `session`. `effects` does the journaled work behind it: questions with their re-asks,
 embeddings and computations (large ones in a child process, by `child_process`). `run_context` holds

@@ -36,8 +36,7 @@ _STATED = {
 
 
 def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: int) -> Speaker:
-    """Return the speaker with the stated attributes appended to the description in the system
-    prompt.
+    """Return the speaker with the stated attributes added to the persona in the system prompt.
 
     A speaker without a persona in the system prompt (a moderator, a coder) is returned unchanged.
     The values depend on the seed and the participant's id alone, so all prompts state the same

@@ -251,8 +251,10 @@ def build_answer_row(
     answer_type: AnswerType[T],
     result: AskResult[T],
 ) -> dict[str, object]:
-    """Return the row of a question for the table `answers`, without the columns that say who
-    answered."""
+    """Return the row of a question for the table `answers`.
+
+    The caller adds the columns that say which model or human answered.
+    """
     options, closed = answer_type.listed_options, answer_type.is_closed
     value = result.value
     scored = answer_type.kind in (CHOICE, NUMBER) and not isinstance(value, Missing)

@@ -98,8 +98,7 @@ def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
 
 
 def _holds_run(folder: Path) -> bool:
-    """Return whether the folder holds a run that made a call or computation, or that has
-    finished."""
+    """Return whether the folder holds a run that asked or computed something, or has finished."""
     if not any((folder / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE_NAME, JOURNAL)):
         return False
     if not _has_no_calls(folder) or RunFolder(folder).is_finished:

@@ -68,8 +68,7 @@ class Plan:
             }
 
     def accept_changes(self) -> None:
-        """Accept parts that differ from the sealed ones from now on, and keep the old parts as
-        changes."""
+        """From now on accept parts that differ from the sealed ones. The old parts are kept."""
         self._accept = True
 
     @property
@@ -82,8 +81,7 @@ class Plan:
         return dict(self._data["sealed"].get(name, {}).get("data", {}))
 
     def seal_part(self, name: str, data: object) -> None:
-        """Seal one part of the design. Raises DriftError if it was sealed with other content
-        before."""
+        """Seal one part of the design. Raises DriftError if other content was sealed before."""
         # Compare what the file will hold: a tuple is a list after a resume.
         data = json.loads(format_json(data))
         entry = {"hash": _hash_data(data), "data": data}

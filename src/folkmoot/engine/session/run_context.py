@@ -217,8 +217,7 @@ class RunContext:
         return self.models_by_seat[key]
 
     def model_at(self, address: str, named: str | None, role: str) -> str:
-        """Return the model for a call: that of `requested_model`, unless a fork replaces it at this
-        address."""
+        """Return the model for a call: `requested_model`, unless a fork sets another one here."""
         if self.change is None or self.change.model is None or self.change.address != address:
             return self.requested_model(named, role)
         # The provenance label and the manifest must know that this model answered, too.
@@ -295,8 +294,7 @@ class RunContext:
         """
 
     def claim_scope(self, prefix: str) -> None:
-        """Reserve a scope path for one scope. Raises ProtocolError if another scope uses it
-        already."""
+        """Reserve a scope path. Raises ProtocolError if another scope uses the path already."""
         if hash(prefix) in self._claimed:
             raise ProtocolError(
                 f"{prefix or 'session'}: this path is in use by another scope; give each part of "
@@ -363,8 +361,7 @@ class RunContext:
         write_content(self._place_for(name), content)
 
     def _place_for(self, name: str) -> Path:
-        """Return the path to write a file of the study to: a temporary one while files are held
-        back."""
+        """Return the path to write a study's file to, a temporary one while files are held back."""
         target = self._path_in_run_folder(name)
         self.study_files.add(name)
         if self.held_files is None:

@@ -102,8 +102,7 @@ class Scope:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The random generator of this path. Each access returns the same object, so draws
-        continue."""
+        """The random generator of this path. All accesses share one object, so draws continue."""
         if self._rng is None:
             self._rng = generator(self._run.seed, self.path)
         return self._rng
@@ -187,7 +186,7 @@ class Scope:
         about: str = "",
         shows: Sequence[str] = (),
     ) -> AskResult[T]:
-        """Do the same as `ask`, but return the answer with raw reply, parse step and number of
+        """Ask like `ask`, but return an `AskResult` with raw reply, parse step and number of
         re-asks."""
         check_ask_arguments(speaker, prompt, history, answer_type)
         wanted = cast("AnswerType[T]", Text()) if answer_type is None else answer_type
@@ -405,8 +404,7 @@ class Scope:
         fn: Callable[[Scope, Speaker, Transcript], Awaitable[Utterance | None]],
         history: Transcript = EMPTY_TRANSCRIPT,
     ) -> Transcript:
-        """Let speakers speak in turn, each hearing the earlier ones. Return the extended
-        transcript.
+        """Let speakers speak in turn, each hearing the earlier ones. Return the longer transcript.
 
         `fn(scope, speaker, history)` returns an utterance, or None if the speaker stays silent.
         """
@@ -434,13 +432,12 @@ class Scope:
     async def compute(
         self, fn: Callable[..., Any], *args: Any, version: int = 1, name: str | None = None
     ) -> Any:
-        """Return `fn(*args)` for an expensive pure function: computed once in a thread, then
-        replayed.
+        """Return `fn(*args)` for an expensive pure function, computed once and then replayed.
 
-        Arguments must be JSON values or arrays. The result must be JSON and is returned after a
-        JSON round trip. Increase `version` if `fn` gives other results than before. The journal
-        identifies the computation by `name` (default: module and qualified name of `fn`). With a
-        `name`, `fn` can be moved or renamed while a run is paused.
+        `fn` runs in a thread. Arguments must be JSON values or arrays. The result must be JSON and
+        is returned after a JSON round trip. Increase `version` if `fn` gives other results than
+        before. The journal identifies the computation by `name` (default: module and qualified name
+        of `fn`). With a `name`, `fn` can be moved or renamed while a run is paused.
         """
         address = self._next_address("compute")
         try:
@@ -645,8 +642,7 @@ def _first_not_none(*values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Fork(Generic[I, R]):
-    """The function that `map` runs and its position: all that another machine needs besides the
-    items.
+    """The function that `map` runs and its position: all that a worker needs besides the items.
 
     `at_once` is the maximum number of items that run concurrently in one process.
     """
