@@ -1,4 +1,10 @@
-"""Town hall: who is heard when twenty residents, four of them vulnerable, discuss a local issue."""
+"""Town hall: who is heard when twenty residents, four of them vulnerable, discuss a local issue.
+
+Start reading with `protocol` (the order of a discussion) and `stages` (the questions). `discussion`
+holds the data of a discussion, `participants` draws the residents, `answers` holds the answer
+types. `measures` and `findings` work on the written tables. `respondent` gives the answers of the
+embedded respondent. No other study type imports this package.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +41,7 @@ from folkmoot.studies.town_hall.tables import TABLES
 def made_afterwards(
     run: RunFolder, journal: JournalReader, prompts: Mapping[str, str]
 ) -> Iterator[Row]:
-    """The rows of exposure, and of the comparison of the levels."""
+    """Yield the rows that are computed after a run: exposure, levels and differences of levels."""
     yield from EXPOSURE(run, journal, prompts)
     yield from comparison_rows(compare_levels(run))
 

@@ -1,4 +1,8 @@
-"""What residents have before them when they decide."""
+"""The exposure of residents: the texts that each of their decisions should have in its prompt.
+
+`exposure_decisions` derives this from the tables alone. `kit.exposure` compares it with the texts
+that the stored requests contain.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +27,14 @@ from folkmoot.studies.town_hall.recording import (
 STATEMENTS, MODERATOR_WORDS = "others' statements", "moderator's words"
 PROPOSALS, LIFE_STORY = "proposals", "life story"
 QUESTIONS, CONSENSUS = "questions put to them", "final consensus"
-NOTES = "others' private notes"  # which a shared session holds
+# A shared session holds the notes of all its residents.
+NOTES = "others' private notes"
+# Part of the address → name of the decision.
 OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "satisfaction after"}
 
 
 def label_source(source: Source) -> str:
-    """What the study calls the kind of a source; empty for what is no exposure."""
+    """Return the study's label for a source of text, or "" if the source is no exposure."""
     if source.kind == "persona":
         return LIFE_STORY
     if source.kind == "proposal":
@@ -45,8 +51,11 @@ def label_source(source: Source) -> str:
 
 @dataclass
 class _Discussion:
-    """One discussion as it is recorded: `portraits` by resident, `proposals` by id, and the rows of
-    `utterances` that hold words."""
+    """The recorded texts of one discussion.
+
+    `portraits`: resident id → id of the portrait. `proposals`: ids of the ballot items. `said`:
+    rows of `utterances` with a non-empty text.
+    """
 
     level: str
     portraits: dict[str, str] = field(default_factory=dict)
@@ -55,8 +64,10 @@ class _Discussion:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Statements, reflections, votes and satisfaction, of each resident whom a question is put to:
-    that of a shared session is put to all."""
+    """Yield the decisions of a run: statements, reflections, votes and ratings of satisfaction.
+
+    A question to a shared session yields one decision for each of its residents.
+    """
     config = TownHallConfig.model_validate(run.config)
     found: dict[str, _Discussion] = {}
     for row in run.read_table("portraits").iter_rows(named=True):
@@ -77,7 +88,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 def _question_decisions(
     config: TownHallConfig, held: _Discussion, address: str, speaker: str
 ) -> Iterator[Decision]:
-    """What one question decides: for its resident, or for each of a shared session."""
+    """Yield the decisions of one question: one, or one per resident of a shared session."""
     discussion, part, *_, ask = address.split("/")
     set_name = discussion.partition("_")[0]
     shared, looks_back = speaker == "session", "/reflect/" in address
@@ -85,28 +96,37 @@ def _question_decisions(
     name = OF_PART.get(part, "first statement" if now == 1 else "later statement")
     if looks_back:
         name = "reflection"
-        now += 1  # the round that has just ended is one of those before
+        # A reflection looks back on the round that has just ended, so this round counts as an
+        # earlier one.
+        now += 1
     first = now if part == "before" else 1 if config.history == "all" else now - 1
     in_round = part.startswith("round") and not looks_back
+    # The first ask of a separate turn is THINK, and the second is SPEAK. Without THINK the first is
+    # SPEAK.
     thinks = known_levels(config)[held.level].think
     speaks = in_round and not shared and (ask == "ask1" or not thinks)
 
     public = [row for row in held.said if row["public"]]
     heard = [row for row in public if (row["round"] or now) in range(first, now)]
     private = [row for row in held.said if not row["public"]]
+    # Notes that the prompt repeats to their owner: the last reflection in a turn, the thoughts of
+    # the round in a reflection.
     shown = {("reflect", now - 1)} if in_round else {("think", now - 1)} if looks_back else set()
     if speaks or (shared and in_round and ask != "ask0"):
         shown.add(("think", now))
     noted = [
         row for row in private if row["addressee"] is None and (row["stage"], row["round"]) in shown
     ]
+    # Questions of the last round, which are recorded as private utterances with an addressee.
     put = [
         row
         for row in private
         if row["addressee"] is not None and row["round"] == now - 1 and part != "before"
     ]
-    asks = not looks_back and part != "after"  # whether prompts repeat questions that were put
-    # In a round that took several replies, the later ones hold what the earlier ones said.
+    # True if the prompts of this decision repeat questions to the resident.
+    asks = not looks_back and part != "after"
+    # If a shared round took several replies, the prompts of later ones show the statements of
+    # earlier ones.
     further = [row for row in public if row["round"] == now] if shared and ask != "ask0" else []
     among = [*further, *noted, *put] if shared else further
     for who in held.portraits if shared else (speaker,):
@@ -129,9 +149,12 @@ def _question_decisions(
             ),
             PROPOSALS: held.proposals if part in ("vote", "after") else [],
         }
+        # A prompt with statements of its own round is not expected to be free of statements.
         if others or not further:
             shows[STATEMENTS] = _utterance_ids(others)
-        if own or not (own_notes or further):  # of notes, not every prompt repeats something
+        # Not every prompt repeats notes. So nothing is expected of own words if there are notes
+        # alone.
+        if own or not (own_notes or further):
             shows[OWN_WORDS] = _utterance_ids(own)
         if asks and (
             asked := [row for row in put if row["addressee"] in to and row["speaker_id"] != who]

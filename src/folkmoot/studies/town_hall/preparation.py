@@ -1,4 +1,6 @@
-"""What a study file would do, what is wrong with it, and profiles to start from."""
+"""Checks and advisories before a town-hall run, its expected rows and design size, and template
+files.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +36,23 @@ from folkmoot.studies.town_hall.participants import (
 )
 from folkmoot.studies.town_hall.recording import RESIDENT
 
+# Shares are written with few decimals, and sums of floating-point numbers are inexact.
 TOLERANCE = 1e-6
 
 
 def matches_study(raw: Mapping[str, object]) -> bool:
-    """Is a study file without `study:` a town hall?"""
+    """Return whether a study file without the key `study` describes a town hall."""
     topic = raw.get("topic")
     return isinstance(topic, Mapping) and "background" in topic and "levels" in raw
 
 
 def limit_sets(config: TownHallConfig, most: int) -> TownHallConfig:
-    """At most so many sets (each is one discussion per level)."""
+    """Return a copy of `config` with at most `most` sets. Each set is one discussion per level."""
     return config.model_copy(update={"sets": min(config.sets, most)})
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """The discussions and residents that a sealed plan foresees."""
+    """Return the discussions and residents that the pre-registered plan requires in the tables."""
     plan = sealed.get("discussions", {})
     talks = tuple(
         {
@@ -74,7 +77,10 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Why nothing in a run is of use: no resident was heard in any discussion."""
+    """Return the reason why a run has no usable data, or "" if it has some.
+
+    A run is unusable if no resident made a readable statement in any discussion.
+    """
     said = run.read_table("utterances").filter(speaker_role=RESIDENT, public=True)
     if said.is_empty() or said["missing"].null_count():
         return ""
@@ -84,20 +90,21 @@ def unusable_reason(run: RunFolder) -> str:
 
 
 def template_files() -> dict[str, str | bytes]:
-    """The four profiles, to be edited."""
+    """Return the four built-in profiles as editable files: relative path → content."""
     profiles = sorted(BUILT_IN_PROFILES.glob("*.md"))
     return {f"vulnerable/{file.name}": file.read_text("utf-8") for file in profiles}
 
 
 def seat_models(config: TownHallConfig) -> list[str]:
-    """Models that the levels' seats and moderators name by themselves and that are asked.
+    """Return the models that the levels name for seats and moderators, each once.
 
-    The levels of the source name five vendors' models. They are asked where the file names a hosted
-    `model`; otherwise only those that the file itself names.
+    The built-in levels name models of five vendors. These are used only if the study file names a
+    hosted `model`. Otherwise only models that the file itself names are returned.
     """
     levels = levels_of(config)
     named = [model for level in levels for model in level.models]
     named += [lv.moderator for lv in levels if lv.moderator not in ("none", "model")]
+    # A run with the embedded respondent or a local model must not need keys of five vendors.
     if not names_hosted_model(config):
         settings = config.level_settings.values()
         in_file = {m for of in settings for m in (*(of.models or ()), of.moderator)}
@@ -106,7 +113,7 @@ def seat_models(config: TownHallConfig) -> list[str]:
 
 
 def config_advisories(config: TownHallConfig) -> list[str]:
-    """What a user should know before the run."""
+    """Return what the researcher should know before the run, one advisory a line."""
     levels = levels_of(config)
     count = format_count(config.sets * len(levels), "discussion")
     lines = [f"{format_count(config.sets, 'set')} x {format_count(len(levels), 'level')} = {count}"]
@@ -132,7 +139,7 @@ def config_advisories(config: TownHallConfig) -> list[str]:
 
 
 def find_problems(config: TownHallConfig, folder: Path) -> list[Problem]:
-    """Every mistake that the types alone do not show."""
+    """Return all problems of a study file that its types alone do not show."""
     profiles, found = read_profiles(config.vulnerable, folder)
     found += level_problems(config, 0 if found else len(profiles))
     known = {"all", *config.residents.ratios.ownership}
@@ -158,8 +165,8 @@ def _check_residents(settings: ResidentSettings) -> list[Problem]:
     found: list[Problem] = []
     for name in Ratios.model_fields:
         shares, key = getattr(settings.ratios, name), f"residents.ratios.{name}"
-        # Age groups may be any that have occupations, genders and ownerships any word; the rest
-        # are what prompts can word.
+        # Any age group with occupations is allowed, and any word for gender and ownership. The
+        # other categories are limited to those that the prompts can express.
         if options := get_args(Profile.model_fields[name].annotation):
             found += _check_known_shares(shares, options, key)
         found += _sums_to_one(shares, key)
@@ -180,6 +187,7 @@ def _check_residents(settings: ResidentSettings) -> list[Problem]:
             )
             found.append(Problem(what, key=key, hint=f"{hint}: lower it"))
     found += _check_occupations(settings)
+    # Contradicting shares are reported only if each of them is valid by itself.
     if not found:
         clash = joint_problem(settings.ratios.income_level, settings.ratios.economic_pressure)
         if clash:
@@ -222,7 +230,7 @@ def _check_occupations(settings: ResidentSettings) -> list[Problem]:
 
 
 def design_size(config: TownHallConfig, folder: Path) -> DesignSize:
-    """How large the design is, for `folkmoot power`: every set passes through all levels."""
+    """Return the size of the design for `folkmoot power`: every set takes part at all levels."""
     people = config.residents.general + len(load_profiles(config.vulnerable, folder))
     key = ("sets", config.sets)
     return DesignSize("paired", len(config.levels), config.sets, people, "set", key)

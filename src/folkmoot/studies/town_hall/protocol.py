@@ -1,8 +1,8 @@
-"""The town hall: sets of residents, each discussing one issue at every level.
+"""The protocol of a town hall: sets of residents discuss one issue at every level.
 
-Everything but the level is held equal inside a set: the residents, the order in which statements
-are listed, the seed, the topic. Sets are held in order, no more at once than keep the model busy.
-Rows are recorded as rounds, votes and discussions end; files and findings follow from them.
+Within a set only the level differs. The residents, the order of the statements, the seed and the
+topic are the same. Sets run in order as blocks. Rows are recorded when rounds, votes and
+discussions end. Files and findings are made from these rows.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ from folkmoot.studies.town_hall.stages import (
 
 
 async def run_protocol(session: Session[TownHallConfig]) -> None:
-    """Draw residents and seats, hold all discussions, code the concerns."""
+    """Draw residents and seats, hold all discussions and code the residents' concerns."""
     meetings = await draw_residents_and_seats(session)
 
     async def hold_and_keep(scope: Scope, meeting: Meeting) -> list[TextToCode]:
         return concern_texts(await hold_discussion(scope, meeting), scope.seed)
 
+    # A meeting asks all its residents at once. The session uses this `width` to decide how many
+    # meetings keep the model busy.
     residents = max(len(meeting.ids) for meeting in meetings)
     voiced = await session.map(
         meetings, hold_and_keep, block=lambda meeting: meeting.set.number, width=residents
@@ -56,7 +58,10 @@ async def run_protocol(session: Session[TownHallConfig]) -> None:
 
 
 def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet], list[Meeting]]:
-    """The sets of residents, and their meetings at every level: functions of the seed."""
+    """Return the sets of residents, and their meetings at every level.
+
+    Both depend on the study file and its seed alone, so seats can be listed before a run.
+    """
     profiles, seed = load_profiles(config.vulnerable, folder), config.random_seed
     sets = [make_set(config, profiles, seed, n) for n in range(1, config.sets + 1)]
     return sets, [
@@ -67,7 +72,7 @@ def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet]
 
 
 def available_seats(config: TownHallConfig, folder: Path) -> list[Seat]:
-    """The residents whom people could play, each at one level."""
+    """Return the seats that humans can take: each resident at each level."""
     _, meetings = meetings_of(config, folder)
     return [_seat(meeting, id) for meeting in meetings for id in meeting.ids]
 
@@ -80,7 +85,7 @@ def _seat(meeting: Meeting, id: str) -> Seat:
 
 
 async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Meeting]:
-    """Residents, orders of speaking and seats of all discussions, sealed into the plan."""
+    """Draw the residents, orders and seats of all meetings, and seal and record them."""
     sets, meetings = meetings_of(session.config, session.study_folder)
     meetings = [
         replace(
@@ -89,6 +94,7 @@ async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Mee
         )
         for meeting in meetings
     ]
+    # Seal the plan before the first call, so that the draw cannot depend on an answer.
     await session.seal("discussions", plan_of(sets, meetings))
     for of in sets:
         record_set(session, of, all_residents(of, meetings))
@@ -96,7 +102,7 @@ async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Mee
 
 
 def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, object]:
-    """What is fixed before the first call: residents, orders of speaking, switches, dealing."""
+    """Return what the draw has fixed: residents, orders, levels and the models of seats."""
     return {
         "residents": {
             f"set{resident_set.number:02d}": [
@@ -117,7 +123,10 @@ def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, objec
 
 
 def all_residents(of: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
-    """Everybody who takes part in any meeting of a set, each once."""
+    """Return the residents who take part in any meeting of a set, each once.
+
+    Stand-ins are included only if a level replaces the vulnerable residents.
+    """
     known = {
         resident_id for meeting in meetings if meeting.set is of for resident_id in meeting.ids
     }
@@ -125,7 +134,10 @@ def all_residents(of: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident
 
 
 async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
-    """Survey, rounds, ballot, vote, closing text, survey (source, section 5.1)."""
+    """Hold one discussion and record it (source, section 5.1).
+
+    The order is: survey, rounds, ballot, vote, closing text, survey.
+    """
     hall = open_hall(scope, meeting)
     so_far, recorder = Discussion(meeting), Recorder(scope, hall)
 
@@ -158,14 +170,16 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
 async def hold_round(
     scope: Scope, hall: HallSpeakers, earlier: tuple[Round, ...]
 ) -> tuple[Round, list[Call]]:
-    """THINK and SPEAK, then the moderator if there is one, then REFLECT but in the last round.
+    """Hold one round and return it with its calls.
 
-    Reflections know what the moderator said of the round.
+    The order is THINK, SPEAK, the moderator if the level has one, and REFLECT except in the last
+    round. Residents reflect after the moderator, so they can respond to the moderator's words.
     """
     level, last = hall.meeting.level, len(earlier) + 1 == hall.meeting.round_count
     reflects = level.reflect and not last
     if hall.session is not None:
-        # The one reply of a shared session holds the reflections as well, if nobody speaks before.
+        # One reply of a shared session also holds the reflections, unless the moderator speaks in
+        # between.
         session, at_once = scope.child("session"), reflects and not level.is_moderated
         round_, calls = await shared_round(session, hall, earlier, reflects=at_once)
     else:

@@ -1,7 +1,6 @@
-"""How well answers could be read.
+"""Counts of how well the answers of a town hall could be read.
 
-Whatever was repaired, dropped, declined or left out of a denominator is counted, so that nothing is
-scored silently.
+Every repaired, dropped, declined or excluded value is counted, so that no measure hides it.
 """
 
 from __future__ import annotations
@@ -21,14 +20,18 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.records import Record
 from folkmoot.studies.town_hall.discussion import Discussion
 
+# All steps are listed in the counts, also those with a count of zero.
 PARSE_STEPS = ("exact", "fenced", "repaired", "minimal", "missing")
 
 
+# Name → count, or kind → count, or stage → kind → count.
 Counts: TypeAlias = "dict[str, int | Counts]"
 
 
 def count_quality(discussion: Discussion) -> Counts:
-    """Steps of the ladder, re-asks, minimal structures and repairs of one discussion."""
+    """Return the counts of one discussion: parse steps, re-asks, minimal structures, repairs and
+    missing answers.
+    """
     calls, rounds = discussion.calls, discussion.rounds
     repairs = [repair for call in calls for repair in call.repairs]
     turns = [turn for r in rounds for turn in r.turns.values()]
@@ -73,7 +76,7 @@ def count_quality(discussion: Discussion) -> Counts:
 
 
 def _ways_out(discussion: Discussion) -> Counts:
-    """Way out → how many answers that state a stance, an agreement, a vote or a rating took it."""
+    """Return way out → number of stances, agreements, votes and ratings that took it."""
     turns = [turn for r in discussion.rounds for turn in r.turns.values()]
     thoughts = [turn.thinking for turn in turns if turn.thinking]
     reflections = [
@@ -89,7 +92,8 @@ def _ways_out(discussion: Discussion) -> Counts:
     ]
     missing = [record.missing for record in records]
     missing += [ballot.missing for ballot in discussion.ballots.values()]
-    # A change from or to a stance that was not stated is no answer of its own.
+    # A change from or to an unstated stance is a consequence of the missing stance, so it is not
+    # counted again.
     taken = [
         reason
         for reasons in missing
@@ -99,16 +103,21 @@ def _ways_out(discussion: Discussion) -> Counts:
     return {way: taken.count(way) for way in WAYS_OUT}
 
 
-Count = tuple[str, str | None, str | None, int]  # what, in which stage, of which kind, how many
+# Name of the count, stage or None, kind or None, number.
+Count = tuple[str, str | None, str | None, int]
 COUNT_COLUMNS = ("count", "stage", "kind", "n")
 
 
 def count_rows(counts: Counts) -> Iterator[Count]:
-    """The counts of one discussion as rows."""
+    """Yield the counts of one discussion as rows.
+
+    An empty count by kind yields one row with kind "".
+    """
     for name, found in counts.items():
         if isinstance(found, int):
             yield name, None, None, int(found)
             continue
+        # Without this row `total_quality` could not restore a count that is empty.
         if not found:
             yield name, None, "", 0
         for kind, n in found.items():
@@ -119,7 +128,7 @@ def count_rows(counts: Counts) -> Iterator[Count]:
 
 
 def total_quality(rows: Iterable[Count]) -> Counts:
-    """The counts of several discussions added up, from their rows."""
+    """Return the sums of the counts of several discussions, from their rows."""
     total: Counts = {}
     for name, stage, kind, n in rows:
         if kind is None:
@@ -141,7 +150,7 @@ class OfRun(TypedDict):
 
 
 def quality_of_run(run: RunFolder) -> OfRun:
-    """The counts of all discussions of a run, and of those at each level."""
+    """Return the counts of all discussions of a run, in all and by level."""
     rows = run.read_table("quality")
     by_level = {
         level: total_quality(of.select(COUNT_COLUMNS).iter_rows())
@@ -151,7 +160,7 @@ def quality_of_run(run: RunFolder) -> OfRun:
 
 
 def total_count(counts: Counts, *names: str) -> int:
-    """How many in all by these names: a count, or the sum of counts by kind; 0 if none is known."""
+    """Return the count with these names, summed over kinds. It is 0 if there is no such count."""
     found: int | Counts = counts
     for name in names:
         found = found.get(name, 0) if isinstance(found, dict) else 0
@@ -170,7 +179,7 @@ def _by_kind(kinds: Iterable[str]) -> Counts:
 
 
 def answer_quality_finding(quality: OfRun) -> Finding:
-    """How well answers could be read."""
+    """Build the finding on how well answers could be read, with one row per level."""
     rows: list[Row] = [
         {
             "level": level,

@@ -1,5 +1,8 @@
-"""What `folkmoot show RUN [ID]` adds for a town hall: the votes and the final consensus of a
-discussion; who responded to a resident, what became of the concern, and the resident's votes."""
+"""The lines that `folkmoot show RUN [ID]` adds for a town hall.
+
+For a discussion: the votes and the closing text. For a resident: who responded, what became of the
+resident's concern, and the resident's votes.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,19 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.measures import find_vulnerable, read_concerns
 from folkmoot.studies.town_hall.recording import CONCERN
 
-Row = Mapping[str, Any]  # a row of a table
+# One row of a table, column → cell.
+Row = Mapping[str, Any]
 SCORE = "weighted_inclusivity_score"
 
 
 def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
-    """Yield what the run, a discussion or a resident has beyond what was said."""
+    """Yield the study's lines for a run (empty `key`), a discussion or a resident, as rich
+    markup.
+    """
     if not key:
         yield from _list_discussions(run)
         return
+    # A discussion that did not end has no row in this table.
     if key[0] not in run.read_table("discussions")["discussion_id"]:
         return
     portraits = run.read_table("portraits").filter(discussion_id=key[0])
@@ -78,8 +85,10 @@ def _describe_consensus(
     said = run.read_table("utterances").filter(discussion_id=discussion, stage="consensus")
     text = "".join(said["text"])
     yield f"\n[underline]Final consensus[/underline]\n{escape(text or '(none)')}"
-    if not run.has_table("typed_answers"):  # a run of an earlier version
+    # Runs of earlier versions lack this table.
+    if not run.has_table("typed_answers"):
         return
+    # List each concern once with all its residents, because several residents often share one.
     by_concern: dict[str, list[str]] = {}
     answers = run.read_table("typed_answers").filter(discussion_id=discussion)
     for concern in read_concerns({"typed_answers": answers}):
@@ -91,7 +100,8 @@ def _describe_consensus(
 
 
 def _list_responses(run: RunFolder, key: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
-    if not run.has_table("references"):  # a run of an earlier version
+    # Runs of earlier versions lack this table.
+    if not run.has_table("references"):
         return
     rows = run.read_table("references").filter(discussion_id=key[0], target=key[1]).to_dicts()
     kinds = (f"{names[row['speaker']]} ({row['interaction_type'] or 'refer to'})" for row in rows)
@@ -100,7 +110,7 @@ def _list_responses(run: RunFolder, key: Sequence[str], names: Mapping[str, str]
 
 
 def _describe_concern(run: RunFolder, concern: str) -> Iterator[str]:
-    """What became of the resident's concern by the coder, with the words that show it."""
+    """Yield the codes of the resident's concern, each with the quote that shows it."""
     read = coding.read_codings(run).get(CONCERN)
     codes = read.codes_of(concern) if read else None
     if read is None or codes is None:

@@ -1,8 +1,11 @@
-"""What is thought, said, written and voted at a meeting: typed answers with the source's fields.
+"""The answer types of a town hall: turns, reflections, moderation, ballots, votes, closing text and
+satisfaction.
 
-Start with `turns`: what residents think, say and look back on. `outcome` has moderation, ballot,
-votes, closing text and satisfaction, `records` the base of all answers, `options` those of closed
-fields. The types are strict. What a model writes more loosely is repaired on the way in
-(`repairs`). The descriptions in `pin_schema` and of fields are part of the JSON schemas that go
-with the requests. The modules of the study import these, and they import none of them.
+Start with `turns`: thoughts, statements and reflections of residents. `outcome` holds moderation,
+ballot, votes, closing text and satisfaction. `records` holds the base class of all answers, and
+`options` the options of closed fields. Fields have the names of the source.
+
+The types are strict, and `repairs` corrects looser replies before they are validated. The
+descriptions in `pin_schema` and in fields are sent to models as part of JSON schemas. The other
+modules of the study import this package, and it imports none of them.
 """

@@ -13,6 +13,7 @@ Feeling = Literal["worried", "relieved", "angry", "hopeful", "indifferent", "emp
 InteractionType = Literal["agree", "disagree", "partial_agree", "cite", "question"]
 ChangeType = Literal["maintain", "soften", "harden", "flip"]
 
+# Read the options from the `Literal` types, so that the types and the orders cannot disagree.
 STANCES: tuple[str, ...] = get_args(Stance)
 FEELINGS: tuple[str, ...] = get_args(Feeling)
 INTERACTIONS: tuple[str, ...] = get_args(InteractionType)
@@ -43,14 +44,15 @@ class OptionOrders:
     votes: tuple[str, ...] = VOTES
 
     def to_json(self) -> dict[str, list[str]]:
-        """Field → options in order, for the sealed plan."""
+        """Return field → options in order, for the pre-registered plan."""
         return {name: list(options) for name, options in asdict(self).items()}
 
 
 def draw_option_orders(seed: int, set_number: int) -> OptionOrders:
-    """Draw the orders of one set. They are the same at all levels, which are compared within sets.
+    """Draw the option orders of one set.
 
-    Stances form a scale, so they are listed from either end. The others are permuted.
+    The draw does not depend on the level, because levels are compared within sets. The five stances
+    form a scale, so they are listed from either end. The other options are permuted.
     """
     rng = generator(seed, ("town_hall", f"set{set_number:02d}", "options"))
 

@@ -1,4 +1,4 @@
-"""What the moderator, the planner and the ballot say, and satisfaction: typed answers."""
+"""Answer types of the moderator, the planner and the residents' votes and satisfaction."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Concern(Record):
 
 
 class Moderation(Minimal):
-    """What the moderator is asked for."""
+    """The answer type of the moderator after a round."""
 
     model_config = pin_schema("Moderating", "What the moderator is asked for.")
 
@@ -67,7 +67,7 @@ class Moderation(Minimal):
     @model_validator(mode="before")
     @classmethod
     def _fill_missing_speech(cls, raw: object) -> object:
-        """A speech that was left out: the summary is read to the hall."""
+        """Use the summary as the speech if the moderator left the speech out."""
         if isinstance(raw, Mapping) and not read_text(raw.get("spoken")):
             return {**raw, "spoken": read_text(raw.get("summary"))}
         return raw
@@ -90,7 +90,7 @@ class Moderation(Minimal):
 
 
 class ReflectedConcern(Record):
-    """A concern of one resident that the text takes up."""
+    """A concern of one resident that the closing text mentions."""
 
     model_config = pin_schema(
         "ReflectedConcern", "A concern of one resident that the text takes up."
@@ -101,7 +101,10 @@ class ReflectedConcern(Record):
 
 
 class Closing(Minimal):
-    """What is asked for. Nobody says here who is vulnerable; that is worked out from the ids."""
+    """The answer type of the planner's closing text.
+
+    The planner does not state who is vulnerable. The measures look this up by the residents' ids.
+    """
 
     model_config = pin_schema(
         "Closing",
@@ -133,7 +136,9 @@ class Closing(Minimal):
 def _with_targets(
     concerns: Sequence[Mapping[str, object]], where: str, info: ValidationInfo
 ) -> list[dict[str, object]]:
-    """Concerns of residents that there are."""
+    """Return the concerns of known residents, each with the resident's id. Drop and note the
+    others.
+    """
     repairer = Repairer.from_info(info)
     named = [
         (repairer.target(read_text(concern.get("resident")), f"{where}.resident"), concern)
@@ -171,7 +176,9 @@ class Planned(Record):
     @field_validator("items", mode="before")
     @classmethod
     def _keep_proposals(cls, raw: object, info: ValidationInfo) -> object:
-        """Objects with a proposal of the planner's own; another's loss costs no item."""
+        """Keep the items that hold a proposal. An item that only repeats the prompt is left out
+        alone, so it does not cost the other items.
+        """
         echoed = ValidationContext.from_info(info).echoed
         return (
             [
@@ -188,11 +195,15 @@ class Planned(Record):
     def _drop_repeated_items(
         cls, items: tuple[PlannedItem, ...], info: ValidationInfo
     ) -> tuple[PlannedItem, ...]:
-        """Bad ids, repeated items and items beyond `most` are dropped and noted."""
+        """Drop unknown ids, repeated items and items beyond `AskContext.most`, and note each as a
+        repair.
+        """
         repairer = Repairer.from_info(info)
         kept: dict[str, PlannedItem] = {}
         for item in items:
             wording = " ".join(item.proposal.split())
+            # Repeats are dropped before the maximum applies, so a repeat does not displace a later
+            # item.
             if wording.casefold() in kept:
                 repairer.note("items", "repeated", item.proposal)
             elif len(kept) == repairer.asked.most:
@@ -208,30 +219,41 @@ class Planned(Record):
 
 
 def planned_ballot_type(asked: AskContext) -> Json[Planned]:
-    """The answer type of the planner's ballot."""
+    """Return the answer type of the planner's ballot, read in the context `asked`."""
     return Json(Planned, validation_context=asked, schema=asked_schema(Planned))
 
 
+# Models also answer with booleans, which become "true" and "false", and with words for motions.
 _YES_NO = {"true": "yes", "approve": "yes", "for": "yes", "in_favour": "yes", "false": "no"}
 _YES_NO |= {"reject": "no", "against": "no"}
 
 
 class Ballot(BaseModel):
-    """One resident's votes (item id → yes or no) and reasons; an item left out was not voted on."""
+    """The votes of one resident with a reason for each.
+
+    `votes` maps item id → yes or no, `reasons` item id → reason. `missing` maps each item without a
+    vote → why there is none.
+    """
 
     model_config = pin_schema("Ballot")
 
     votes: dict[str, str] = {}
     reasons: dict[str, str] = {}
-    missing: dict[str, str] = {}  # item → why there is no vote on it
+    # Item → the reason why there is no vote on it.
+    missing: dict[str, str] = {}
     declined: bool = False
     parse_error: bool = False
 
     @model_validator(mode="before")
     @classmethod
     def _on_each(cls, raw: object, info: ValidationInfo) -> object:
-        """An item without a clear yes or no or a way out is refused."""
+        """Read the entry of each item, whatever the case of its key.
+
+        Raises ValueError for an item without a clear yes or no and without a way out. The question
+        is then re-asked, so that no vote is guessed.
+        """
         reading = ValidationContext.from_info(info)
+        # Without a context the ballot was made in Python, as the constants below, and is complete.
         if reading.context is None or not isinstance(raw, Mapping):
             return raw
         votes: dict[str, str] = {}
@@ -261,14 +283,15 @@ class Ballot(BaseModel):
         return {"votes": votes, "reasons": reasons, "missing": missing}
 
     def to_json(self) -> dict[str, object]:
-        """The votes and reasons, and why there are none."""
+        """Return votes, reasons and the reasons of missing votes under the source's names."""
         marks = {"_parse_error": self.parse_error, "_declined": self.declined}
         said = {"votes": self.votes, "reasons": self.reasons}
         missing = {"_missing": self.missing} if self.missing else {}
         return {**said, **{name: mark for name, mark in marks.items() if mark}, **missing}
 
 
-NO_BALLOT = Ballot()  # where there was nothing to vote on
+# The ballot of a discussion in which the planner proposed nothing to vote on.
+NO_BALLOT = Ballot()
 UNREAD_BALLOT = Ballot(parse_error=True)
 
 
@@ -278,7 +301,11 @@ def refused_ballot(items: Iterable[str]) -> Ballot:
 
 
 def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ballot]:
-    """A vote with a reason on each item; `options` are yes and no in the order of the prompt."""
+    """Return the answer type of a ballot: a vote with a reason on each of `items`.
+
+    `options` are yes and no in the order in which the prompt lists them.
+    """
+    # The reason comes before the vote, so that a model reasons before it decides.
     one = {
         "title": "Vote",
         "type": "object",
@@ -304,13 +331,17 @@ def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ba
 
 
 def yes_or_no(raw: object) -> str | None:
-    """`yes` or `no`, also when written as true, "Yes." or against; None for anything else."""
+    """Return "yes" or "no", also for variants such as true, "Yes." or "against". Return None for
+    anything that is neither.
+    """
     folded = str(raw).strip().casefold().replace(" ", "_") if raw is not None else ""
     return match_option(_YES_NO.get(folded.strip("."), raw), VOTES)
 
 
 class Satisfaction(Record):
-    """One resident's satisfaction at one time; None where it could not be read."""
+    """The satisfaction of one resident at one time, from 1 to 10. It is None if it could not be
+    read.
+    """
 
     model_config = pin_schema("Satisfaction")
 
@@ -321,7 +352,7 @@ class Satisfaction(Record):
 
     @classmethod
     def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        """Null says that the resident cannot say."""
+        """Return the fields without an answer. A null means that the resident cannot say."""
         missing = super()._find_missing(said, echoed)
         if "satisfaction" in said and said["satisfaction"] is None:
             missing["satisfaction"] = CANNOT_SAY
@@ -330,7 +361,9 @@ class Satisfaction(Record):
     @field_validator("satisfaction", mode="before")
     @classmethod
     def _check_score(cls, said: object, info: ValidationInfo) -> object:
-        """A score out of range is asked for again, never moved to the nearest."""
+        """Read the score. Raises ValueError for a score out of range, which is re-asked and never
+        clipped.
+        """
         score = parse_whole_number(said, 10)
         if score is None:
             raise ValueError("must be a whole number from 1 to 10, or null if you cannot say")

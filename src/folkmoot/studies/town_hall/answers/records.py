@@ -1,4 +1,4 @@
-"""The base of all answers: which fields have no answer and why, and the order of the fields."""
+"""Base classes of all answers: fields without an answer, their reasons, and the order of fields."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ from folkmoot.json_text import Schema
 from folkmoot.studies.town_hall.answers.repairs import Repairer
 
 MISSING_VALUE, UNKNOWN_VALUE = "missing_value", "unknown_value"
-TEMPLATE_SENTENCE = "template_sentence"  # a field that gives the prompt's own sentence back
+# The reason of a field in which the model copied a sentence of the prompt's answer format.
+TEMPLATE_SENTENCE = "template_sentence"
 
-# Models write the fields of an object in this order, so that they reason before they decide. By
-# the title of the object; those not listed are asked for in the order of their type.
+# Models write the fields of an object in the order of its schema. Reasons come before decisions
+# here, so that a model reasons first. Keys are schema titles. Schemas that are not listed keep the
+# order of their class.
 ASKED_ORDER: Mapping[str, tuple[str, ...]] = {
     "Thinking": ("reactions", "key_concerns", "overall_stance", "strategic_notes"),
     "Reaction": (
@@ -67,13 +69,15 @@ def _is_plain_text(of: FieldInfo) -> bool:
 
 
 class Record(BaseModel):
-    """Base of all answers: unknown fields are ignored, values never change.
+    """Base class of all answers. Unknown fields are ignored, and instances are frozen.
 
-    `missing`: field → why it has no answer (a way out, `template_sentence`, `missing_value`).
+    `missing` maps each field without an answer → the reason: a way out, `template_sentence`,
+    `missing_value` or `unknown_value`.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
-    # Fields that state a stance, a rating or an agreement → a value that they may hold.
+    # Closed field (a stance, a rating, an agreement) → a valid value that holds its place while the
+    # other fields are validated.
     CLOSED: ClassVar[Mapping[str, object]] = {}
 
     missing: SkipJsonSchema[Mapping[str, str]] = Field(default_factory=dict, alias="_missing")
@@ -83,13 +87,15 @@ class Record(BaseModel):
     def _with_missing(
         cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        """Read all fields but those that are missing, which keeps the rest of an answer.
+        """Validate all fields but the missing ones, so that the rest of an answer is kept.
 
-        A field that is not there is null, if it has a validator that repairs or refuses that.
+        An absent field is passed on as null if it has a validator that repairs or refuses null.
+        Missing fields hold a placeholder during validation and their empty value afterwards.
         """
         if not isinstance(raw, Mapping):
             return handler(raw)
-        # Whether an answer could be read is ours to say, not the model's.
+        # These fields record how an answer was read. A model must not set them, so they are
+        # removed.
         said = {
             str(key): value for key, value in raw.items() if str(key).removeprefix("_") not in OURS
         }
@@ -133,7 +139,7 @@ class Record(BaseModel):
 
     @classmethod
     def _placeholder_value(cls, name: str) -> object:
-        """Return a value that a missing field may hold while the others are read."""
+        """Return a valid value that a missing field holds while the other fields are validated."""
         empty = cls._empty_value(name)
         return cls.CLOSED.get(name, "…" if empty == "" else empty)
 
@@ -143,23 +149,31 @@ class Record(BaseModel):
         return "" if of is str else () if get_origin(of) is tuple else None
 
     def to_json(self) -> dict[str, object]:
-        """The fields under the source's names. A field without an answer is null, with the reason
-        under `_missing`; `_parse_error` and `_declined` only where they are true."""
+        """Return the fields under the source's names.
+
+        A field without an answer is null, with its reason under `_missing`. `_parse_error` and
+        `_declined` are present only if they are true.
+        """
         data = self.model_dump(mode="json", by_alias=True)
         _null_missing(data)
         return data
 
     def to_prompt(self) -> dict[str, object]:
-        """The fields as their owner is shown them again."""
+        """Return the fields as a later prompt shows them to their speaker, without reasons and
+        marks.
+        """
         return cast("dict[str, object]", _without_marks(self.to_json()))
 
 
+# Fields that the code fills in and a reply must not set.
 OURS = ("parse_error", DECLINED, "missing")
+# The path of a field in an entry of a list, such as `reactions.0.reason`. Such a field belongs to
+# the entry and is missing there, not in the outer record.
 _INSIDE_LIST = re.compile(r"\.\d+\.")
 
 
 def _null_missing(data: dict[str, Any]) -> None:
-    """Set missing fields to null, in nested records as well, and leave out marks that say no."""
+    """Set missing fields to null, also in nested records, and remove marks that are false."""
     missing = data.pop("_missing", {})
     for name in missing:
         data[name] = None
@@ -182,14 +196,14 @@ def _without_marks(data: Any) -> Any:
 
 
 class Minimal(Record):
-    """An answer that may stand for one that was declined or could not be read."""
+    """An answer with a minimal structure, to replace an answer that was declined or unreadable."""
 
     parse_error: SkipJsonSchema[bool] = Field(False, alias="_parse_error")
     declined: SkipJsonSchema[bool] = Field(False, alias="_declined")
 
     @property
     def unanswered(self) -> bool:
-        """There is no answer: it could not be read, or was declined."""
+        """True if there is no answer: it could not be read, or the speaker declined."""
         return self.parse_error or self.declined
 
     @classmethod
@@ -206,6 +220,7 @@ class Minimal(Record):
     def _empty_answer(cls, **why: bool) -> Self:
         empty: dict[str, Any] = {name: cls._empty_value(name) for name in cls.model_fields}
         marks = {"parse_error": False, "declined": False, "missing": {}}
+        # Skip validation, because an empty answer would not pass the strict types.
         return cast(Self, cls.model_construct(**(empty | marks | why)))
 
 
@@ -215,7 +230,14 @@ def asked_schema(
     options: tuple[tuple[str, tuple[str, ...]], ...] = (),
     without: tuple[str, ...] = (),
 ) -> Schema:
-    """Return the schema of a model with its fields in `ASKED_ORDER`. Not to be changed."""
+    """Return the schema of an answer model with its fields in `ASKED_ORDER`.
+
+    `options` holds (field path, options in order) pairs of closed fields. Ways out are added to
+    each. `without` names fields to leave out. The result is cached and shared, so callers must not
+    change it.
+    """
+    # The arguments are tuples so that they can be keys of the cache. All residents of a set share
+    # them.
     allowed = {path: with_ways_out(texts) for path, texts in options}
     return cast("Schema", _in_asked_order(json_schema(model, allowed, without)))
 

@@ -1,7 +1,7 @@
-"""What a model meant: ids, options and numbers in the many ways in which they get written.
+"""Read ids, options and numbers in the forms in which models write them.
 
-What has a plain meaning is repaired and the rest is dropped. A `Repairer` notes each case, so that
-nothing is scored silently.
+A value with a clear meaning is repaired, and any other value is dropped. `Repairer` notes each
+case, so the quality counts include it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from folkmoot.conversation.answer_types import ValidationContext
 from folkmoot.conversation.lenient_fields import fold_option, match_folded, read_number, read_text
 from folkmoot.studies.town_hall.answers.options import OptionOrders
 
+# Words that models use for the options of closed fields, by their folded spelling. The table has
+# only words with one plain meaning, since a wrong synonym would change an answer.
 _SYNONYMS = {
     "partially_agree": "partial_agree",
     "partial_agreement": "partial_agree",
@@ -45,7 +47,10 @@ _SYNONYMS = {
 
 
 def resolve_id(raw: object, ids: Sequence[str]) -> str:
-    """The one id that a text names (`a3`, `Resident A03`, `A03 (teacher)` are A03), or ''."""
+    """Return the one id that a text names, or "" if it names none or several.
+
+    `a3`, `Resident A03` and `A03 (teacher)` all name A03.
+    """
     if not isinstance(raw, (str, int)) or isinstance(raw, bool):
         return ""
     if raw in ids:
@@ -55,9 +60,10 @@ def resolve_id(raw: object, ids: Sequence[str]) -> str:
 
 
 def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
-    """Ids named in a text, each once; then what looks like an id but is not one (`A99`).
+    """Return the ids that a text names, each once, then words that look like an id but are unknown.
 
-    A bare number counts only when it stands alone.
+    A bare number counts only if the text holds nothing beside it. `A99` is an example of an unknown
+    id.
     """
     by_key = {_comparison_key(resident_id): resident_id for resident_id in ids}
     alone = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
@@ -67,6 +73,7 @@ def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
             for resident_id in ids
             if re.sub(r"\D", "", resident_id).lstrip("0") == alone[1].lstrip("0")
         ]
+        # A number in a longer text is more often a count or a year than an id.
         return numbered[:1]
     words = re.findall(r"[A-Za-z]+[\s_-]?\d+", raw)
     found = [by_key[_comparison_key(word)] for word in words if _comparison_key(word) in by_key]
@@ -83,11 +90,12 @@ def _comparison_key(name: str) -> str:
     return f"{letters}{digits.lstrip('0') or '0'}"
 
 
+# Parts of names that identify no one. They are compared without a final full stop.
 TITLES = {"mr", "mrs", "miss", "dr", "prof", "sir", "don", "herr", "frau", "madame", "monsieur"}
 
 
 def _strip_accents(said: str) -> str:
-    """Without accents, and with one kind of apostrophe."""
+    """Return a text without accents and with straight apostrophes."""
     plain = unicodedata.normalize("NFKD", said.replace("’", "'"))
     return unicodedata.normalize(
         "NFC", "".join(column for column in plain if not unicodedata.combining(column))
@@ -95,15 +103,23 @@ def _strip_accents(said: str) -> str:
 
 
 def _has_case(name: str) -> bool:
-    """Where a script has no capitals, words may follow a name without a space."""
+    """Return whether a name has upper and lower case.
+
+    In a script without capitals a word may follow a name without a space.
+    """
     return name.upper() != name.lower()
 
 
-ALIKE = 85  # of 100: how like its words a passage of a statement must be
+# Minimum similarity (0 to 100, `rapidfuzz.fuzz.partial_ratio`) at which a passage counts as quoted.
+# It allows for a changed word or ending in a sentence.
+ALIKE = 85
 
 
 def is_quoted(words: str, statement: str) -> bool:
-    """Do these words stand in a statement, but for spelling, marks and what an ellipsis omits?"""
+    """Return whether `words` occur in `statement`, apart from spelling, punctuation and omissions.
+
+    An ellipsis in `words` marks an omission. The parts beside it are looked up one by one.
+    """
     said = _normalise_words(statement)
     parts = [part for part in map(_normalise_words, re.split(r"…|\.\.\.", words)) if part]
     return bool(parts) and all(
@@ -117,29 +133,33 @@ def _normalise_words(said: str) -> str:
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", said).casefold()))
 
 
+# Five letters join most inflected forms of a word. Shorter words are mostly articles and pronouns.
 def _word_stems(said: str) -> set[str]:
     return {word[:5] for word in _normalise_words(said).split() if len(word) > 3}
 
 
 def match_option(raw: object, options: Sequence[str]) -> str | None:
-    """The option that is meant but for case, spaces, hyphens and a few plain synonyms."""
+    """Return the option that `raw` means, or None. Case, spaces, hyphens and plain synonyms are
+    ignored.
+    """
     return match_folded(raw, options) or match_folded(_SYNONYMS.get(fold_option(raw)), options)
 
 
 def parse_whole_number(raw: object, top: int) -> int | None:
-    """A whole number, also in words, or as `4/5` on a scale up to `top` = 5."""
+    """Return a whole number, or None. Digits, words and `4/5` (if `top` is 5) are accepted."""
     number = read_number(raw, top)
     return int(number) if number is not None and number.is_integer() else None
 
 
 @dataclass(frozen=True, slots=True)
 class AskContext:
-    """Who was asked: `ids` are all residents (`names` by id), `me` who replied.
+    """The context in which an answer is read: who was asked, and what for.
 
-    `options`: the orders in which closed fields list their options. In `round` 1 there is nothing
-    to react to. `stance` is the resident's own stance before a
-    reflection, empty where none is known. `think`: are thoughts asked for? `most`: items that a
-    ballot may have.
+    `ids`: all residents. `names`: resident id → name. `me`: id of the speaker. `round`: number of
+    the round. In round 1 there is no earlier statement to react to. `stance`: the resident's
+    recorded stance before a reflection, or "". `think`: True if the question asks for thoughts.
+    `most`: maximum number of ballot items. `options`: the orders in which closed fields list their
+    options.
     """
 
     ids: Sequence[str] = ()
@@ -152,7 +172,7 @@ class AskContext:
     options: OptionOrders = field(default_factory=OptionOrders)
 
     def find_resident(self, raw: object) -> str:
-        """The one resident that a text names, by id or by name, or ''."""
+        """Return the id of the one resident that a text names by id or name, or ""."""
         found = resolve_id(raw, self.ids)
         if found or not isinstance(raw, str):
             return found
@@ -167,8 +187,11 @@ class AskContext:
         return named[0] if len(named) == 1 else ""
 
     def calls(self, target: str, said: str) -> bool:
-        """Do these words name a resident: by the whole name, or a part of it that is theirs alone
-        ("Siobhán", "O’Brien"), whatever the accents and apostrophes?"""
+        """Return whether a text names a resident, whatever the accents and apostrophes.
+
+        The whole name counts, and so does a part of it that no other resident shares ("Siobhán",
+        "O’Brien").
+        """
         name, others = self.names.get(target, target), " ".join(self.names.values())
         parts = [part for part in name.split() if len(part) > 2 and others.split().count(part) == 1]
         said = _strip_accents(said)
@@ -181,11 +204,11 @@ class AskContext:
         )
 
     def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
-        """Can the hall have heard this answer to `target` in a statement, by a rule over words?
+        """Return whether `statement` holds this answer to `target`, by a rule over words.
 
-        It is a robustness check and decides nothing: people answer each other in words that no
-        rule finds. By the rule the words occur there, or a sentence that names `target` shares one
-        with it: models copy their words into what they say only roughly.
+        The rule is a robustness check of the measures and decides nothing, because paraphrases
+        escape it. It holds if the words occur in the statement. It also holds if a sentence that
+        names `target` shares a word stem with them, because models quote themselves only roughly.
         """
         if is_quoted(words, statement):
             return True
@@ -199,11 +222,10 @@ class AskContext:
 
 @dataclass(frozen=True, slots=True)
 class Repairer:
-    """Repairs one reply and notes each repair.
+    """Repair the fields of one reply and note each repair.
 
-    `kind` of a repair: unknown_id, self_reference, several_ids, spelling, out_of_range,
-    unknown_value, missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction,
-    wrong_shape.
+    Kinds of repair: unknown_id, self_reference, several_ids, spelling, out_of_range, unknown_value,
+    missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction, wrong_shape.
     """
 
     asked: AskContext
@@ -211,19 +233,24 @@ class Repairer:
 
     @classmethod
     def from_info(cls, info: ValidationInfo) -> Repairer:
-        """The repairer of a validator; one that knows nobody where an answer is made in Python."""
+        """Return the repairer of a pydantic validator.
+
+        An answer that is built in Python has no context, so its repairer knows no residents.
+        """
         reading = ValidationContext.from_info(info)
         return cls(reading.context or AskContext(), reading)
 
     def note(self, where: str, kind: str, was: object, became: str = "") -> None:
+        """Note a repair of the field `where`. If `became` is empty, the value was dropped."""
         self.reading.add_repair(where, kind, read_text(was), became)
 
     def target(self, raw: object, where: str) -> str:
-        """The id that is meant, or an empty text when it was dropped."""
+        """Return the id of the resident whom `raw` names, or "" if the value was dropped."""
         found = self.asked.find_resident(raw)
         if not found:
             several = isinstance(raw, str) and len(ids_in(raw, self.asked.ids)) > 1
             self.note(where, "several_ids" if several else "unknown_id", raw)
+        # The measures count reactions of other residents, so a reference to oneself is dropped.
         elif found == self.asked.me:
             self.note(where, "self_reference", raw)
             return ""
@@ -232,12 +259,12 @@ class Repairer:
         return found
 
     def parse_targets(self, raw: Sequence[object], where: str) -> list[str]:
-        """The ids that are meant, each once."""
+        """Return the ids of the residents whom the entries of `raw` name, each once."""
         found = [self.target(one, where) for one in raw]
         return list(dict.fromkeys(resident_id for resident_id in found if resident_id))
 
     def choice(self, raw: object, options: Sequence[str], where: str) -> str | None:
-        """One of the options in its own spelling, or None when it was dropped."""
+        """Return the option that `raw` means, in its own spelling, or None if it was dropped."""
         found = match_option(raw, options)
         if found is None:
             self.note(where, "unknown_value" if raw else "missing_value", raw)
@@ -246,14 +273,17 @@ class Repairer:
         return found
 
     def choice_or_reask(self, raw: object, options: Sequence[str], where: str) -> object:
-        """One of the options in its own spelling; else something that the type refuses."""
+        """Return the option that `raw` means in its own spelling, or a value that the type refuses.
+
+        A refused value makes the session re-ask the question.
+        """
         found = match_option(raw, options)
         if found is not None and found != raw:
             self.note(where, "spelling", raw, found)
         return found if found is not None else (raw or "none given")
 
     def parse_entries(self, value: object, name: str) -> list[Mapping[str, object]]:
-        """The objects of a list; anything else in it is dropped."""
+        """Return the objects of a list and drop other entries. A single object becomes a list."""
         if isinstance(value, Mapping):
             self.note(name, "wrong_shape", "object", "list")
             value = [value]

@@ -1,4 +1,4 @@
-"""What residents think, say and look back on in a round."""
+"""Answer types of a resident's round: private thoughts, the public statement and the reflection."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ from folkmoot.studies.town_hall.answers.repairs import (
     parse_whole_number,
 )
 
+# Addressees of a question other than a single resident.
 EVERYONE = ("all", "moderator", "planner")
 
 
@@ -64,7 +65,7 @@ def _parse_feeling(raw: object, info: ValidationInfo) -> str | None:
 
 
 def _level(raw: object, info: ValidationInfo) -> int | None:
-    """From 1 to 5; out of range is dropped, never moved to the nearest."""
+    """Return a level from 1 to 5, or None. A value out of range is dropped and never clipped."""
     repairer, value, where = (
         Repairer.from_info(info),
         parse_whole_number(raw, 5),
@@ -90,7 +91,8 @@ def _truth(raw: object, info: ValidationInfo) -> bool | None:
     return found
 
 
-# None where what came back was dropped, or was a way out.
+# The fields of a reaction are None if their value was dropped or was a way out. Each schema is
+# given by hand, because the models are asked for a value and not for null.
 OptionalFeeling = Annotated[
     Feeling | None,
     WithJsonSchema({"type": "string", "enum": list(FEELINGS)}),
@@ -124,10 +126,14 @@ class Reference(Record):
     def _keep_untyped_reference(
         cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        """A reference without a type that can be read is still a reference, of an unknown type."""
+        """Keep a reference with an unreadable type, with the type as a missing value.
+
+        The resident did refer to another, so the reference counts as a reaction of unknown kind.
+        """
         if not isinstance(raw, Mapping) or not ValidationContext.from_info(info).context:
             return handler(raw)
         said = raw.get("interaction_type")
+        # A way out is handled by the base class as any other missing value.
         if parse_way_out(said, WAYS_OUT) is not None:
             return handler(raw)
         kind = Repairer.from_info(info).choice(said, INTERACTIONS, "references.interaction_type")
@@ -157,7 +163,7 @@ class Reaction(Record):
 
     @classmethod
     def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        """Null is the way out of the number."""
+        """Return the fields without an answer. A null level means that the resident cannot say."""
         missing = super()._find_missing(said, echoed)
         if "agree_level" in said and said["agree_level"] is None:
             missing["agree_level"] = CANNOT_SAY
@@ -168,7 +174,7 @@ T = TypeVar("T", Reaction, Reference)
 
 
 def _keep_after_first_round(kept: list[T], name: str, repairer: Repairer) -> list[T]:
-    """Nothing in round 1, in which nobody has been heard yet."""
+    """Drop all entries of round 1, in which no resident has heard another yet."""
     if repairer.asked.round > 1:
         return kept
     for entry in kept:
@@ -177,7 +183,7 @@ def _keep_after_first_round(kept: list[T], name: str, repairer: Repairer) -> lis
 
 
 class Thinking(Minimal):
-    """THINK: private, never shown to anyone else."""
+    """The private thoughts of a resident before they speak (THINK). No other resident sees them."""
 
     model_config = pin_schema("Thinking", "THINK: private, never shown to anyone else.")
 
@@ -199,6 +205,7 @@ class Thinking(Minimal):
         kept: dict[str, Reaction] = {}
         for entry in repairer.parse_entries(raw, "reactions"):
             target = repairer.target(entry.get("target_agent"), "reactions.target_agent")
+            # Only the first reaction to a resident counts, so that each pair of residents has one.
             if target in kept:
                 repairer.note("reactions", "repeated", target)
             elif target:
@@ -224,7 +231,7 @@ class Question(Record):
 
 
 class Speaking(Minimal):
-    """SPEAK: what the whole hall hears. An empty statement is silence."""
+    """The public statement of a resident (SPEAK). An empty statement means silence."""
 
     model_config = pin_schema(
         "Speaking", "SPEAK: what the whole hall hears. An empty statement is silence."
@@ -272,7 +279,7 @@ class Speaking(Minimal):
 
     @property
     def is_silent(self) -> bool:
-        """The resident chose to say nothing."""
+        """True if the resident chose to say nothing."""
         unread = self.unanswered or "full_statement" in self.missing
         return not unread and not self.full_statement
 
@@ -294,7 +301,7 @@ class Disagreed(Record):
 
 
 class StanceEvolution(Record):
-    """How one's stance moved in a round."""
+    """The stance of a resident before and after a round, and the change between them."""
 
     model_config = pin_schema("StanceEvolution", "How one's stance moved in a round.")
 
@@ -308,7 +315,11 @@ class StanceEvolution(Record):
     @model_validator(mode="before")
     @classmethod
     def _keep_recorded_stance(cls, raw: object, info: ValidationInfo) -> object:
-        """The stance before is the one on record; the change is the one between the stances."""
+        """Correct the previous stance and the change so that they agree with the record.
+
+        The previous stance is the recorded one. The change follows from both stances. If a stance
+        is missing, the change is missing too.
+        """
         if not isinstance(raw, Mapping):
             return raw
         repairer = Repairer.from_info(info)
@@ -324,6 +335,7 @@ class StanceEvolution(Record):
             None if name in missing else repairer.choice_or_reask(raw.get(name), STANCES, name)
             for name in named[:2]
         )
+        # A model may misremember its earlier stance. The recorded stance is what it answered then.
         if on_record and before != on_record:
             where = "stance_evolution.previous_stance"
             repairer.note(where, "contradiction", before, on_record)
@@ -332,14 +344,14 @@ class StanceEvolution(Record):
         said = match_option(raw.get("change_type"), CHANGES)
         if before in STANCES and after in STANCES:
             meant = change_between(str(before), str(after))
-            # One may soften or harden and stay on the same step of the scale.
+            # A resident may soften or harden and stay on the same step of the scale.
             within = meant == "maintain" and said in ("soften", "harden")
             if said != meant and not within:
                 repairer.note("stance_evolution.change_type", "contradiction", said or "", meant)
                 said = meant
             missing.pop("change_type", None)
         elif before is None or after is None:
-            # A change from or to a stance that nobody knows is not known either.
+            # A change from or to an unknown stance is unknown.
             said = None
             missing["change_type"] = missing.get("current_stance", MISSING_VALUE)
         return {
@@ -352,7 +364,10 @@ class StanceEvolution(Record):
 
 
 class Reflection(Minimal):
-    """REFLECT: private, between rounds; feeds the same resident's next THINK only."""
+    """The private reflection of a resident between rounds (REFLECT).
+
+    Only the next THINK prompt of the same resident shows it.
+    """
 
     model_config = pin_schema(
         "Reflection", "REFLECT: private, between rounds; feeds the same resident's next THINK only."
@@ -377,13 +392,16 @@ class Reflection(Minimal):
             if raw:
                 repairer.note(name, "wrong_shape", raw)
             return None
+        # Without a known resident the opinion cannot be counted for anyone, so it is dropped.
         target = repairer.target(raw.get("agent_id"), f"{name}.agent_id")
         return {**raw, "agent_id": target} if target else None
 
     @field_validator("stance_evolution", mode="before")
     @classmethod
     def _replace_missing(cls, raw: object) -> object:
-        return raw or ""  # null is refused: without a stance there is no answer
+        # The type refuses an empty text, so the question is re-asked. A reflection without a stance
+        # is no answer.
+        return raw or ""
 
     @classmethod
     def _placeholder_value(cls, name: str) -> object:
@@ -394,13 +412,17 @@ class Reflection(Minimal):
         )
 
 
+# Replacements for answers that could not be read.
 MINIMAL_THINKING = Thinking.minimal_answer()
 MINIMAL_SPEAKING = Speaking.minimal_answer()
 MINIMAL_REFLECTION = Reflection.minimal_answer()
 
 
 class Turn(Record):
-    """What one resident thought (None where thinking is off) and said in one round."""
+    """One resident's thoughts and statement in one round.
+
+    `thinking` is None if the level has no THINK.
+    """
 
     model_config = pin_schema("Turn")
 
@@ -410,7 +432,7 @@ class Turn(Record):
     @model_validator(mode="wrap")
     @classmethod
     def _whole_turn(cls, raw: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Whoever declines the turn declines to think and to speak."""
+        """Decline both parts if the resident declined the turn as a whole."""
         if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
             raw = {part: {DECLINED: True} for part in ("thinking", "speaking")}
         return handler(raw)
@@ -422,16 +444,17 @@ class Turn(Record):
             return None
         if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
             return (Thinking if info.field_name == "thinking" else Speaking).refused_answer()
+        # An empty object lets each part find its own missing fields.
         return raw if isinstance(raw, Mapping) else {}
 
     @property
     def has_statement(self) -> bool:
-        """Was there a statement that could be read (silence included)?"""
+        """True if the statement could be read. Silence counts as a statement."""
         return bool(self.speaking.full_statement) or self.is_silent
 
     @property
     def has_known_references(self) -> bool:
-        """Is it known to whom the resident referred?"""
+        """True if the residents to whom this resident referred are known."""
         return not self.speaking.unanswered and "references" not in self.speaking.missing
 
     @property
@@ -440,12 +463,12 @@ class Turn(Record):
 
     @property
     def stance(self) -> str:
-        """Where the resident stood as they went into the round, or nothing."""
+        """The stance stated in THINK, before the round. It is "" if none was stated."""
         return (self.thinking.overall_stance if self.thinking else None) or ""
 
 
 def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
-    """The answer type of THINK; without reactions in the first round."""
+    """Return the answer type of THINK. In the first round it has no reactions."""
     options = asked.options
     closed = (("overall_stance", options.stances), ("reactions.my_feeling", options.feelings))
     schema = asked_schema(Thinking, closed, ("reactions",) * (asked.round == 1))
@@ -453,15 +476,17 @@ def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
 
 
 def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
-    """The answer type of SPEAK; without references in the first round."""
+    """Return the answer type of SPEAK. In the first round it has no references."""
     closed = (("references.interaction_type", asked.options.interactions),)
     schema = asked_schema(Speaking, closed, ("references",) * (asked.round == 1))
     return Json(Speaking, validation_context=asked, schema=schema, may_decline=True)
 
 
 def turn(asked: AskContext) -> Json[Turn]:
-    """One resident's part of a shared session's reply: `thinking_answer_type` and
-    `speaking_answer_type`."""
+    """Return the answer type of one resident's part of a shared session's reply.
+
+    It joins `thinking_answer_type`, if thoughts are asked for, and `speaking_answer_type`.
+    """
     parts = {
         "speaking": {**(speaking_answer_type(asked).schema or {}), "description": "said in public"}
     }
@@ -476,7 +501,7 @@ def turn(asked: AskContext) -> Json[Turn]:
 
 
 def reflection_answer_type(asked: AskContext) -> Json[Reflection]:
-    """The answer type of REFLECT."""
+    """Return the answer type of REFLECT, read in the context `asked`."""
     options = asked.options
     closed = tuple(
         (f"stance_evolution.{name}", texts)
@@ -491,10 +516,11 @@ def reflection_answer_type(asked: AskContext) -> Json[Reflection]:
 
 
 def change_between(before: str, after: str) -> str:
-    """The change of stance that two stances amount to (maintain, soften, harden, flip).
+    """Return the change between two stances: maintain, soften, harden or flip.
 
-    A flip goes to the other side; leaving neutral is hardening, going there softening.
+    A flip is a change of side. A change away from neutral hardens, and a change to neutral softens.
     """
+    # Map the scale to 2 (strong support) … −2 (strong opposition), so that the sign is the side.
     a, b = (2 - STANCES.index(text) for text in (before, after))
     if a == b:
         return "maintain"
