@@ -1,8 +1,9 @@
-"""Study types, study files and the code that they name.
+"""Study types, study files and the Python code that study files name.
 
-Start with `study` (what a study type is and how it is found), then `study_file` (read whole, each
-mistake named). `study_code` runs a user's Python exactly as it was read and agreed to; `consent`
-asks before it does. `strict_answers` computes findings without clarified answers.
+Start with `study`, which defines a study type and finds it. `study_file` loads a study file and
+reports all its problems. `consent` asks the researcher before code of a study file is executed, and
+`study_code` executes exactly the bytes that were agreed to. `strict_answers` computes findings
+without clarified answers.
 
-Imports session and the folders above it; cluster and run may import it.
+This folder imports session and the folders above it. The folders cluster and run may import it.
 """

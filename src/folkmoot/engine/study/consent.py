@@ -1,7 +1,7 @@
-"""Ask the user before a file of another author runs code, loads a model file or sends data away.
+"""Ask the researcher before a study file executes code, loads a model file or sends data away.
 
-Consent is remembered by the file's content, so it is given once and a changed file is asked
-about again (docs/decisions/0019). What the caller names in Python is the caller's own.
+Consent is stored by the content of the file. So it is given once, and a changed file is asked about
+again (docs/decisions/0019). Code that a caller names in Python needs no consent.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from folkmoot.models.catalog import LOCAL_MODEL, resolve_model
 from folkmoot.models.endpoints import list_base_urls
 from folkmoot.models.urls import is_this_machine
 
-TRUST_ENV_VARIABLE = "FOLKMOOT_TRUST"  # =1: every file that is run here is one's own
+# If this environment variable is 1, every file on this machine is trusted.
+TRUST_ENV_VARIABLE = "FOLKMOOT_TRUST"
 
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """How a user agrees: beforehand (`granted`), or when asked with a list of sentences.
+    """How the researcher gives consent: beforehand (`granted`), or when asked.
 
-    `ask_user` is None if the user cannot be asked; `command_hint` is what to type then. `versions`:
-    SHA-256 of code files, by path, that another process of the same run agreed to and executed.
+    `ask_user` receives a list of sentences and returns the consent. It is None if nothing can be
+    asked, and `command_hint` then says how to agree beforehand. `versions` maps paths of code files
+    to the SHA-256 of the content that another process of the same run has executed.
     """
 
     granted: bool = False
@@ -38,9 +40,10 @@ class Consent:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def require_consent(self, file: Path, requested_actions: Sequence[str], content: bytes) -> None:
-        """Return if the user agrees to every wish of the file, now or earlier.
+        """Return if the researcher agrees, now or earlier, to all requested actions of a file.
 
-        Each wish completes "this file …". `content` is what the yes holds for. Raises InputError.
+        Each action completes the sentence "this file …". The consent holds for `content` only.
+        Raises InputError without consent.
         """
         if not requested_actions or os.environ.get(TRUST_ENV_VARIABLE) == "1":
             return
@@ -60,9 +63,10 @@ class Consent:
     def require_code_execution(self, path: Path, source: bytes) -> None:
         """Return if a Python file with this content may be executed. Raises InputError.
 
-        The caller executes `source` and does not read the file again.
+        The caller must execute `source` and not read the file again: it could have changed.
         """
-        if not source.strip():  # the usual `__init__.py`
+        # An empty file does nothing. Most files `__init__.py` are empty.
+        if not source.strip():
             return
         agreed = self.versions.get(str(path))
         if agreed is None:
@@ -77,8 +81,12 @@ class Consent:
         providers: ModelRouter,
         overrides: Sequence[str] = (),
     ) -> None:
-        """Return if the study file may send what it sends, and where. Raises InputError."""
+        """Return if the study file may send data to the addresses that it names.
+
+        Raises InputError without consent.
+        """
         wishes = describe_destinations(config, providers, overrides)
+        # The destinations belong to the content: they may come from a `.env` beside the file.
         if wishes:
             self.require_consent(
                 file, wishes, "\n".join(wishes).encode() + b"\0" + file.read_bytes()
@@ -89,10 +97,11 @@ class Consent:
     ) -> None:
         """Return if the model files that the study file names may be loaded. Raises InputError.
 
-        The yes holds for the content of each model file: it is read by native code, for which a
-        forged one can be as good as a program.
+        The consent holds for the content of each model file. Native code reads it, and a forged
+        file may execute code by a flaw of that code.
         """
-        if os.environ.get(TRUST_ENV_VARIABLE) == "1":  # a large file takes long to hash
+        # Checked before hashing, which takes long for a large file.
+        if os.environ.get(TRUST_ENV_VARIABLE) == "1":
             return
         for model in model_files(providers, overrides):
             with model.open("rb") as stream:
@@ -103,10 +112,10 @@ class Consent:
 def describe_destinations(
     config: StudyConfig, providers: ModelRouter, overrides: Sequence[str] = ()
 ) -> list[str]:
-    """What goes to addresses that stand in a file (the study file or `.env`), in sentences.
+    """Return sentences on the data that is sent to addresses in the study file or in `.env`.
 
-    Addresses in the environment and in `--set` are the user's own. Nothing leaves the machine for
-    a server on it, so that one is only named where a key goes along.
+    Addresses in the environment and in `--set` are the researcher's own choice, so they are left
+    out. A server on this machine is named only if it receives an API key.
     """
     typed = {_normalise_url(text.partition("=")[2]) for text in overrides}
     named_here = set(map(_normalise_url, list_base_urls(config.endpoints)))
@@ -117,6 +126,7 @@ def describe_destinations(
         if url == _default_address(name) or (is_this_machine(url) and not variable):
             continue
         what = f"your profiles and the key {variable}" if variable else "your profiles"
+        # An address that is not in the study file comes from `.env`.
         named = _normalise_url(url) in named_here
         where = f"sends {what} to {url}"
         found.append(where if named else f"is run beside a .env that {where}")
@@ -124,9 +134,10 @@ def describe_destinations(
 
 
 def model_files(providers: ModelRouter, overrides: Sequence[str] = ()) -> list[Path]:
-    """Return the model files of this machine that a study file or a sealed plan names.
+    """Return the model files on this machine that a study file or a sealed plan names.
 
-    `overrides`: what the user typed, `--model` as `model=…`, which is the user's own.
+    Files in `overrides` are left out, because the researcher typed them. `--model` is among them in
+    the form `model=…`.
     """
     typed = {text.partition("=")[2].strip(" '\"") for text in overrides}
     named = dict.fromkeys(name for name in providers.list_models() if name not in typed)
@@ -136,17 +147,18 @@ def model_files(providers: ModelRouter, overrides: Sequence[str] = ()) -> list[P
 
 
 def describe_model_loading(model: Path) -> str:
-    """Say what loading a model file means, as a sentence that begins with "this file"."""
+    """Return the action of loading a model file, in words that complete "this file …"."""
     return f"loads the model file {model}, which is read by native code"
 
 
 def _normalise_url(url: str) -> str:
-    """An address, whatever its ending."""
+    """Return an address without quotation marks, final slash and `/v1`, for comparisons."""
     return url.strip(" '\"").rstrip("/").removesuffix("/v1")
 
 
 def _default_address(name: str) -> str | None:
-    """Where this model is asked for without any file's word."""
+    """Return the address of a model without the study file, or None if it has none."""
+    # A model that only the study file defines raises InputError here.
     try:
         return resolve_model(name, {}, os.environ).base_url
     except InputError:
@@ -154,7 +166,7 @@ def _default_address(name: str) -> str | None:
 
 
 def _consent_file() -> Path:
-    """The file of everything that was agreed to, where the system keeps such files."""
+    """Return the path of the stored consents in the usual folder of the operating system."""
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -165,6 +177,7 @@ def _consent_file() -> Path:
 
 
 def _load_consents() -> set[str]:
+    # Without a readable file, consent is asked for again, which is safe.
     try:
         return {line.split()[0] for line in _consent_file().read_text("utf-8").splitlines() if line}
     except (OSError, ValueError, RuntimeError, IndexError):
@@ -172,10 +185,11 @@ def _load_consents() -> set[str]:
 
 
 def _save_consent(digest: str, file: Path) -> None:
-    """Consent that cannot be stored is asked for again."""
+    """Store consent to a content. If this fails, consent is asked for again next time."""
     with suppress(OSError, RuntimeError):
         memory = _consent_file()
         memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Only its owner may write it, and appending keeps lines of other processes.
         handle = os.open(memory, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8", errors="replace") as out:
             out.write(f"{digest} {file.name!r}\n")

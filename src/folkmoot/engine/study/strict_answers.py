@@ -1,9 +1,8 @@
-"""Findings without the answers that their speakers did not plainly give.
+"""Compute findings a second time, without answers that participants did not give clearly.
 
-A closed answer may be recorded only after a further request (`how` is clarified), or its first
-reply may name another option than the one recorded (`agrees` is other or several). Findings are
-computed with all readable answers and a second time without these. Where a conclusion differs, the
-finding says so.
+A closed answer may be recorded only after a re-ask (`how` is clarified). Or its first reply names
+another option than the recorded one (`agrees` is other or several). Findings are computed with all
+parsed answers, and again without these. If a conclusion differs, the finding says so.
 """
 
 from __future__ import annotations
@@ -19,20 +18,25 @@ from folkmoot.measures.inference.estimates import ALPHA, format_count, format_pe
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
 
-COUNTED, COMPARED = "closed_answers", "strict_answers"  # keys of the two findings
+# The keys of the two findings of this module.
+COUNTED, COMPARED = "closed_answers", "strict_answers"
+# Values of the columns `how` and `agrees` of `answers`.
 STRICT = ("exact", "stated")
 CONTRADICTED = ("other", "several")
 HOW = (*STRICT, "clarified", "refused", "unreadable")
 AGREES = ("same", *CONTRADICTED, "none")
-IN_PARTS = ("text", "json")  # kinds of answers that are no single choice or number
+# Answer kinds that are not a single choice or number.
+IN_PARTS = ("text", "json")
+# The columns of `answers` that a study type receives of the answers to leave out.
 COLUMNS = ("address", "stage", "scope", "speaker_id", "role", "kind", "how", "agrees", "missing")
 
-# From a run and the rows of `answers` to leave out (`COLUMNS`): the tables without these answers.
+# Returns the tables of a run without some answers. Its arguments are the run and the rows of
+# `answers` to leave out.
 StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
 
 
 class StrictRun(RunFolder):
-    """A run folder with some tables replaced by others."""
+    """A run folder in which some tables are replaced by others."""
 
     def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
         super().__init__(run.path)
@@ -46,12 +50,12 @@ class StrictRun(RunFolder):
         return self._run.has_table(name)
 
     def read_table(self, name: str) -> pl.DataFrame:
-        """As in the run, or the table in its place."""
+        """Return the replacement of a table, or the table of the run if it has none."""
         replaced = self._tables.get(name)
         return self._run.read_table(name) if replaced is None else replaced.collect()
 
     def scan_table(self, name: str) -> pl.LazyFrame:
-        """As in the run, or the table in its place."""
+        """Return the replacement of a table, or the table of the run if it has none."""
         replaced = self._tables.get(name)
         return self._run.scan_table(name) if replaced is None else replaced
 
@@ -62,10 +66,10 @@ def add_strict_findings(
     strict_tables: StrictTables | None,
     compute: Callable[[RunFolder], list[Finding]],
 ) -> list[Finding]:
-    """Return the findings of a run, each compared with itself computed without the answers that
-    were not plainly given, and two findings about these answers.
+    """Return the findings of a run, compared with findings without unclear answers.
 
-    `compute` makes findings from a run folder.
+    Two findings about these answers are added. `compute` computes the findings of a run folder.
+    `strict_tables` is None if the study type does not declare which tables depend on them.
     """
     if not run.has_table("answers"):
         return [*found]
@@ -73,6 +77,7 @@ def add_strict_findings(
     recorded = answers.collect_schema().names()
     columns = [name for name in COLUMNS if name in recorded]
     closed = answers.filter(~pl.col("kind").is_in(IN_PARTS)).select(columns).collect()
+    # Runs of earlier versions do not record how an answer was given.
     if "how" not in recorded:
         return [*found, _describe_earlier_run(closed.height)]
     excluded = closed.filter(
@@ -89,7 +94,9 @@ def add_strict_findings(
             finding.key: finding
             for finding in compute(StrictRun(run, strict_tables(run, excluded)))
         }
-    except Exception as error:  # what is left may be too little for any finding
+    # A study type's findings may fail in any way if too few answers are left. The findings with all
+    # answers are still valid.
+    except Exception as error:
         why = f"Cannot be computed with {kept}: {error}."
         return [
             *found,
@@ -104,11 +111,12 @@ def add_strict_findings(
     ]
 
 
+# A finding, and its row in the table of comparisons. The row is empty if nothing changes.
 Compared = tuple[Finding, Mapping[str, TableCell]]
 
 
 def _compare_conclusions(finding: Finding, strict: Finding | None, kept: str) -> Compared:
-    """A finding that says where its conclusion differs, and its row; empty if nothing changes."""
+    """Return a finding with a note on conclusions that differ, and its row in the comparison."""
     differences = "; ".join(compare_conclusions(finding, strict))
     if strict is not None and strict.says == finding.says and not differences:
         return finding, {}
@@ -145,17 +153,18 @@ def _summarise_comparison(compared: Sequence[Compared], excluded: int) -> Findin
 
 
 def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[str]:
-    """Yield what a finding concludes otherwise, or cannot conclude, from fewer answers.
+    """Yield descriptions of the conclusions that differ or disappear with fewer answers.
 
-    A conclusion is the side of zero on which an interval lies, whether a test is significant, and
-    the finding's own `conclusion`. Without zero it is the interval, which should hold the other
-    estimate. Where no estimate has an interval, the sign counts.
+    A conclusion is one of three: the side of zero on which an interval lies, the significance of a
+    test, and the `conclusion` of the finding. If the chart has no zero line, the interval should
+    contain the new estimate. If an estimate has no interval, its sign counts.
     """
     if strict is None:
         yield "cannot be computed"
         return
     lines, others = _interval_rows(finding), _interval_rows(strict)
     zero = finding.chart.reference_line if isinstance(finding.chart, IntervalChart) else None
+    # Without any common label, one message is better than one for each label.
     if lines and not others.keys() & lines.keys():
         yield "cannot be computed"
         return
@@ -174,6 +183,7 @@ def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[st
     tests, other_tests = _significant_rows(finding), _significant_rows(strict)
     for label, significant in tests.items():
         after_test = other_tests.get(label)
+        # A label of the intervals was reported above.
         if after_test is None and label.split(": ")[0] not in lines:
             yield f"{label} cannot be tested"
         elif after_test is not None and after_test != significant:
@@ -188,6 +198,7 @@ def _interval_rows(finding: Finding) -> dict[str, tuple[float, float, float]]:
 
 
 def _describe_side(value: float, low: float, high: float, zero: float) -> str:
+    # With an interval, the whole of it must lie on one side of zero.
     if low < high:
         value = low if low > zero else high if high < zero else math.nan
     if math.isnan(value):
@@ -196,8 +207,10 @@ def _describe_side(value: float, low: float, high: float, zero: float) -> str:
 
 
 def _significant_rows(finding: Finding) -> dict[str, bool]:
-    """Return whether each p of the table is significant, by the row's texts; the adjusted one
-    where there are both."""
+    """Return the significance of each test in the table of a finding, by label.
+
+    The label is made of the texts of the row. If the table has adjusted p-values, only these count.
+    """
     grid = finding.grid
     columns = [column for column in grid.columns if column.endswith(("holm_p", "adjusted_p"))]
     columns = columns or [
@@ -215,7 +228,9 @@ def _significant_rows(finding: Finding) -> dict[str, bool]:
 
 
 def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Finding:
-    """Say how closed answers were had, and which of them contradict their first reply."""
+    """Return the finding on how closed answers were given, and how many contradict their first
+    reply."""
+    # Without closed answers the shares below would divide by zero.
     if closed.is_empty():
         return _build_noise_finding(
             COUNTED,

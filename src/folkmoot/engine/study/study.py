@@ -1,7 +1,7 @@
-"""What a study type is, and the registry by which the engine finds them.
+"""Define study types, find them by name, and compute their claims and findings.
 
-A study package exposes `STUDY = Study(...)` and registers it under the entry-point group
-`folkmoot.studies`; a single Python file that defines STUDY works too (`study: ./my_study.py`).
+A study package defines `STUDY = Study(...)` and registers it under the entry-point group
+`folkmoot.studies`. A single Python file that defines STUDY works as well (`study: ./my_study.py`).
 """
 
 from __future__ import annotations
@@ -48,13 +48,15 @@ from folkmoot.storage.tables import CONDITION_COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRows:
-    """What a sealed plan foresees of one table, for the report to compare with what happened.
+    """The rows that a sealed plan expects in one table. A report compares them with the run.
 
-    `key` columns name a row, the other columns of `rows` were fixed beforehand. `done` is the
-    column, and its value, that says that a row came to its end (no column: not known). `part` is
-    the column of the parts that a report of an unfinished run counts and covers ("2 of 6 sets"):
-    all rows of a part are recorded when it ends, those of this table included, and a part is
-    complete when all its planned rows are there.
+    Fields:
+        key: columns that identify a row. All other columns of `rows` were fixed before the run.
+        unit: the noun for a row in sentences.
+        done: a column and its value that mark a row as finished. Empty if no column does.
+        part: the column that divides the run into parts, such as sets. A report of an unfinished
+            run covers its complete parts only ("2 of 6 sets"). A part is complete when all its
+            planned rows are recorded, so they must be recorded when the part ends.
     """
 
     table: str
@@ -67,7 +69,7 @@ class ExpectedRows:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """One prompt as it would be sent: whose it is, in words, and the request."""
+    """One prompt as it would be sent: a title that names its speaker, and the messages."""
 
     title: str
     messages: tuple[Message, ...]
@@ -77,61 +79,66 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Study(Generic[ConfigT]):
-    """A study type. Only name, title, config and protocol are needed; the rest has defaults.
+    """A study type. Only name, title, config and protocol are required.
 
-    protocol    the study itself, an async function over a `Session`
-    prompts     folder of the prompts that `scope.prompt` renders
-    matches     does a study file without `study:` mean this type? Gets the raw keys and values;
-                of several types that say yes the first by name is meant
-    run_id      name of the folder under `outputs/`; empty means the study file's own name
-    check_config deeper checks than the config's own (config, folder of the study file); the
-                `key` of each problem is dotted, the loader adds file and line
-    notes       what the user should know before a run that is no mistake
-    dry_run_config the config for a rehearsal (`dry_run.py`), from the config and a folder that
-                is thrown away: what the study keeps outside of its run folder must stay untouched,
-                nothing is fetched
-    image_locations where its prompts show images (cells, lines), so that a model that takes none is
-                refused before anything is spent
-    preview     what `folkmoot check --preview` prints: prompts as they would be sent
-    size        how large the design is (config, folder of the study file), for `folkmoot power`;
-                None where the settings don't say
-    claims      what a study with these settings compares, stated without data (config): at most
-                three primary claims, which answer its main question, and all others
-    findings    results from the tables of a finished run
-    repeats     what participants were asked twice, from the tables of a run, with both answers: by
-                it the report tells a model that answers at random
-    strict_tables  its tables without some answers, from the run and the rows of `answers` to leave
-                out: findings are also computed from these (`strict_answers.py`). None: no
-                finding rests on a single choice or number
-    render_run  lines of rich markup that `folkmoot show RUN [ID]` adds to its own: from the run and
-                the key of a conversation or participant, which is empty for the whole run
-    load_config reader for file types of its own (`file_suffixes`), gives the config
-    extra_models models that seats of the study name by themselves and that are asked, so that they
-                can be checked: those that the file names, and where the file names a hosted `model`
-                for the run, those that the study type itself names
-    source_model the model that the study's source uses by default; it is named to a user who names
-                none, and never asked unless the user says so
-    seats       the participants whom people could play (config, folder of the study file)
-    expected_rows from the sealed parts (name → data) to the rows of tables that they foresee
-    derived     files that follow from the tables (and the journal), from a run or the complete
-                parts of an unfinished one: the name of each, and what is written as JSON, or text
-                as it is. They are written when a run ends or pauses, and with the report of a run
-                that was killed or goes on
-    uses_embeddings whether the protocol asks for embeddings, so that a study without an
-                embedding model is refused before anything is spent
-    with_limit  the same config with at most so many participants or sessions (`--limit N`)
-    tables      the rows of its tables (`storage.rows.Row`): columns, kinds and meanings; they are
-                written without rows too
-    unusable_reason why nothing in a run that came to its end is of use (exit status 3); empty when
-                something is. That no answer at all could be read need not be found here
-    derived_tables rows of further tables, made of what the run left: its folder, its journal, and
-                the wording of its prompts (name → text). Their classes stand in `tables`
-    codebook    what the study's own columns mean: column → words, or table → {column → words}
-    template_files file name → content of the files that `folkmoot new` writes beside a study file
-                with all keys; a study file of this name (`NAME.yaml`) takes its place
-    respondent_part what the embedded respondent should know of this study's answers and topics
-                (`folkmoot.respondent`); without it everything is answered by its form
-    from_polis  a Polis conversation, and a comment of it or None → the files of a study made of it
+    Functions of (config, folder) receive the configuration and the folder of the study file.
+
+    Fields:
+        config: the pydantic class of its study files.
+        protocol: the study itself, an async function of a `Session`.
+        prompts: the folder of the prompts that a scope renders.
+        matches: returns whether a study file without the key `study` is of this type. It receives
+            the raw keys and values. If several types match, the first by name is used.
+        run_id: returns the name of the run folder below `outputs/`. Empty means the name of the
+            study file.
+        check_config: (config, folder) returns problems that the class `config` cannot find. The
+            `key` of a problem is dotted. The loader adds file and line.
+        notes: returns advisories, which the researcher should know before a run.
+        dry_run_config: returns the configuration for a dry run, given a temporary folder. With it
+            the study fetches nothing and changes no files outside of its run folder.
+        image_locations: returns cells or lines of prompts with images. A model without images is
+            then rejected before any cost.
+        preview: returns the prompts that `folkmoot check --preview` prints.
+        size: (config, folder) returns the size of the design for `folkmoot power`, or None if the
+            settings do not determine it.
+        claims: returns the comparisons of a study with these settings, stated without data. At most
+            three of them are primary: these answer its main question.
+        findings: returns results from the tables of a finished run.
+        repeats: returns the questions that participants answered twice, with both answers. The
+            report uses them to detect models that answer at random.
+        strict_tables: returns the tables without some rows of `answers`, see `strict_answers.py`.
+            None if no finding depends on a single choice or number.
+        render_run: returns lines of rich markup that `folkmoot show RUN [ID]` adds. It receives the
+            run and the key of a conversation or participant, which is empty for the whole run.
+        load_config: reads the configuration from files with one of the `file_suffixes`.
+        extra_models: returns the models that single roles use besides those of the common keys, so
+            that they can be checked. Defaults of the study type count only if the file names a
+            hosted `model`.
+        source_model: the default model of the source project. It is suggested to a researcher who
+            names no model, but never called without their choice.
+        seats: (config, folder) returns the participants that humans could play.
+        expected_rows: returns the rows that the plan expects in tables, from its sealed parts by
+            name.
+        derived: yields name and content of files that follow from the tables and the journal. Text
+            is written unchanged, other data as JSON. They are written when a run ends or pauses,
+            and with the report of a run that was killed or is active.
+        uses_embeddings: the protocol needs embeddings. A run without an embedding model is then
+            rejected before any cost.
+        with_limit: returns the configuration with at most this number of participants or sessions
+            (`--limit N`). None if the study type cannot be reduced.
+        tables: the row classes of its tables (`storage.rows.Row`). A table without rows is written
+            as well.
+        unusable_reason: returns why a finished run is unusable as a whole (exit status 3), or an
+            empty string. The engine itself finds runs in which no answer could be parsed.
+        derived_tables: yields rows of tables that are made from a finished run. It receives the
+            folder, the journal and the texts of the prompts by name. `tables` lists their classes.
+        codebook: the meaning of the study's columns: column → text, or table → {column → text}.
+        template_files: returns name → content of the files that `folkmoot new` writes beside a new
+            study file. A file named `NAME.yaml` replaces the new study file.
+        respondent_part: answers and topics of this study for the embedded respondent. Without it,
+            the respondent answers by the answer type alone.
+        from_polis: returns the files of a study made from a Polis conversation and one of its
+            comments or None.
     """
 
     name: str
@@ -175,15 +182,15 @@ class Study(Generic[ConfigT]):
 
 
 def registered_studies() -> dict[str, EntryPoint]:
-    """The study types that are installed, by name, none of them imported yet."""
+    """Return the entry points of the installed study types, by name, without importing them."""
     return installed_entry_points(STUDIES)
 
 
 def find_study(name: str, folder: Path | None = None, consent: Consent | None = None) -> Study:
-    """The study type of that name, or of that Python file (relative to `folder`).
+    """Return the study type with a name or in a Python file, relative to `folder`.
 
-    `consent` is None where the caller names the type in Python. Raises InputError, which names the
-    likely meant type, or why the type cannot be loaded.
+    `consent` is None if a caller in Python names the type. Raises InputError with a suggestion, or
+    with the reason why the type cannot be loaded.
     """
     code = study_code_path(name, folder)
     if code is not None:
@@ -191,9 +198,10 @@ def find_study(name: str, folder: Path | None = None, consent: Consent | None = 
     points = registered_studies()
     if name not in points:
         raise InputError(_unknown_study_problem(name, list(points)))
+    # Importing a broken plug-in may raise anything, and the message must name the plug-in.
     try:
         found = points[name].load()
-    except Exception as error:  # a broken plug-in must be named, whatever broke in it
+    except Exception as error:
         raise InputError(
             Problem(f"the study type {name} cannot be loaded: {error!r}", key="study")
         ) from error
@@ -201,23 +209,24 @@ def find_study(name: str, folder: Path | None = None, consent: Consent | None = 
 
 
 def study_code_path(name: str, folder: Path | None = None) -> Path | None:
-    """The Python file that a study type's name means (relative to `folder`), if it means one."""
+    """Return the Python file that a name refers to, relative to `folder`, or None."""
+    # A name with a slash is a path as well. Registered names never contain one.
     if name.endswith(".py") or "/" in name or "\\" in name:
         return (folder or Path()) / Path(name).expanduser()
     return None
 
 
 def find_study_of_run(run: RunFolder) -> Study:
-    """The study type of a run, for `show` and `report`.
+    """Return the study type of a run, for `folkmoot show` and `folkmoot report`.
 
-    A study in a file of the user's own is looked for where the study file lay, beside the run,
-    above `outputs/`, and here.
-    Raises InputError when it cannot be found any more.
+    A study in a Python file is searched in the folder of the study file and in the run folder. Then
+    it is searched in the two folders above and in the current folder. Raises InputError if it
+    cannot be found.
     """
     named = str(run.config.get("study") or run.study)
     if study_code_path(named) is None:
         return find_study(named)
-    # A run that was killed before its end has no manifest.
+    # A run that was killed has no manifest, but its plan was written at the start.
     study_file = run.manifest.get("study_file") or run.plan.get("study_file") or ""
     lay = (run.path / str(study_file)).parent
     folders = (lay, run.path, run.path.parent, run.path.parent.parent, Path())
@@ -228,9 +237,9 @@ def find_study_of_run(run: RunFolder) -> Study:
 
 
 def select_study_seats(study: Study, config: StudyConfig, folder: Path) -> tuple[Seat, ...]:
-    """The participants whom people play, drawn where the file only says how many.
+    """Return the seats that humans take, drawn at random if the file gives only their number.
 
-    Raises InputError where it names nobody, or somebody whom nobody can play.
+    Raises InputError if a seat does not exist or is closed to humans.
     """
     if config.seats is None:
         return ()
@@ -238,13 +247,15 @@ def select_study_seats(study: Study, config: StudyConfig, folder: Path) -> tuple
 
 
 def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
-    """What a study with these settings compares: the hypotheses of its file, then the claims of its
-    type; see `join_claims`."""
+    """Return the claims of a study before a run: hypotheses of its file, then claims of its type.
+
+    See `join_claims`.
+    """
     return _join_declared_claims(study, config.hypotheses, study.claims(config))
 
 
 def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
-    """What a run compares: the hypotheses of its sealed plan, then the claims of its study type."""
+    """Return the claims of a run: hypotheses of its sealed plan, then claims of its study type."""
     return _join_declared_claims(
         study, read_sealed(run)[0], read_declared(run, study.config, study.claims)
     )
@@ -258,16 +269,17 @@ def _join_declared_claims(
     return join_claims(stated, declared)
 
 
-FAILED_FINDING_KEY = "failed"  # the key of the finding that says that a study's findings failed
+# The key of the finding that is shown in place of findings that failed.
+FAILED_FINDING_KEY = "failed"
 
 
 def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
-    """What the study finds in a run.
+    """Return the findings of a run, or one finding that says why there are none.
 
-    A finding may fail in any way: in a run that has not ended, or with nothing usable in it,
-    whatever it counts may be missing; in others it is a fault of the study, which must not take the
-    end of a paid run with it. Then a finding says so, and the rest can be shown. A mistake in a
-    study of the user's own is raised, so that its line can be named: the tables are written.
+    Findings may fail in any way. In an unfinished or unusable run, the counted data may be missing.
+    In a finished run, a failure is an error of the study type, which must not break the end of a
+    paid run. But an error in the code of a study author is raised, so that its line can be named.
+    By then the tables are written.
     """
     run = complete_parts(study, run)
     if isinstance(run, PartialRun):
@@ -277,15 +289,20 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
 
 def complete_parts(study: Study, run: RunFolder) -> RunFolder:
-    """The complete parts of an unfinished run; a finished one, and one of a study type that names
-    no parts, as it is."""
+    """Return a view of the complete parts of an unfinished run.
+
+    A finished run and a run of a study type without parts are returned unchanged.
+    """
     if run.is_finished or isinstance(run, PartialRun):
         return run
     return take_complete_parts(study, run)
 
 
 def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
-    """The same of a run that is known to be unfinished, whatever its manifest says."""
+    """Return a view of the complete parts of a run that is known to be unfinished.
+
+    The manifest is not read. It may be that of an earlier process.
+    """
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     planned = (
         next(
@@ -298,6 +315,7 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
     if planned is None:
         return run
     keys = list(planned.key)
+    # The plan may name the condition of each row. The report then counts rows by condition.
     arm = next((name for name in CONDITION_COLUMNS if planned.rows and name in planned.rows[0]), "")
     recorded: Iterable[tuple[object, ...]] = ()
     if run.has_table(planned.table):
@@ -327,6 +345,7 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
         last = [tested] if tested else []
         if not stated:
             return [*found, *last]
+        # Hypotheses come first, and everything else is exploratory beside them.
         others = (replace(finding, title=f"{finding.title} (exploratory)") for finding in found)
         return [build_hypotheses_finding(run, stated, sealed=sealed), *others, *last]
 
@@ -337,6 +356,7 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     except Exception as error:
         lack = run.unusable_reason or f"they need more than the run has so far ({error})"
         key = "partial"
+        # The data is there, so the error is one of the code and not of missing answers.
         if run.is_finished and not run.unusable_reason:
             if find_author_error(error) is not None:
                 raise
@@ -346,9 +366,10 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
 
 def load_installed_studies() -> tuple[list[Study], list[Problem]]:
-    """All study types that load, in order of name, and why the others do not."""
+    """Return all study types that can be loaded, by name, and the problems of the others."""
     studies: list[Study] = []
     problems: list[Problem] = []
+    # One broken plug-in must not hide the study types that work.
     for name in registered_studies():
         try:
             studies.append(find_study(name))
@@ -358,13 +379,14 @@ def load_installed_studies() -> tuple[list[Study], list[Problem]]:
 
 
 def load_study(path: Path, consent: Consent | None = None) -> Study:
-    """The STUDY of a Python file. The same content is executed once per process.
+    """Return the STUDY of a Python file. The same content is executed once per process.
 
-    `consent` is None where the caller names the file in Python. Raises InputError.
+    `consent` is None if a caller in Python names the file. Raises InputError.
     """
     if not path.is_file():
         raise InputError(Problem(f"there is no file {path.resolve()}", key="study"))
     module = load_study_code(path, consent)
+    # A module and not its file says whether STUDY exists: it may be imported from elsewhere.
     if not hasattr(module, "STUDY"):
         raise InputError(
             Problem(
@@ -387,7 +409,11 @@ def _require_study(found: object, name: str) -> Study:
 
 
 def check_study(study: Study, name: str = "") -> None:
-    """Raise InputError for what can't be a study: a protocol that is not async, and the like."""
+    """Raise InputError with all reasons why an object cannot be a study type.
+
+    A protocol that is not async is an example.
+    """
+    # Decorators hide the function itself, with its line and its signature.
     protocol = inspect.unwrap(study.protocol)
     code = getattr(protocol, "__code__", None)
     file, line = (code.co_filename, str(code.co_firstlineno)) if code else (name, "")
@@ -413,6 +439,7 @@ def check_study(study: Study, name: str = "") -> None:
 
 
 def _accepts_one_argument(protocol: Callable[..., object]) -> bool:
+    # Parameters with defaults are allowed, so the number of parameters does not decide.
     try:
         inspect.signature(protocol).bind(None)
     except TypeError:

@@ -1,8 +1,8 @@
-"""The Python code that a study file names: it runs exactly as it was read and agreed to.
+"""Execute the Python code that a study file names, exactly as it was read and agreed to.
 
-Each file is read once. The same bytes are hashed, shown to consent, compiled and executed. Python's
-own loader would take a compiled file from `__pycache__` instead, which is not what was agreed to.
-The same holds for modules beside the study file that its code imports.
+Each file is read once. The same bytes are hashed, passed to consent, compiled and executed. The
+loader of Python could execute a compiled file from `__pycache__` instead, without any consent.
+The same rules hold for modules beside the study file that its code imports.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from folkmoot.errors import InputError, Problem
 
 
 class AgreedSource(SourceFileLoader):
-    """A loader that compiles the bytes that were agreed to, whatever is on disk by now."""
+    """A loader that compiles the agreed bytes, even if the file on the disk has changed since."""
 
     def __init__(self, fullname: str, path: str, source: bytes) -> None:
         super().__init__(fullname, path)
         self._source = source
 
     def get_code(self, fullname: str) -> CodeType:
+        # Without `dont_inherit`, the code would get the `__future__` imports of this module.
         return compile(self._source, self.path, "exec", dont_inherit=True)
 
     def get_source(self, fullname: str) -> str:
@@ -39,10 +40,11 @@ class AgreedSource(SourceFileLoader):
 
 @dataclass
 class StudyCode:
-    """The study files of this process and what they import from beside them.
+    """The study files of this process and the modules that they import from their folders.
 
-    It is a finder of `sys.meta_path`. `consents`: by folder of a study file, who agrees to code in
-    it; None where the caller named the code in Python. `digests`: of each file that was executed.
+    It is a finder in `sys.meta_path`. `consents` maps the folder of a study file to the consent for
+    its code, or to None if a caller in Python named the code. `digests` maps each executed file to
+    the SHA-256 of its content.
     """
 
     consents: dict[Path, Consent | None] = field(default_factory=dict)
@@ -52,19 +54,21 @@ class StudyCode:
     def load_module(self, path: Path, consent: Consent | None) -> ModuleType:
         """Return the module of a study file. Execute it unless these bytes were executed already.
 
-        Raises InputError without consent, and for a file that cannot be run.
+        Raises InputError without consent, and for a file that cannot be executed.
         """
-        # The folder of a link and that of what it leads to.
+        # If the file is a symbolic link, both its folder and that of its target count.
         folders = {path.parent.resolve(), path.resolve().parent}
         path = path.resolve()
         source = _read_with_consent(path, consent)
         for folder in folders:
-            # Another study file of this folder does not become the caller's own by this.
+            # If a caller names the code, an earlier consent stays. Otherwise a study file that
+            # needs consent would become trusted by another one in its folder.
             self.consents[folder] = consent or self.consents.get(folder)
         digest = hashlib.sha256(source).hexdigest()
         if self.digests.get(path) == digest and path in self.modules:
             return self.modules[path]
-        # In sys.modules, because dataclasses and pydantic resolve annotations through it.
+        # The module must be in `sys.modules`, because dataclasses and pydantic resolve annotations
+        # through it. The hash of the path keeps files of the same name apart.
         of_path = hashlib.sha256(str(path).encode()).hexdigest()[:12]
         name = f"{STUDY_MODULE_PREFIX}{path.stem}_{of_path}"
         spec = importlib.util.spec_from_file_location(
@@ -76,12 +80,15 @@ class StudyCode:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
+        # SystemExit as well: a file that calls `sys.exit` is a broken study file.
         except (Exception, SystemExit) as error:
+            # A failed module is removed, as Python does. An earlier version of it is put back.
             if earlier is None:
                 del sys.modules[name]
             else:
                 sys.modules[name] = earlier
-            if isinstance(error, InputError):  # a module beside it without consent
+            # Consent to a module that this file imports was refused.
+            if isinstance(error, InputError):
                 raise
             raise _load_error(error, path) from error
         self.digests[path] = digest
@@ -91,9 +98,9 @@ class StudyCode:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module that lies beside a study file; None for all others.
+        """Return the spec of a module beside a study file, or None for all other modules.
 
-        Raises InputError where study code imports a file without consent.
+        Raises InputError if study code imports a file without consent.
         """
         found = PathFinder.find_spec(fullname, path, target)
         if found is None or found.origin is None or not found.has_location:
@@ -102,12 +109,14 @@ class StudyCode:
         folder = self._folder_of(origin)
         if folder is None:
             return None
-        # A notebook may import what it likes. Where only a folder that study code added holds a
-        # module, this program may have meant another one of that name.
+        # Consent is needed if study code is among the callers. It is also needed if the module was
+        # found only because study code extended `sys.path`: this program may have meant another
+        # module of that name. Any other import is the researcher's own, for example in a notebook.
         place = _place_of(origin)
         is_own = any(entry in place.parents for entry in _paths_at_start())
         asked = _is_imported_by_study_code() or not is_own
         consent = self.consents[folder] if asked else None
+        # A compiled module cannot be read before it is agreed to.
         if type(found.loader) is not SourceFileLoader:
             raise InputError(
                 Problem(
@@ -127,16 +136,18 @@ class StudyCode:
         )
 
     def _folder_of(self, origin: Path) -> Path | None:
-        """Return the folder of a study file in which, or below which, a module lies; else None.
+        """Return the folder of a study file that contains a module at any depth, or None.
 
-        Links lead into such a folder and out of it, so the folders on the way count as they are
-        written and as they are. What the user's own environment finds further down (a virtual
-        environment, an editable package) is installed, and not a part of the study.
+        Installed packages below such a folder do not count. Examples are those of a virtual
+        environment and editable packages.
         """
         place = _place_of(origin)
+        # Symbolic links may lead into a study folder and out of it. So both the written folders and
+        # their targets count.
         above = {*place.parents, *origin.resolve().parents}
         above |= {folder.resolve() for folder in origin.parents}
         for folder in self.consents:
+            # Folders of `sys.path` below the study folder belong to the researcher's environment.
             installed = (path for path in _paths_at_start() if folder in path.parents)
             if folder in above and not any(path in place.parents for path in installed):
                 return folder
@@ -144,18 +155,19 @@ class StudyCode:
 
 
 def load_study_code(path: Path, consent: Consent | None) -> ModuleType:
-    """Return the module of a Python file that a study file, or the caller (None), names.
+    """Return the module of a Python file, and execute it if that has not been done.
 
-    Raises InputError without consent, and for a file that cannot be run.
+    `consent` is None if a caller in Python names the file. Raises InputError without consent, and
+    for a file that cannot be executed.
     """
     return _installed_finder().load_module(path, consent)
 
 
 def agreement_for_workers(path: Path) -> Consent:
-    """Return the consent with which other processes of this run may execute the same code.
+    """Return the consent with which workers of this run may execute the same code.
 
-    `path` is a study file that this process executed. The files that it executed must be the same
-    there.
+    `path` is a study file that this process has executed. The workers accept only files with the
+    content that this process has executed.
     """
     code = _installed_finder()
     versions = {str(file): digest for file, digest in code.digests.items()}
@@ -165,26 +177,29 @@ def agreement_for_workers(path: Path) -> Consent:
 
 @cache
 def _installed_finder() -> StudyCode:
-    """Return the finder of this process. It comes first, before Python's own."""
+    """Return the finder of this process, and install it on the first call."""
+    # Remember `sys.path` before any study code can change it.
     _paths_at_start()
     code = StudyCode()
+    # Before Python's own finders, which would load the modules without consent.
     sys.meta_path.insert(0, code)
     return code
 
 
 @cache
 def _paths_at_start() -> tuple[Path, ...]:
-    """Return where modules were found before any study code ran: it may add further folders."""
+    """Return the folders of `sys.path` before any study code ran, which may add further ones."""
     return tuple(Path(entry or os.curdir).resolve() for entry in sys.path)
 
 
 def _place_of(origin: Path) -> Path:
-    """Return a module's path with the real folder, beside which Python has its compiled form."""
+    """Return the path of a module with symbolic links of its folder resolved, but not its own."""
     return origin.parent.resolve() / origin.name
 
 
 def _is_imported_by_study_code() -> bool:
     """Return whether study code is among the callers."""
+    # A walk over the stack, because an import may be several calls away from the study code.
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if isinstance(frame.f_globals.get("__loader__"), AgreedSource):

@@ -1,8 +1,7 @@
-"""Study files: read, checked whole, with every mistake named by file, line and key.
+"""Load study files, and report all their problems with file, line and key.
 
-The runner and the command line load through `load_study_file`. A study type may read file types
-of its own (a workbook); everything else is YAML. A file that names no study type is taken for the
-one whose keys it has.
+The runner and the command line use `load_study_file`. A study type may read its own file types,
+such as workbooks. All other study files are YAML. If a file names no study type, its keys decide.
 """
 
 from __future__ import annotations
@@ -55,16 +54,18 @@ from folkmoot.respondent.mind.knobs import RespondentSettings
 from folkmoot.storage.rows import columns_of_class
 
 NO_CONSENT = Consent()
+# 20 MB, far above any study file. A data file given by mistake is rejected before it is parsed.
 MAX_FILE_BYTES = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class StudyFile:
-    """A study file that holds no mistake. `raw_settings`: its keys with overrides, without
-    defaults.
+    """A study file without problems.
 
-    `override`: the model that takes every seat on a resume, as the sealed plan has it.
-    `models_note`: what the user should read about the choice of models (`model_choice`).
+    Fields:
+        raw_settings: the keys of the file with overrides, without defaults.
+        override: the one model of all roles that the sealed plan names, on a resume.
+        models_note: a message for the researcher on the choice of models (`model_choice`).
     """
 
     path: Path
@@ -81,16 +82,16 @@ class StudyFile:
 
     @property
     def run_id(self) -> str:
-        """The name of the run's folder: the study's own, else the file's name."""
+        """The name of the run folder: the one of the study type, or the name of the file."""
         return self.study.run_id(self.config) or self.path.stem
 
     def prompt_library(self) -> PromptLibrary:
-        """The study's prompts, with the user's own over them."""
+        """Return the prompts of the study, with the researcher's own in place of shipped ones."""
         return build_prompt_library(self.study, self.config, self.study_folder)
 
 
 def build_prompt_library(study: Study, config: StudyConfig, folder: Path) -> PromptLibrary:
-    """The prompts of a study type under a config whose paths are relative to `folder`."""
+    """Return the prompts of a study type. Paths in the configuration are relative to `folder`."""
     own = (folder / Path(config.prompts).expanduser()) if config.prompts else None
     return PromptLibrary(study.prompts, own)
 
@@ -102,10 +103,10 @@ def load_study_file(
     models: bool = False,
     consent: Consent = NO_CONSENT,
 ) -> StudyFile:
-    """Load a study file, with `key=value` overrides (dotted keys, YAML values).
+    """Load a study file and apply overrides `key=value` (dotted keys, YAML values).
 
-    `models`: look the models that it names up as well; they don't matter where another model takes
-    every seat. Raises InputError with every mistake that can be found at once.
+    If `models` is true, check the models that the file names as well. They do not matter if another
+    model answers for every role. Raises InputError with all problems that can be found at once.
     """
     path = Path(path)
     _require_file(path)
@@ -124,6 +125,8 @@ def load_study_file(
         study, sure = resolve_study_type(tree, path, consent)
     except InputError as error:
         raise InputError(sort_problems([*tree.problems, *error.problems])) from error
+    # A guessed study type is used for the checks, so that its problems are reported. If there are
+    # none, the missing key `study` is reported.
     found = _validate_tree(path, study, tree)
     if not sure:
         raise InputError(missing_type_message(path, study.name))
@@ -133,10 +136,12 @@ def load_study_file(
 def validate_settings(
     study: Study, data: Mapping[str, object], folder: Path | None = None
 ) -> StudyConfig:
-    """A config from plain data (a dictionary from Python). Raises InputError with all mistakes.
+    """Return the configuration for a dictionary of settings from Python.
 
-    With `folder`, which its paths are relative to, the study's own deeper checks are made too.
+    If `folder` is given, paths are relative to it, and the checks of the study type are made as
+    well. Raises InputError with all problems.
     """
+    # A deep copy, because repairs during the checks change the data.
     tree = YamlTree(copy.deepcopy(dict(data)), {(): SourceLocation("", 0)})
     config, problems = _validate_config(study, tree, folder)
     if config is not None and folder is not None:
@@ -156,6 +161,7 @@ def _require_file(path: Path) -> None:
         raise InputError(Problem("this is a folder, not a study file", str(path), hint=hint))
     if path.exists():
         return
+    # A misspelled name is the most frequent reason, so suggest a file of the same folder.
     near = [path.name for path in path.parent.glob("*")] if path.parent.is_dir() else []
     guess = closest_name(path.name, near)
     hint = f"did you mean {path.with_name(guess)}?" if guess else ""
@@ -171,10 +177,12 @@ def _read_text(path: Path) -> str:
         ) from error
     if len(data) > MAX_FILE_BYTES:
         raise InputError(Problem("is larger than any study file (20 MB)", str(path)))
+    # The first bytes of a ZIP archive, which a workbook is.
     if data[:4] == b"PK\x03\x04":
         raise InputError(
             Problem("is a workbook or archive, not YAML", str(path), hint="name it .xlsx")
         )
+    # Some Windows editors save text as UTF-16, or as UTF-8 with a byte order mark.
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         return data.decode("utf-16" if utf16 else "utf-8-sig")
@@ -221,6 +229,7 @@ def _load_with_study_loader(path: Path, study: Study, overrides: Sequence[str]) 
 
 
 def _validate_tree(path: Path, study: Study, tree: YamlTree) -> StudyFile:
+    # A run folder keeps these settings, and `folkmoot report` finds the study type by this key.
     tree.value.setdefault("study", study.name)
     config, problems = _validate_config(study, tree, path.parent)
     if config is not None:
@@ -233,16 +242,18 @@ def _validate_tree(path: Path, study: Study, tree: YamlTree) -> StudyFile:
 def _validate_config(
     study: Study, tree: YamlTree, folder: Path | None
 ) -> tuple[StudyConfig | None, list[Problem]]:
-    """The config, and every mistake.
+    """Return the configuration, or None, and all problems.
 
-    After a first failure, keys that are unknown and single values that have a default are left
-    out and the rest is validated again, because checks that span several keys (a mapping that
-    misses an option) only run when each key by itself is right.
+    Checks of several keys run only when each key is valid by itself. So after a failure, unknown
+    keys and invalid optional values are removed, and the rest is validated again.
     """
     problems: list[Problem] = find_hidden_characters(tree)
     pruned = _strip_hidden_characters(tree.value) if problems else copy.deepcopy(tree.value)
+    # Each pass converts values, removes keys or ends the loop. Removed keys can reveal new errors,
+    # so there may be several passes. Their number is bounded in any case.
     for _ in range(8):
         try:
+            # As JSON, because strict validation of Python data would reject lists for tuples.
             config = study.config.model_validate_json(
                 json.dumps(pruned), strict=True, context={"folder": folder}
             )
@@ -260,7 +271,7 @@ def _validate_config(
 
 
 def _strip_hidden_characters(value: Any) -> Any:
-    """The values without hidden characters, at which the validation itself would stop."""
+    """Return the data without hidden characters, so that validation can find other problems."""
     if isinstance(value, dict):
         return {
             _strip_hidden_characters(key): _strip_hidden_characters(below)
@@ -272,13 +283,14 @@ def _strip_hidden_characters(value: Any) -> Any:
 
 
 def _coerce_scalars(error: ValidationError, tree: YamlTree, data: object) -> bool:
-    """Re-read plain values as the type that was wanted; whether any was."""
+    """Convert unquoted values to the types that their keys expect, and return whether any was."""
     changed = False
     for detail in error.errors(include_url=False, include_context=False):
         path = existing_path(data, detail["loc"])
         if path is None or path not in tree.locations:
             continue
         value = coerce_scalar(detail["type"], tree.locations[path], get_value(data, path))
+        # The tree is changed as well, because the run folder keeps its values.
         if value is not ...:
             set_value(data, path, value)
             set_value(tree.value, path, value)
@@ -289,7 +301,10 @@ def _coerce_scalars(error: ValidationError, tree: YamlTree, data: object) -> boo
 def _remove_invalid(
     error: ValidationError, model: type[StudyConfig], data: dict[str, object]
 ) -> bool:
-    """Leave out what is wrong by itself; False when something wrong must stay."""
+    """Remove unknown keys and invalid optional values, and return True.
+
+    Return False, with nothing removed, if another problem would remain.
+    """
     removable: list[Path_] = []
     for detail in error.errors(include_url=False, include_context=False):
         path = existing_path(data, detail["loc"])
@@ -298,9 +313,11 @@ def _remove_invalid(
         field = model.model_fields.get(str(path[0]))
         scalar = not isinstance(get_value(data, path), (dict, list))
         optional = len(path) == 1 and field is not None and not field.is_required() and scalar
+        # Removing a part of a list or a group would change the meaning of the rest.
         if detail["type"] != "extra_forbidden" and not optional:
             return False
         removable.append(path)
+    # In reverse order, so that a removal does not move later paths.
     for path in sorted(set(removable), key=lambda p: [str(x) for x in p], reverse=True):
         parent = get_value(data, path[:-1])
         parent.pop(path[-1], None)
@@ -310,8 +327,10 @@ def _remove_invalid(
 def _study_problems(study: Study, config: StudyConfig, path: Path, tree: YamlTree) -> list[Problem]:
     problems = []
     found = [*study.check_config(config, path.parent), *_respondent_problems(config)]
+    # Seats are listed from the settings, so wrong settings would only cause further problems.
     found = found or _seat_problems(study, config, path.parent)
     for problem in [*found, *check_hypotheses(config.hypotheses, columns_of_class(study.tables))]:
+        # A study type names the key only. A problem in another file has its location already.
         if not problem.file:
             where = resolve_path(tree.value, problem.key)
             place = tree.nearest_location(where)
@@ -329,15 +348,16 @@ def _seat_problems(study: Study, config: StudyConfig, folder: Path) -> list[Prob
 
 
 def _independent_problems(known: Sequence[Problem], deeper: Sequence[Problem]) -> list[Problem]:
-    """The deeper mistakes without those of a key that is wrong by itself: it was left out, so
-    what a deeper check says of it is said of the default.
+    """Return the problems of deeper checks for keys that are valid by themselves.
+
+    An invalid key was removed, so a deeper check has seen its default instead of its value.
     """
     keys = {problem.key for problem in known if problem.key}
     return [problem for problem in deeper if problem.key not in keys]
 
 
 def _unknown_model_problems(tree: YamlTree) -> list[Problem]:
-    """Names of models that nobody knows, where they stand."""
+    """Return a problem for each model name in the file that does not exist."""
     raw = tree.value
     seats = raw.get("models") if isinstance(raw.get("models"), dict) else {}
     named: dict[tuple[str, ...], object] = {
@@ -346,7 +366,8 @@ def _unknown_model_problems(tree: YamlTree) -> list[Problem]:
     }
     named |= {("models", role): name for role, name in seats.items()}
     given = raw.get("endpoints") if isinstance(raw.get("endpoints"), dict) else {}
-    endpoints = {str(key): "http://where" for key in given}  # what is moved has a name in any case
+    # A model with an endpoint may have any name. The addresses themselves are checked elsewhere.
+    endpoints = {str(key): "http://where" for key in given}
     problems = []
     for where, name in named.items():
         if isinstance(name, str):
@@ -359,7 +380,7 @@ def _unknown_model_problems(tree: YamlTree) -> list[Problem]:
 
 
 def _respondent_problems(config: StudyConfig) -> list[Problem]:
-    """Settings that the embedded respondent does not have, whether or not it will answer."""
+    """Return the problems of the key `respondent`, even if the embedded respondent is not used."""
     if not config.respondent:
         return []
     try:
@@ -370,14 +391,19 @@ def _respondent_problems(config: StudyConfig) -> list[Problem]:
 
 
 def resolve_study_type(tree: YamlTree, path: Path, consent: Consent) -> tuple[Study, bool]:
-    """The study type, and whether the file says so; if not, the type that its keys are like."""
+    """Return the study type of a file, and whether it is certain.
+
+    It is certain if the file names the type or if the type claims the file (`Study.matches`).
+    Otherwise the type with the most keys in common is returned. Raises InputError if two types have
+    equally many, or if none has at least two.
+    """
     name = tree.value.get("study")
     if name is not None:
         return _load_named_study(name, tree, path, consent), True
     broken: list[Problem] = []
     studies: list[Study] = []
     for known in registered_studies():
-        # The first that knows its own ends the search: importing all types takes a while.
+        # The first type that claims the file ends the search: importing all types takes a while.
         try:
             studies.append(find_study(known))
         except InputError as error:
@@ -395,15 +421,18 @@ def resolve_study_type(tree: YamlTree, path: Path, consent: Consent) -> tuple[St
 
 
 def _match_study_type(study: Study, raw: Mapping[str, object]) -> bool:
+    # `matches` receives unchecked data. If it fails on values of unexpected types, the file is not
+    # one of this study type.
     try:
         return study.matches(raw)
     except (TypeError, ValueError, LookupError, AttributeError):
-        return False  # values of kinds that the type did not reckon with: not one of its files
+        return False
 
 
 def _load_named_study(name: object, tree: YamlTree, path: Path, consent: Consent) -> Study:
     if not isinstance(name, str):
         raise InputError(located_problem("must be the name of a study type", ("study",), tree))
+    # An error in the study's code has its own file. Any other error is one of the key `study`.
     place = tree.nearest_location(("study",))
     try:
         return find_study(name, path.parent, consent)
@@ -417,10 +446,10 @@ def _load_named_study(name: object, tree: YamlTree, path: Path, consent: Consent
 
 
 def _matching_key_count(study: Study, raw: Mapping[str, object]) -> int:
-    """How many keys of a file are this type's own."""
+    """Return the number of keys in a file that are specific to this study type."""
     return len((set(study.config.model_fields) - set(StudyConfig.model_fields)) & set(raw))
 
 
 def missing_type_message(path: Path, names: str) -> Problem:
-    """What to say of a file that names no study type; `names` are those it could be."""
+    """Return the problem of a file that names no study type. `names` are the possible types."""
     return Problem("is missing: say which study type", str(path), key="study", hint=names)
