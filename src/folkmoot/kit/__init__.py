@@ -1,1 +1,1 @@
-"""What every study type needs and none should invent: findings, coding of free text, exposure."""
+"""Building blocks that study types share: findings, exposure, coding of free text, controls."""

@@ -1,4 +1,4 @@
-"""The table of raw lines that become personas, for study types that recruit from persona-hub."""
+"""The table of raw persona lines, for study types that recruit participants from persona-hub."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from folkmoot.storage.rows import Row, column
 
 
 class BasePersonaRow(Row, table=BASE_PERSONAS, key=("line",)):
-    """One raw line and the demographics that the recruiter gave to it."""
+    """One raw persona line and the demographics that the recruiter assigned to it."""
 
     line: str = column("digest of the raw line, as in the addresses of its calls")
     base_persona: str = column("the raw line, before it becomes a persona")

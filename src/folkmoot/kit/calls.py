@@ -1,4 +1,4 @@
-"""What calls took, from the journal: for files of studies that tell of it."""
+"""Read usage and cost of calls from the journal, for study types that write them to a file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 
 __all__ = ["TOOK", "JournalReader", "calls_within"]
 
-TOOK = ("input_tokens", "output_tokens", "cost_usd", "latency_s")  # tokens, USD, seconds
+# Attributes of a journal entry: tokens, USD, seconds.
+TOOK = ("input_tokens", "output_tokens", "cost_usd", "latency_s")
 
 
 def calls_within(journal: JournalReader, scope: str) -> list[dict[str, object]]:
-    """The calls of a scope and the scopes in it, tries of an answer one by one: their address, the
-    model that served, when they began (seconds since the epoch) and what they took. None: unknown.
+    """Return the calls of a scope and its child scopes, one dictionary per journal entry.
+
+    Re-asks are entries as well. Each dictionary holds the address, the model that answered, the
+    start (`at`, seconds since the epoch) and the attributes in `TOOK`. A value is None if it is
+    unknown.
     """
     return [
         {"address": entry.address, "model": entry.model_served, "at": entry.started_at}

@@ -1,11 +1,11 @@
-"""The results of claims as findings: every number about a comparison comes from here.
+"""Turn the results of claims into findings. Every number about a comparison comes from here.
 
-read_results(run, Config, claims)   the results of what a study type declares
+read_results(run, Config, claims)   the results of the claims that a study type declares
 claim_rows(results)                 the rows of a table: contrast, estimate, interval, p
-result_cells(result, name)          the cells of one of them, for a table with columns of its own
+result_cells(result, name)          the cells of one result, for a table with other columns
 claim_lines(results, axis)          the chart
-say_claims(results)                 the sentence: primary claims with their conclusions; where
-                                    there are none, the others as estimates, without a p
+say_claims(results)                 the statement: primary claims with their conclusions, or
+                                    other claims as estimates without p if none is primary
 claims_finding(...)                 the whole finding
 """
 
@@ -32,20 +32,28 @@ LEVELS = (
     "number, so that it is below .05 where the interval excludes zero; of all others adjusted for "
     "the claims of the same family by Holm's method."
 )
-SAID = 6  # estimates of claims that are not primary, in one sentence
+# At most this many estimates in one sentence. The table has the rest.
+SAID = 6
 
 
 def read_results(
     run: RunFolder, config: type[Config], declare: Callable[[Config], Sequence[Claim]]
 ) -> list[Result]:
-    """The results of the claims that a study type declares, among all claims of the run."""
+    """Return the results of the claims that a study type declares.
+
+    All claims of the run are evaluated together, because adjusted p-values depend on their number.
+    """
     return list(evaluate_declared(run, read_declared(run, config, declare)).values())
 
 
 def claim_rows(results: Sequence[Result]) -> list[Row]:
-    """The rows of a table of claims. Shares and means do not stand in one table."""
+    """Return the rows of a table of claims: contrast, family, estimate, interval and p-values.
+
+    Shares and means must not be mixed in one table, because their columns have different units.
+    """
     rows: list[Row] = []
     for result in results:
+        # The suffix tells the report that the cells are percentage points.
         suffix = "_points" if result.claim.kind == "share" else ""
         first, second = result.claim.arm_labels
         about: Row = {"first": first, "second": second, "family": result.claim.family}
@@ -54,7 +62,8 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
 
 
 def result_cells(result: Result, name: str, suffix: str = "") -> Row:
-    """The cells of a result: the difference under `name`, its interval and level, and both p."""
+    """Return the cells of a result: the difference under `name`, its interval and level, and both
+    p."""
     return {
         **estimate_cells(result.estimate, name, suffix),
         "level_share": result.level if result.estimate.has_interval else None,
@@ -64,7 +73,10 @@ def result_cells(result: Result, name: str, suffix: str = "") -> Row:
 
 
 def claim_lines(results: Sequence[Result], axis: str) -> IntervalChart | None:
-    """The chart of claims, one line a contrast: of the primary ones, where there are some."""
+    """Return the chart of claims with one line per contrast, or None if no estimate is known.
+
+    If any claim is primary, the chart shows only the primary claims.
+    """
     primary = [result for result in results if result.claim.family == "primary"]
     lines = {result.claim.contrast_label: result.estimate for result in primary or results}
     share = any(result.claim.kind == "share" for result in results)
@@ -72,11 +84,15 @@ def claim_lines(results: Sequence[Result], axis: str) -> IntervalChart | None:
 
 
 def say_claims(results: Sequence[Result], about: str = "") -> str:
-    """Primary claims with what may be said of them, and how many others are in the table: beside a
-    conclusion, an estimate without one would be taken for a result. Where none is primary, the
-    estimates of the first `SAID`. `about`: what is compared, in words."""
+    """Return the statement of a finding about claims.
+
+    If any claim is primary, the statement gives the conclusions of the primary claims and counts
+    the others. Otherwise it lists the first `SAID` estimates. `about` names the measure that is
+    compared.
+    """
     primary = [result for result in results if result.claim.family == "primary"]
     others = [result for result in results if result.claim.family != "primary"]
+    # Do not print other estimates next to a conclusion: a reader would take them for results.
     if primary:
         counted = format_count(len(others), "exploratory estimate")
         more = f" The table also has {counted}, without a conclusion." if others else ""
@@ -96,10 +112,12 @@ def claims_finding(
     notes: Sequence[str] = (),
     **more: Any,
 ) -> Finding | None:
-    """The finding of claims in one measure; None where the data hold none of them.
+    """Return the finding of claims about one measure, or None if the data contain no such claim.
 
-    `more`: the section, and the independent unit where it is not that of the claims.
+    `more` holds further fields of the finding: the section, or an independent unit other than that
+    of the claims.
     """
+    # The run has no observation for these claims, for example if it did not use a condition.
     held = [result for result in results if result.counts != (0, 0)]
     if not held:
         return None
@@ -111,7 +129,8 @@ def claims_finding(
     return Finding(
         key,
         title,
-        # The title is not beside it on a first page, so the sentence names the measure.
+        # The first page of a report shows the statement without the title, so the statement names
+        # the measure.
         say_claims(held, f"{axis[0].upper()}{axis[1:]}"),
         ResultTable.from_records(claim_rows(held), f"First minus second{_describe_methods(held)}."),
         claim_lines(held, axis),
@@ -122,7 +141,10 @@ def claims_finding(
 
 
 def _describe_methods(results: Sequence[Result]) -> str:
-    """The methods of the intervals in brackets, without degrees of freedom."""
+    """Return the names of the interval methods as the end of a caption.
+
+    Degrees of freedom are left out, because they differ between rows.
+    """
     methods = [
         result.estimate.method.partition(",")[0]
         for result in results

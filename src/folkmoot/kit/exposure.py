@@ -1,11 +1,10 @@
-"""Which texts stood in the prompt of each decision: a join of `provenance` with the design.
+"""Record which texts each decision's prompt contained, by a join of `provenance` with the design.
 
-The engine records whose texts stand in each request (`folkmoot.provenance`). A study says which
-questions are decisions and which sources its design shows there (`Decision`), and what it calls the
-kinds of its sources (`label`). So the table `exposure_finding` can disagree with what the code and
-the docs claim.
+The engine records the source of each text in each request (`folkmoot.provenance`). A study type
+declares its decisions and the sources that its design shows there (`Decision`). It also names the
+kinds of its sources (`label`). So the table can reveal prompts that differ from the design.
 
-    STUDY = Study(…, tables=(…, ExposureRow), afterwards=Exposure(decisions, label))
+    STUDY = Study(…, tables=(…, ExposureRow), derived_tables=ExposureTable(decisions, label))
 """
 
 from __future__ import annotations
@@ -27,22 +26,25 @@ from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 
 OWN_WORDS = "own words"
-FOREIGN_WORDS = "words from elsewhere"  # of a conversation or person whose texts are not for it
+# Text of a conversation or participant that the design does not show at this decision.
+FOREIGN_WORDS = "words from elsewhere"
+# Text that the prompt attributes to another speaker than the one who said it.
 MISATTRIBUTED_WORDS = "words under another's name"
-# What the tables hold of so many decisions is in memory at the same time, some 20 MB. Fewer would
-# cost time, because the tables are gone through for each part.
+# Decisions that are joined at once. Their rows take about 20 MB of memory. A smaller number costs
+# time, because every part scans the tables again.
 DECISIONS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A question that decides something, at its address in the journal.
+    """A question that decides something, by its address in the journal.
 
-    `expected_kinds`: label → ids of the sources that the design shows here, every one of them. With
-    no ids none may stand. A label that is not named is reported and not checked. `within`: further
-    ids that may stand here, or beginnings of ids that end in `/`; a text of a label that is in
-    neither is from elsewhere. `unit`: the id of what is independent of others, such as the group in
-    which several people talk; empty: the participant.
+    `expected_kinds` maps a label to the ids of all sources that the design shows here. An empty
+    collection means that no text of this label may occur. A label that is missing from the mapping
+    is reported but not checked. `within` lists further permitted ids, or prefixes of ids that end
+    in `/`. A text that is in neither is counted as `FOREIGN_WORDS`. `unit` is the id of the unit of
+    analysis, such as the group of several participants. If it is empty, the participant is the
+    unit.
     """
 
     address: str
@@ -55,7 +57,7 @@ class Decision:
 
 
 class ExposureRow(Row, table="exposure"):
-    """One kind of text at one decision of one participant."""
+    """One kind of text in the prompt of one decision of one participant."""
 
     participant_id: str
     condition: str
@@ -86,11 +88,12 @@ Label = Callable[[Source], str]
 
 @dataclass(frozen=True, slots=True)
 class ExposureTable:
-    """`Study.derived_tables` of a study that says its decisions.
+    """Compute the table `exposure`. A study type with decisions uses it as `Study.derived_tables`.
 
-    `label` gives what the study calls the kind of a source, empty for one that is nobody's exposure
-    (a figure, an option that everybody has before them). `own`: the label of the participant's own
-    words; empty: they have the label of their source, as in a conversation that is shown whole.
+    `label` returns the study type's name for the kind of a source. It returns an empty string for a
+    source that is no exposure, such as a number or an option that every participant sees. `own` is
+    the label of the participant's own utterances and answers. If `own` is empty, these keep the
+    label of their source, as in a conversation that is shown as a whole.
     """
 
     decisions: Decisions
@@ -108,9 +111,13 @@ class ExposureTable:
 
 
 class _Recorded(NamedTuple):
-    """What the tables hold of some requests: address → the sources of the texts in the request,
-    each once, in order; utterance → who said it; utterance in the reply of another → who that is;
-    address → who was asked. Of utterances those are here that stand in the requests."""
+    """The recorded sources and speakers of a set of requests.
+
+    `sources`: address → the distinct sources of the texts in the request, in order. `speakers`:
+    utterance id → speaker id. `written_by_others`: utterance id → the speaker whom the model
+    answered for another speaker. `asked`: address → speaker id. Only utterances that occur in the
+    requests are included.
+    """
 
     sources: Mapping[str, Collection[Source]]
     speakers: Mapping[str, str]
@@ -122,6 +129,8 @@ def _read_recorded(run: RunFolder, addresses: Collection[str]) -> _Recorded:
     sources = _sources_at(run, addresses)
     ids = {source.id for found in sources.values() for source in found if _is_said(source)}
     said = list(_rows_where(run, UTTERANCES, "utterance_id", ids, "address", "speaker_id"))
+    # Besides the decisions, look up who was asked at the address of each utterance: one reply may
+    # hold utterances of several speakers.
     asked_in = {*addresses, *(address for _, address, _ in said)}
     asked = dict(_rows_where(run, "answers", "address", asked_in, "speaker_id"))
     return _Recorded(
@@ -137,6 +146,7 @@ def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, Collect
     known: dict[tuple[str, ...], Source] = {}
     columns = ("kind", "source_id", "speaker")
     for address, *source in _rows_where(run, PROVENANCE, "address", addresses, *columns):
+        # Share equal sources: a long transcript occurs in the requests of many decisions.
         one = known.setdefault(tuple(source), Source(*source))
         found.setdefault(address, {})[one] = None
     return {address: sources.keys() for address, sources in found.items()}
@@ -145,8 +155,10 @@ def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, Collect
 def _rows_where(
     run: RunFolder, table: str, key: str, values: Collection[str], *columns: str
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table with one of these keys: the key and these columns. None where the run
-    does not have the table."""
+    """Yield the rows of a table with one of these keys, as tuples of the key and `columns`.
+
+    Yields nothing if the run does not have the table.
+    """
     if not run.has_table(table):
         return iter(())
     rows = run.scan_table(table).filter(pl.col(key).is_in([*values]))
@@ -156,9 +168,11 @@ def _rows_where(
 def _written_by_others(
     said: Iterable[tuple[str, str, str]], asked: Mapping[str, str]
 ) -> dict[str, str]:
-    """Utterances that stand in the reply of another speaker, such as the lines that a mediator
-    writes for the members, with that speaker. They are own words only where the same speaker
-    answers for the participant, as the session does that plays all residents."""
+    """Return utterance id → asked speaker, for utterances in the reply of another speaker.
+
+    An example is a mediator that writes the utterances of all members. Such an utterance counts as
+    the participant's own only if the same speaker answers for the participant at the decision.
+    """
     return {
         id: asked[address]
         for id, address, speaker in said
@@ -167,18 +181,21 @@ def _written_by_others(
 
 
 def _is_said(source: Source) -> bool:
-    """Whether a text is what a speaker said or answered."""
+    """Return whether a text is an utterance or answer of a speaker."""
     return source.kind in ("utterance", "answer")
 
 
 def _exposure_rows(
     decision: Decision, recorded: _Recorded, design: ExposureTable
 ) -> Iterator[ExposureRow]:
-    """A row for every kind that the design names here, and for others of which a text stood."""
+    """Yield a row for each kind that the design names at the decision, and for each other kind
+    found."""
     by_kind: dict[str, dict[str, None]] = {kind: {} for kind in decision.expected_kinds}
     asked = recorded.asked.get(decision.address)
     for source in recorded.sources.get(decision.address, ()):
         own = source.speaker == decision.participant_id and _is_said(source)
+        # A moderator model may have written the line in the participant's name. The line is the
+        # participant's own only if the same model also answers this decision.
         own = own and recorded.written_by_others.get(source.id, asked) == asked
         if kind := _kind_of(decision, source, (own and design.own) or design.label(source)):
             by_kind.setdefault(kind, {})[source.id] = None
@@ -188,6 +205,7 @@ def _exposure_rows(
     for kind, found in by_kind.items():
         wanted = decision.expected_kinds.get(kind)
         missing = set(wanted or ()) - found.keys()
+        # These two kinds are an error at every decision, so no design needs to exclude them.
         never = kind in (FOREIGN_WORDS, MISATTRIBUTED_WORDS)
         yield ExposureRow(
             participant_id=decision.participant_id,
@@ -218,8 +236,12 @@ def _is_within(id: str, within: Collection[str]) -> bool:
 
 
 class _ExposureCell(NamedTuple):
-    """A kind at a decision of an arm: in how many prompts it stood, should have, stood in part
-    where all of it should have."""
+    """Counts for one kind of text at one decision of one condition, over all participants.
+
+    `shown_count`: prompts that contained the kind. `expected`: prompts that should contain it.
+    `missing`: expected but absent. `unexpected_count`: present but not expected. `partial_count`:
+    prompts with only some of the expected texts. `smallest_share`: the lowest share among these.
+    """
 
     condition: str
     decision: str
@@ -234,7 +256,7 @@ class _ExposureCell(NamedTuple):
 
     @property
     def describe_share(self) -> str:
-        """The share of prompts, and what it should be where it is not."""
+        """The share of prompts, followed by the expected share if the two differ."""
         share = format_percent(self.shown_count / self.decisions)
         if self.missing or self.unexpected_count:
             return f"{share}, not {format_percent(self.expected / self.decisions)}"
@@ -249,6 +271,8 @@ class _ExposureCell(NamedTuple):
                 f"{self.decisions:,}."
             )
         if self.partial_count:
+            # A share above 99.5 % would be rounded to 100 %, and a partial text would seem
+            # complete.
             least = format_percent(min(self.smallest_share or 0, 0.99))
             yield (
                 f"{what} should stand in the prompt in full and stood in part in "
@@ -263,16 +287,19 @@ class _ExposureCell(NamedTuple):
 
 
 def describe_deviations(run: RunFolder) -> list[str]:
-    """Where what stood in the prompts is not what the design shows, a sentence for each arm,
-    decision and kind; empty where they agree or nothing was recorded."""
+    """Return a sentence for each condition, decision and kind that deviates from the design.
+
+    The list is empty if all prompts agree with the design or no exposure was recorded.
+    """
     return [said for cell in _exposure_cells(run) for said in cell.describe_deviations]
 
 
 def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
-    """Decision → the kinds of text that stood in its prompt, for one participant."""
+    """Return decision → the kinds of text in its prompt, for one participant."""
     if not run.has_table(ExposureRow.table):
         return {}
     own = run.scan_table(ExposureRow.table).filter(participant_id=participant_id).collect()
+    # Start with all decisions, so that one without any text has an empty list.
     stood: dict[str, list[str]] = {name: [] for name in own["decision"]}
     for row in own.filter(pl.col("texts") > 0).iter_rows(named=True):
         stood[row["decision"]].append(row["kind"])
@@ -280,8 +307,11 @@ def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
 
 
 def exposure_finding(run: RunFolder) -> Finding | None:
-    """The matrix of arms and kinds: the share of decisions in whose prompt a text of the kind
-    stood. None for a run without the table, or without decisions."""
+    """Return the finding with the matrix of conditions and kinds of text.
+
+    Each cell is the share of decisions with a text of this kind in the prompt. Returns None if the
+    run has no table `exposure` or no decisions.
+    """
     if not run.has_table(ExposureRow.table):
         return None
     title = "What stood in the prompts"
@@ -336,12 +366,14 @@ def exposure_finding(run: RunFolder) -> Finding | None:
 
 
 def _exposure_cells(run: RunFolder) -> list[_ExposureCell]:
-    """In the order of the table."""
+    """Return the cells in the order of the table `exposure`."""
     if not run.has_table(ExposureRow.table):
         return []
     stood, expected = pl.col("texts") > 0, pl.col("expected")
     part = expected & stood & (pl.col("share") < 1)
     table = run.scan_table(ExposureRow.table)
+    # Count decisions before grouping by kind: a decision without a text of some kind has no row for
+    # it.
     asked = table.group_by("condition", "decision").agg(
         decisions=pl.struct("participant_id", "address").n_unique()
     )

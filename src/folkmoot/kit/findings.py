@@ -1,35 +1,37 @@
-"""How a study makes its findings: one estimate read as cells, as a line of a chart and as words.
+"""Build findings: format one estimate as table cells, as a chart line and as words.
 
-A finding shows the same numbers three times: in its table, in its chart, in its sentence. The
-currency is `Estimate` (a value, its interval, its p): from the tables of the run by `wilson_rates`
-or by `folkmoot.measures`, or from a study's own JSON file by `estimate_from_json`.
+A finding gives the same numbers in its table, its chart and its statement. All three come from one
+`Estimate` (value, interval, p). It is computed from the tables of the run by `wilson_rates` or
+`folkmoot.measures`, or read from the study's own JSON file by `estimate_from_json`.
 
-    rates(counts)                       group → (count, n)  to  group → Estimate (Wilson)
-    cells(e, "changed_rate", "_rate")   the cells of a row: value and bounds
-    p(e) chance(e)                      its p as a cell and in words
-    adjusted(estimates)                 Holm's p of all comparisons of one table, with the note HOLM
-    intervals(estimates, "unit")        the chart
-    share(e) points(e) mean(e) change(e)  the words: "16 % (9 to 23 %)"
-    significant(e)                      whether chance is ruled out; None where it isn't known
-    fitness(...)                        the finding on whether the model is fit to answer
+    wilson_rates(counts)                group → (count, n)  to  group → Estimate (Wilson)
+    estimate_cells(e, "changed_rate", "_rate")   the cells of a row: value and bounds
+    p_value_cell(e), p_value_words(e)   its p as a cell and in words
+    with_adjusted_p(estimates)          Holm's p of all comparisons of one table (HOLM_NOTE)
+    interval_chart(estimates, "unit")   the chart
+    format_share(e), format_points(e), format_mean(e), format_change(e)
+                                        the words: "16 % (9 to 23 %)"
+    is_significant(e)                   whether chance is ruled out; None if it is unknown
+    respondent_checks_finding(...)      the finding on whether the model is fit to answer
 
-What isn't known stays unknown: a blank cell, "no interval", no line in a chart, no finding.
+Unknown values stay unknown: a blank cell, "no interval", no line in a chart, or no finding.
 
-Few units are few. Every finding with an interval names what is independent of each other, once:
+Every finding with an interval names its unit of analysis once:
 
-    Finding(key, title, says, grid, chart, unit="group", units=groups)
+    Finding(key, title, statement, table, chart, unit="group", units=group_count)
 
-The report prints it. With fewer than five units the finding makes itself an illustration ("An
-illustration, not evidence: 3 groups."): bounds and p leave its table and chart. For that the words
-must come from the functions above, which give no interval and no verdict of an estimate with fewer
-than five units (`Estimate.unit_count`: its clusters, or n where units are independent), and no
-study looks at `low`, `high` or `p_value_cell` itself. The units are shown as points:
-`clustered_mean` keeps their values in `Estimate.each`, `interval_chart` draws them; a JSON file
-keeps them under `each`, from which `estimate_from_json` reads them.
+The report prints it. With fewer than five units the finding presents itself as an illustration ("An
+illustration, not evidence: 3 groups."): bounds and p leave its table and chart. The statement must
+come from the functions above, because they give no interval and no verdict for fewer than five
+units. For the same reason, a study must not read `low`, `high` or `p` of an estimate itself.
+`Estimate.unit_count` is the number of clusters, or n if the observations are independent.
 
-Test and interval are one method (CR2 with Satterthwaite's degrees of freedom for clusters,
-Newcombe's interval and the level at which it touches zero for two shares), so that an interval
-excludes zero exactly where p is below .05: take both from one `Estimate`.
+The chart shows the values of single units as points. `clustered_mean` keeps these values in
+`Estimate.each`, and `interval_chart` draws them. A JSON file keeps them under `each`.
+
+Test and interval use one method: CR2 with Satterthwaite's degrees of freedom for clusters. For two
+shares it is Newcombe's interval and the level at which the interval touches zero. So an interval
+excludes zero exactly if p is below .05. Take both from one `Estimate`.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ K = TypeVar("K", bound=Hashable)
 known = estimates.finite_or_none
 ALPHA = estimates.ALPHA
 
-RESPONDENT_CHECKS_KEY = "respondent_checks"  # the key of the finding on whether the model is fit
+# Reports look this finding up by its key, and add it if the study type has none.
+RESPONDENT_CHECKS_KEY = "respondent_checks"
 HOLM_NOTE = (
     "holm p: adjusted for all comparisons of this table by Holm's method, which keeps the chance "
     "of even one false alarm among them at 5 %; words go by it. p and 95 % intervals are not "
@@ -73,7 +76,7 @@ def split_address(address: str) -> list[str]:
 
 
 def collect_findings(*some: Finding | Iterable[Finding | None] | None) -> list[Finding]:
-    """Findings in the order given, without those that had nothing to say."""
+    """Return the given findings as one flat list in order, without None."""
     flat: list[Finding] = []
     for one in some:
         flat += (
@@ -88,21 +91,22 @@ def collect_findings(*some: Finding | Iterable[Finding | None] | None) -> list[F
 
 
 def wilson_rates(counts: Mapping[str, tuple[int, int]]) -> dict[str, Estimate]:
-    """Shares with Wilson intervals. `counts`: group → (count, n); groups of nobody are left out."""
+    """Return shares with Wilson intervals. `counts`: group → (count, n). Groups with n = 0 are left
+    out."""
     return {group: wilson(count, n) for group, (count, n) in counts.items() if n}
 
 
 def category_shares(counts: Mapping[str, int]) -> dict[str, float | None]:
-    """What share each category has of the total; None for all of them if the total is 0."""
+    """Return the share of each category in the total. All shares are None if the total is 0."""
     total = sum(counts.values())
     return {name: n / total if total else None for name, n in counts.items()}
 
 
 def estimate_from_json(kept: Mapping[str, JsonValue], clusters: str = "n") -> Estimate:
-    """An estimate that a JSON file keeps under `estimate`, `low`, `high`, `p_value`, `n` and
-    `each`.
+    """Read an estimate from a JSON object with `estimate`, `low`, `high`, `p`, `n` and `each`.
 
-    `clusters`: the key that counts the independent units ("sets").
+    `clusters` is the key that counts the independent units, such as "sets". A missing or
+    non-numeric value becomes NaN, and a missing count becomes 0.
     """
     value, low, high, p_value = (
         _number_or_nan(kept.get(key)) for key in ("estimate", "low", "high", "p")
@@ -118,10 +122,10 @@ def _number_or_nan(kept: JsonValue) -> float:
 
 
 def is_significant(estimate: Estimate) -> bool | None:
-    """Whether a difference is statistically significant at 5 %; None where nothing tells.
+    """Return whether a difference is statistically significant at 5 %, or None if this is unknown.
 
-    By its p where one was computed, else by whether its interval excludes zero. Never of fewer
-    than five independent units.
+    The p-value decides if there is one, otherwise the interval. The result is None for fewer than
+    five independent units.
     """
     if estimate.unit_count < FEWEST_UNITS:
         return None
@@ -131,7 +135,9 @@ def is_significant(estimate: Estimate) -> bool | None:
 
 
 def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
-    """Holm's p of each of the comparisons of one table, by label; NaN where none was tested."""
+    """Return Holm's p for each comparison of one table, by label. It is NaN without a test."""
+    # Too few units are no test. `holm` ignores NaN, so such a comparison does not make the others
+    # stricter.
     ps = [
         estimate.p if estimate.unit_count >= FEWEST_UNITS else math.nan
         for estimate in estimates.values()
@@ -143,7 +149,11 @@ def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
 
 
 def estimate_cells(estimate: Estimate | None, name: str, suffix: str = "") -> Row:
-    """The cells `name`, `low` and `high`; `suffix` marks the bounds of shares ("_rate")."""
+    """Return the cells `name`, `low` and `high` of a row.
+
+    `suffix` is appended to the bounds of shares ("_rate"), so that the report formats them as
+    shares.
+    """
     low, high = f"low{suffix}", f"high{suffix}"
     if estimate is None:
         return {name: None, low: None, high: None}
@@ -152,18 +162,17 @@ def estimate_cells(estimate: Estimate | None, name: str, suffix: str = "") -> Ro
 
 
 def p_value_cell(estimate: Estimate) -> float | None:
-    """The cell of an estimate's p: None where nothing was tested."""
+    """Return the p-value of an estimate for a table cell, or None if no test was made."""
     return known(estimate.p) if estimate.unit_count >= FEWEST_UNITS else None
 
 
 def p_value_cells(estimate: Estimate, holm: float = math.nan) -> Row:
-    """The cells `p_value_cell` and `holm_p` of one of the comparisons of a table (see
-    `with_adjusted_p`)."""
+    """Return the cells `p` and `holm_p` of one comparison of a table (see `with_adjusted_p`)."""
     return {"p": p_value_cell(estimate), "holm_p": known(holm)}
 
 
 def interval_line(label: str, estimate: Estimate) -> tuple[str, float, float, float]:
-    """A line of a chart of intervals; a point where there is no interval."""
+    """Return the label, value, low and high of a chart line. Without an interval it is a point."""
     if estimate.has_interval:
         return label, estimate.value, estimate.low, estimate.high
     return label, estimate.value, estimate.value, estimate.value
@@ -177,7 +186,7 @@ def interval_chart(
     zero: float | None = None,
     bands: tuple[tuple[str, float, float], ...] = (),
 ) -> IntervalChart | None:
-    """The chart of estimates by label; None if none of them is known."""
+    """Return the chart of estimates by label, or None if no estimate is known."""
     lines = tuple(
         interval_line(label, estimate)
         for label, estimate in estimates.items()
@@ -190,7 +199,11 @@ def interval_chart(
 def interaction_matrix(
     counts: Mapping[tuple[str, str], int], people: Mapping[str, str], unit: str
 ) -> Heatmap:
-    """The matrix of who turned to whom: `counts` by (id, id), `people` id → name, in order."""
+    """Return the heatmap of references between speakers.
+
+    `counts` maps (speaker id, id of the speaker referred to) to a count. `people` maps ids to names
+    in display order. Pairs without a count are 0, and self-references are left out.
+    """
     return Heatmap(
         tuple(
             (people[person], people[b], float(counts.get((person, b), 0)))
@@ -208,8 +221,11 @@ def interaction_matrix(
 
 
 def format_share(estimate: Estimate, extra: str = "", digits: int = 0) -> str:
-    """ "16 % (9 to 23 %)"; `extra` is added within the brackets, as in all of these. With one digit
-    more beside a difference, as in `format_mean_value`."""
+    """Return a share as text, such as "16 % (9 to 23 %)".
+
+    `extra` is added within the brackets. Use one digit more if the share appears next to a
+    difference, as in `format_mean_value`.
+    """
     return _format_estimate(
         estimate,
         format_percent(estimate.value, digits),
@@ -219,7 +235,7 @@ def format_share(estimate: Estimate, extra: str = "", digits: int = 0) -> str:
 
 
 def format_points(estimate: Estimate, aside: str = "") -> str:
-    """ "+12 points (+3 to +20)": the difference of two shares."""
+    """Return a difference of shares as text, such as "+12 points (+3 to +20)"."""
     return _format_estimate(
         estimate,
         estimates.format_points(estimate.value),
@@ -229,7 +245,7 @@ def format_points(estimate: Estimate, aside: str = "") -> str:
 
 
 def format_mean(estimate: Estimate, aside: str = "") -> str:
-    """ "1.24 (0.90 to 1.58)"."""
+    """Return a mean as text, such as "1.24 (0.90 to 1.58)"."""
     return _format_estimate(
         estimate,
         format_mean_value(estimate.value),
@@ -239,7 +255,7 @@ def format_mean(estimate: Estimate, aside: str = "") -> str:
 
 
 def format_change(estimate: Estimate, aside: str = "") -> str:
-    """ "+0.31 (−0.05 to +0.67)": a difference of means."""
+    """Return a difference of means as text, such as "+0.31 (−0.05 to +0.67)"."""
     return _format_estimate(
         estimate,
         format_signed(estimate.value),
@@ -258,25 +274,32 @@ def _format_estimate(estimate: Estimate, value: str, span: str, aside: str) -> s
 
 
 def format_mean_value(value: float | None, digits: int = 2) -> str:
-    """A mean with two decimals; "unknown". Beside a difference, means have one digit more than it,
-    so that the difference is seen to be theirs."""
+    """Return a mean with `digits` decimals, or "unknown".
+
+    Next to a difference, use one digit more than the difference has. The reader can then recompute
+    it.
+    """
     if value is None or not math.isfinite(value):
         return "unknown"
+    # Adding 0.0 turns −0.0 into 0.0, so that no "−0.00" is printed.
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def format_signed(value: float | None, digits: int = 2) -> str:
-    """A difference with its sign and two decimals; "unknown". See `format_mean_value` for
-    `digits`."""
+    """Return a difference with its sign and `digits` decimals, or "unknown"."""
     if value is None or not math.isfinite(value):
         return "unknown"
-    rounded = round(value, digits) + 0.0  # −0 becomes 0
+    # Adding 0.0 turns −0.0 into 0.0, which gets no sign.
+    rounded = round(value, digits) + 0.0
     return f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", "−")
 
 
 def p_value_words(estimate: Estimate, holm: float | None = None) -> str:
-    """ "p = .043", or with Holm's "adjusted p = .012"; both where they disagree, for then the
-    interval agrees with the first alone. Empty where nothing was tested."""
+    """Return "p = .043", or "adjusted p = .012" for a p-value adjusted by Holm's method.
+
+    Both are given if only the unadjusted p is below 5 %, because the interval agrees with that one.
+    The text is empty if no test was made.
+    """
     if p_value_cell(estimate) is None:
         return ""
     if holm is None:
@@ -286,7 +309,7 @@ def p_value_words(estimate: Estimate, holm: float | None = None) -> str:
 
 
 def join_clauses(parts: Iterable[str]) -> str:
-    """Parts of one sentence: "a; b; c."."""
+    """Join clauses with semicolons into one sentence that ends with a full stop."""
     return "; ".join(parts) + "."
 
 
@@ -294,7 +317,8 @@ def join_clauses(parts: Iterable[str]) -> str:
 
 
 def respondent_checks_finding(checks: Sequence[Check]) -> Finding:
-    """Signs that the model is unfit to stand in for people, one row a check."""
+    """Return the finding on whether the model is fit to answer for people. It has a row
+    per check."""
     failed = [check for check in checks if check.verdict == FAILED]
     unknown = [check.title.lower() for check in checks if check.verdict == NOT_KNOWN]
     passed = len(checks) - len(failed) - len(unknown)

@@ -1,4 +1,4 @@
-"""Reads a conversation as Polis exports it, so that a study can be made of it (`Study.from_polis`).
+"""Read a conversation from a Polis export, so that a study can use it (`Study.from_polis`).
 
 Three files of the export are read: comments.csv, participants-votes.csv and summary.csv.
 """
@@ -18,7 +18,9 @@ from folkmoot.hidden_characters import without_hidden
 COMMENTS, VOTES, SUMMARY = "comments.csv", "participants-votes.csv", "summary.csv"
 AGREE, PASS, DISAGREE = 1, 0, -1
 ID_COLUMNS = ("participant",)
-REJECTED_MARK = "-1"  # by a moderator of the conversation
+# The value of `moderated` for a comment that a moderator of the conversation rejected.
+REJECTED_MARK = "-1"
+# Exports that went through a spreadsheet or pandas hold votes as decimals.
 VOTES_BY_MARK = {"1": AGREE, "1.0": AGREE, "0": PASS, "0.0": PASS, "-1": DISAGREE, "-1.0": DISAGREE}
 
 
@@ -27,13 +29,14 @@ class Voter:
     """A participant of the conversation. `votes`: comment id → 1 agree, 0 pass, −1 disagree."""
 
     id: str
-    group: str  # of Polis's opinion groups; empty where Polis put them in none
+    # The id of one of Polis's opinion groups, or empty for a voter without a group.
+    group: str
     votes: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class PolisConversation:
-    """Accepted comments (id → text) and who voted how on them."""
+    """The topic, the accepted comments (id → text) and the voters of a Polis conversation."""
 
     topic: str
     description: str
@@ -41,12 +44,12 @@ class PolisConversation:
     voters: Sequence[Voter]
 
     def count(self, comment: str, vote: int) -> int:
-        """How many cast this vote on a comment."""
+        """Return how many voters cast this vote on a comment."""
         return sum(voter.votes.get(comment) == vote for voter in self.voters)
 
     @property
     def most_divisive_comment(self) -> str:
-        """The comment on which the smaller side is largest."""
+        """The id of the comment with the largest minority of agreeing or disagreeing voters."""
         return max(
             self.comments,
             key=lambda column: min(self.count(column, AGREE), self.count(column, DISAGREE)),
@@ -54,7 +57,10 @@ class PolisConversation:
 
 
 def read_polis(folder: Path) -> PolisConversation:
-    """The conversation in a folder. Raises InputError for what is missing or cannot be read."""
+    """Read the conversation in a folder.
+
+    Raises InputError for a missing file or column, an unreadable cell, and an export without votes.
+    """
     for name in (COMMENTS, VOTES):
         if not (folder / name).is_file():
             hint = "name the folder of a Polis export"
@@ -62,6 +68,7 @@ def read_polis(folder: Path) -> PolisConversation:
     said: dict[str, str] = {}
     agreed: dict[str, int] = {}
     for line, row in _read_rows(folder / COMMENTS, ("comment-id", "comment-body", "agrees")):
+        # Comments come from strangers and end up in prompts, so hidden characters are removed.
         text = " ".join(without_hidden(row["comment-body"]).split())
         if row.get("moderated") != REJECTED_MARK and text:
             said[row["comment-id"]] = text
@@ -72,6 +79,7 @@ def read_polis(folder: Path) -> PolisConversation:
     ]
     if not said or not any(voter.votes for voter in voters):
         raise InputError(Problem("nobody voted on an accepted comment", str(folder)))
+    # The summary only adds topic and description. An export without it is usable.
     summary = _read_summary(folder / SUMMARY)
     found = PolisConversation(
         summary.get("topic", ""), summary.get("conversation-description", ""), said, voters
@@ -96,7 +104,10 @@ def _parse_voter(row: Mapping[str, str], path: Path, line: int, said: Mapping[st
 
 
 def _check_vote_signs(found: PolisConversation, agreed: Mapping[str, int], folder: Path) -> None:
-    """Raise InputError where comments.csv counts as agreement what the votes call disagreement."""
+    """Raise InputError if agree and disagree are swapped in the votes."""
+    # Polis's database stores agree as −1, and some exports keep that sign. The counts in
+    # comments.csv reveal which sign is meant. Exact equality is not required, because the two files
+    # may differ by a few votes.
     as_is = sum(abs(found.count(column, AGREE) - n) for column, n in agreed.items())
     turned = sum(abs(found.count(column, DISAGREE) - n) for column, n in agreed.items())
     if turned < as_is:
@@ -105,7 +116,7 @@ def _check_vote_signs(found: PolisConversation, agreed: Mapping[str, int], folde
 
 
 def _read_rows(path: Path, wanted: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    """(line, column → cell) of each row. Raises InputError where a column is missing."""
+    """Return (line, column → cell) for each row. Raises InputError if a column is missing."""
     columns, rows = read_csv(_read_text(path), str(path))
     for column in wanted:
         if column not in columns:
@@ -114,7 +125,10 @@ def _read_rows(path: Path, wanted: Sequence[str]) -> list[tuple[int, dict[str, s
 
 
 def _read_summary(path: Path) -> dict[str, str]:
-    """Polis writes it without a header: a name and a value in each row."""
+    """Return name → value of summary.csv.
+
+    Polis writes this file without a header: each row holds a name and a value.
+    """
     if not path.is_file():
         return {}
     rows = csv.reader(io.StringIO(_read_text(path)))
@@ -123,6 +137,7 @@ def _read_summary(path: Path) -> dict[str, str]:
 
 def _read_text(path: Path) -> str:
     try:
+        # Spreadsheet programs put a byte order mark at the start of a CSV file.
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(Problem(f"cannot be read: {error}", str(path))) from error
@@ -130,6 +145,7 @@ def _read_text(path: Path) -> str:
 
 def _parse_int(text: str, path: Path, line: int) -> int:
     try:
+        # Counts may be empty or written as decimals.
         return int(float(text or 0))
     except ValueError as error:
         raise InputError(

@@ -1,7 +1,7 @@
-"""A retest: one question asked twice, in two conversations that know nothing of each other.
+"""Retest: ask one question twice, in two conversations that are unaware of each other.
 
-The second answer shows how far answers differ where nothing has happened in between. Whatever a
-study calls movement is tested against that (`measures.retest`).
+The difference of the two answers is the noise of a decision if nothing happened in between. A
+change that a study reports is tested against it (`measures.retest`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from folkmoot.measures.retest import Repeat
 
 T = TypeVar("T")
 
-# What the scope of the second asking adds to the name of the first.
+# The suffix of the second question's scope.
 RETEST = "retest"
 
 
 async def ask_twice(scope: Scope, name: str, ask: Callable[[Scope], Awaitable[T]]) -> tuple[T, T]:
-    """Ask one question in two fresh scopes below this one and return both answers.
+    """Ask one question in two fresh child scopes of `scope` and return both answers.
 
-    The first scope is called `name`, so that a study which adds a retest keeps the addresses of
-    what it asked before. `ask` must put the same request in both.
+    `ask` must make the same request in both. The first scope is called `name`. So a study that adds
+    a retest later keeps the addresses of its earlier calls.
     """
     first = await ask(scope.child(name))
     return first, await ask(scope.child(f"{name}_{RETEST}"))
@@ -42,16 +42,16 @@ def pair_answers(
     question: Sequence[str] = (),
     untouched: bool = False,
 ) -> list[Repeat]:
-    """Return both answers of everybody who answered on both occasions of a pair.
+    """Return both answers of each participant who answered on both occasions of a pair.
 
     Args:
-        table: a row for each person and occasion. `answer`: a text or a number; rows without one
-            are left out. `occasion`: when, or in which condition, it was given
-        pairs: two values of `occasion`
-        who: columns that name a person, the same on both occasions
-        unit: columns that name what is independent: the person, or those who talked in between
-        question: columns that name what was asked, besides the pair of occasions
-        untouched: nothing was read or heard between the two occasions
+        table: a row for each participant and occasion. `answer` is a text or a number. Rows without
+            an answer are left out. `occasion` is the time or condition of the answer
+        pairs: pairs of values of `occasion`
+        who: columns that identify a participant, the same on both occasions
+        unit: columns that identify the unit of analysis: a participant or a group that talked
+        question: columns that identify the question, besides the pair of occasions
+        untouched: True if the participant read and heard nothing between the two occasions
     """
     known = table.filter(pl.col("answer").is_not_null())
     found: list[tuple[tuple[object, ...], Repeat]] = []
@@ -68,7 +68,8 @@ def pair_answers(
                 untouched,
             )
             found.append((tuple(row[name] for name in who), repeat))
-    # Of k answers there are k (k − 1) / 2 pairs.
+    # `measures.retest` needs the number k of answers per participant. A participant with k answers
+    # is in m = k (k − 1) / 2 pairs, so k = (1 + √(1 + 8 m)) / 2.
     made = Counter(person for person, _ in found)
     return [
         replace(repeat, askings=(1 + math.sqrt(1 + 8 * made[person])) / 2)

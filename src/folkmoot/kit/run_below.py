@@ -1,8 +1,8 @@
-"""A run below a run: further calls about a finished run, in a folder and a journal beside its own.
+"""Run further calls about a finished run in a subfolder with a separate journal.
 
-Codings and controls are such runs. The run above stays as it is, its journal and digest too. An
-amendment names the folder below and the digest of its journal, so that `folkmoot verify` tells it
-from a folder that was put there by hand.
+Codings and controls are such runs. The journal and the digest of the finished run do not change. An
+amendment names the subfolder and the digest of its journal. So `folkmoot verify` can tell it from a
+folder that was added by hand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.storage.amendments import Amendment, append_amendments
 from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 
-# How the run called models. A run below it calls them alike.
+# Settings for calls to models. A run below another one calls models with the same settings.
 _CALLING = (
     *("endpoints", "concurrency", "max_api_retries", "api_retry_base_seconds"),
     *("api_sleep_seconds", "request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
@@ -31,8 +31,11 @@ _CALLING = (
 
 @dataclass(frozen=True)
 class Below:
-    """What is run below a run: its study type, its folder (relative to the run), and the kind and
-    the author of the amendment that names it."""
+    """A study to run below a finished run.
+
+    `study` is its study type and `folder` its path relative to the run. `kind` and `by` are the
+    kind and the author of the amendment that names the folder.
+    """
 
     study: Study[Any]
     folder: str
@@ -41,13 +44,13 @@ class Below:
 
 
 def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
-    """The settings of a run that say how it called models, and `more` keys of it."""
+    """Return the settings of a run for calls to models, and those with the keys in `more`."""
     kept = (*_CALLING, *more)
     return {key: run.config[key] for key in kept if run.config.get(key) is not None}
 
 
 def require_finished(run: RunFolder) -> None:
-    """Raise InputError for a run that has not come to its end."""
+    """Raise InputError if a run is not finished."""
     if not run.is_finished:
         hint = "end it with --resume first"
         raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
@@ -60,17 +63,21 @@ def run_below(
     options: RunOptions,
     stopper: RunStopper | None = None,
 ) -> RunFolder:
-    """Run a study below a finished run, or resume it where it stopped, and amend the run.
+    """Run a study below a finished run, or resume it, and add an amendment to the finished run.
 
-    Raises what `run_study` raises.
+    Raises the errors of `run_study`.
     """
     found = study_from_settings(below.study, settings, options)
+    # The settings may name servers that receive the texts of the run. The researcher must consent
+    # to them, as with a study file.
     options.consent.require_network_access(
         run.path / STUDY_FILE_NAME, found.config, create_router(found, options)
     )
     folder = run.path / below.folder
     done = run_study(found, replace(options, out=folder, resume=folder.exists()), stopper)
     made = {"folder": below.folder, "journal_digest": done.manifest["journal_digest"]}
+    # Amend only after the run below has finished: an amendment holds the digest of its complete
+    # journal.
     with lock_folder(run.path):
         append_amendments(
             run.path, [Amendment(below.kind, below.by, done.manifest["finished_at"], made)]
@@ -79,7 +86,7 @@ def run_below(
 
 
 def verify_below(run: RunFolder, made: Amendment, study: Study[Any]) -> tuple[str, Verification]:
-    """The folder that an amendment names, and its run replayed and compared like any run."""
+    """Replay and compare the run that an amendment names. Return its folder and the result."""
     name = str(made.data["folder"])
     folder = run.path / name
     if not folder.is_dir():

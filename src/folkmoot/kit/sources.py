@@ -1,7 +1,8 @@
-"""Whether each text in the prompts of a run is recorded where its source says, with those words.
+"""Check that each text in the prompts of a run is recorded where its source says.
 
-A span of `provenance` names a row; here the two are compared. Tests of the shipped studies use it,
-and whoever wants to check a run of a study of their own.
+A span of `provenance` names a row of a table. These functions compare the text of the span with
+that row. Tests of the shipped studies use them. A study author can use them to check runs of
+another study type.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 
 class WrongSource(NamedTuple):
-    """A text in a request that is not what its source recorded. `recorded` is empty if there is no
-    such row."""
+    """A text in a request that differs from the text recorded at its source.
+
+    `recorded` is empty if the named row does not exist.
+    """
 
     address: str
     kind: str
@@ -39,16 +42,17 @@ class WrongSource(NamedTuple):
 
 
 def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[WrongSource]:
-    """Return every text whose source does not resolve to a row with that very text.
+    """Return every text that its source does not confirm with the same words.
 
-    `tables` are the row classes of the study; their keys name the rows. Unattributed texts are not
-    among these: `count_unattributed_characters` counts them. A text that was altered on the way
-    must have a row, and may have other words.
+    `tables` are the row classes of the study, and their keys identify rows. Unattributed texts are
+    not included: `count_unattributed_characters` counts them. For a text that was altered on the
+    way it suffices that the row exists.
     """
     recorded = _Recorded(run, tables)
     wrong: dict[tuple[str, str, str], WrongSource] = {}
     for span, text in _texts_of_spans(run):
         kind, id = span["kind"], span["source_id"]
+        # The same text occurs in many requests, and each difference is reported once.
         if kind == UNATTRIBUTED or (kind, id, text) in wrong:
             continue
         found = recorded.texts(kind, id)
@@ -59,7 +63,7 @@ def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[Wron
 
 
 def count_unattributed_characters(run: RunFolder) -> dict[str, int]:
-    """Return address → characters of its request that were interpolated without a source."""
+    """Return address → number of characters in its request that have no recorded source."""
     if not run.has_table(PROVENANCE):
         return {}
     unknown = run.read_table(PROVENANCE).filter(kind=UNATTRIBUTED)
@@ -70,7 +74,8 @@ def count_unattributed_characters(run: RunFolder) -> dict[str, int]:
 
 
 def report_unattributed(run: RunFolder) -> Finding | None:
-    """Return the finding on interpolated texts without a known source; None if there are none."""
+    """Return the finding on interpolated texts without a known source, or None if there
+    are none."""
     counted = count_unattributed_characters(run)
     if not counted:
         return None
@@ -100,10 +105,11 @@ def report_unattributed(run: RunFolder) -> Finding | None:
 
 
 def _texts_of_spans(run: RunFolder) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Every span with the text that stands there in the request as it was sent."""
+    """Yield every span with its text in the request as it was sent."""
     with closing(JournalReader(run.path / JOURNAL)) as journal:
         address, messages = "", tuple[Message, ...]()
         for span in run.read_table(PROVENANCE).iter_rows(named=True):
+            # Rows of one request are adjacent, so its messages are read from the journal once.
             if span["address"] != address:
                 address, messages = span["address"], tuple(journal.messages(span["address"]))
             content = messages[span["message"]].content if messages else ""
@@ -111,7 +117,7 @@ def _texts_of_spans(run: RunFolder) -> Iterator[tuple[Mapping[str, Any], str]]:
 
 
 class _Recorded:
-    """The texts that a run has recorded, by the ids of sources."""
+    """The recorded texts of a run by the ids of sources. Tables are read when first needed."""
 
     def __init__(self, run: RunFolder, tables: Sequence[type[Row]]) -> None:
         self._run = run
@@ -120,11 +126,15 @@ class _Recorded:
         self._rows: dict[str, dict[str, dict[str, Any]]] = {}
 
     def texts(self, kind: str, id: str) -> list[str] | None:
-        """The texts that the source of this id may have; None if it is not recorded in a table."""
+        """Return the texts that a source with this id may have.
+
+        The result is None if such sources are not recorded in a table.
+        """
         if kind == "utterance":
             return self._cell_texts(UTTERANCES, "text", id)
         if kind == "answer":
             return self._cell_texts("answers", "value", id)
+        # A rejected reply is recorded in the journal only, not in a table.
         if kind == "reply":
             return None
         where, _, key = id.partition("/")
@@ -145,6 +155,7 @@ class _Recorded:
 
     def _by_key(self, table: str) -> dict[str, dict[str, Any]]:
         if table not in self._rows:
+            # `answers` is a table of the engine that has no row class. Its key is the address.
             key = ("address",) if table == "answers" else self._keys.get(table, ())
             rows = self._run.read_table(table) if self._run.has_table(table) and key else None
             self._rows[table] = {
@@ -155,8 +166,11 @@ class _Recorded:
 
 
 def _value_at_path(value: Any, path: str) -> Any:
-    """The value under a dotted path. In a list a number names the entry, counted from 0; another
-    name, the values that all entries have under it."""
+    """Return the value under a dotted path.
+
+    In a list, a number selects an entry, counted from 0. Any other name returns the values of all
+    entries under that name.
+    """
     for name in filter(None, path.split(".")):
         if isinstance(value, list) and name.isdecimal():
             value = value[int(name)] if int(name) < len(value) else None
@@ -170,7 +184,11 @@ def _value_at_path(value: Any, path: str) -> Any:
 
 
 def _possible_spellings(value: Any) -> Iterator[str]:
-    """The ways in which a cell may stand in a prompt: its text, a number, an entry of a list."""
+    """Yield the forms in which a cell may appear in a prompt.
+
+    These are the text itself, a number with and without trailing zeros, and each entry of a list or
+    mapping, also of one stored as JSON text.
+    """
     if value is None:
         return
     if isinstance(value, (list, tuple)):
@@ -181,6 +199,7 @@ def _possible_spellings(value: Any) -> Iterator[str]:
             yield from _possible_spellings(entry)
     else:
         yield str(value)
+        # Templates print 2.0 as "2".
         if isinstance(value, float):
             yield f"{value:g}"
         if isinstance(value, str) and value[:1] in ("[", "{"):
