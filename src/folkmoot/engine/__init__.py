@@ -1,1 +1,5 @@
+"""The engine: run a study, journal every model call, resume, replay and verify runs.
 
+Start with `run.runner`. Each folder says in its `__init__` which folders it imports. They import in
+one direction only: limits, journal, seats, settings, calls, session, study, cluster, run.
+"""

@@ -466,7 +466,7 @@ def simulate_remote_execution() -> ForkExecutor:
 def seal_registration(
     plan: Plan, found: StudyFile, providers: ModelRouter, seats: Sequence[Seat] | None = None
 ) -> None:
-    """Seal what is fixed before the first call: the design, the claims and the seats.
+    """Seal the design, the claims and the seats in the plan, before the first call.
 
     Raises DriftError if the plan has sealed another design.
     """

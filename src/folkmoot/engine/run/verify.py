@@ -233,7 +233,7 @@ def _last_withdrawal(run: RunFolder) -> Mapping[str, Any]:
 
 
 def _list_withdrawn(run: RunFolder) -> list[str]:
-    """Return sentences on what cannot be recomputed because humans withdrew."""
+    """Return a sentence for each withdrawal on the answers that cannot be recomputed."""
     return [
         f"{amendment.data['seat']} withdrew: {format_count(amendment.data['answers'], 'answer')} "
         "of theirs "

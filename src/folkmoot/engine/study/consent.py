@@ -27,11 +27,11 @@ TRUST_ENV_VARIABLE = "FOLKMOOT_TRUST"
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """How the researcher gives consent: beforehand (`granted`), or when asked.
+    """The consent of the researcher: given beforehand (`granted`), or by an answer when asked.
 
-    `ask_user` receives a list of sentences and returns the consent. It is None if nothing can be
-    asked, and `command_hint` then says how to agree beforehand. `versions` maps paths of code files
-    to the SHA-256 of the content that another process of the same run has executed.
+    `ask_user` receives a list of sentences and returns whether the researcher agrees. It is None if
+    the researcher cannot be asked. `command_hint` then says how to agree beforehand. `versions`
+    maps code files to the SHA-256 of the content that another process of the run has executed.
     """
 
     granted: bool = False
