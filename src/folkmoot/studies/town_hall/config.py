@@ -1,4 +1,4 @@
-"""The keys of a town-hall study file, and its levels: bundles of switches with dealt models."""
+"""The keys of a town-hall study file, and the levels: sets of switches with assigned models."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from folkmoot.measures.inference.claims import ACROSS, MOST_PRIMARY, Claim, Fami
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.answers.options import InteractionType
 
+# The model that the source uses by default. A researcher who names no model is told of it.
 SOURCE_MODEL = "gemini-3-flash"
 MAIN_LEVELS = ("1", "2-1", "3", "4")
 
 
 def _as_text(value: object) -> object:
-    """`levels: [1, 2-1]` reads 1 as a number; a level's name is text."""
+    """Return a number as text: YAML reads `levels: [1, 2-1]` as a number and a text."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -31,7 +32,9 @@ Shares = dict[str, Proportion]
 
 
 def _as_list(value: object) -> object:
-    """`levels: 1` and `vulnerable: builtin` name one of what is a list."""
+    """Return a single value as a list, so that `levels: 1` and `vulnerable: builtin` are
+    accepted.
+    """
     return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
@@ -207,7 +210,7 @@ class LevelSettings(_Part):
 class TownHallConfig(CodingStudyConfig):
     """A town-hall study file."""
 
-    # The source's `.env` names, and the mend for each.
+    # Name in the source's `.env` → hint for a study file that uses it as a key.
     INSTEAD_OF: ClassVar[Mapping[str, str]] = {
         "NUM_AGENTS": "use `residents.general`; the vulnerable come on top",
         "NUM_VULNERABLE": "use `vulnerable`, which names a profile for each",
@@ -219,6 +222,7 @@ class TownHallConfig(CodingStudyConfig):
         "LOG_DIR": "leave it out: logs are written to logs/ in the run folder",
     }
 
+    # Examples of inherited keys for this study type.
     SHOWN: ClassVar[Mapping[str, object]] = {
         "hypotheses": [
             {
@@ -301,20 +305,22 @@ class TownHallConfig(CodingStudyConfig):
     )
 
 
+# The five vendors' models among which the source divides the seats of levels 3 and 4.
 FIVE_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "exaone-4.0")
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of technical implementation.
+    """The switches of one level of technical implementation.
 
-    `models` empty means the run's own model; several are dealt over the seats. `moderator` is
-    `none`, `model` (the run's own model for that role) or the name of a model. `part` says
-    whether the level is compared in the main results or reported apart.
+    `models`: if empty, the run's own model is used. Several models are divided over the seats.
+    `moderator`: `none`, `model` (the run's own model for that role) or the name of a model. `part`:
+    `main` for the main comparison, `supplementary` for levels that are reported apart.
 
-    Controls: without `vulnerable` others sit in their seats; without `moderator_list` the moderator
-    is not told who they are; shuffled `labels` say by lot who is listed and counted as vulnerable;
-    `stories` says who has a life story (with `all` everybody, of the same length).
+    The other switches are controls. Without `vulnerable`, stand-ins take the seats of the
+    vulnerable residents. Without `moderator_list`, the moderator is not told who is vulnerable.
+    With shuffled `labels`, residents are listed and counted as vulnerable at random. `stories` says
+    who has a life story. With `all`, each resident has one of about the same length.
     """
 
     name: str
@@ -338,7 +344,10 @@ class Level:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Level:
-        """The level of `to_json`, as in a plan; earlier versions have fewer switches."""
+        """Return the level that `to_json` wrote, as in a plan.
+
+        Plans of earlier versions lack some switches.
+        """
         known = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         return cls(**{**known, "models": tuple(known["models"])})
 
@@ -356,23 +365,26 @@ BUILT_IN: Mapping[str, Level] = {
 
 
 def levels_of(config: TownHallConfig) -> list[Level]:
-    """The levels that are run, with the study file's own switches, in the file's order.
+    """Return the levels of a run in the order of the study file, with the file's switches applied.
 
-    Unknown names are left out; `level_problems` reports them before a run.
+    Unknown names are left out. `level_problems` reports them before a run.
     """
     known = known_levels(config)
     return [known[name] for name in config.levels if name in known]
 
 
 def known_levels(config: TownHallConfig) -> dict[str, Level]:
-    """All levels that a study file can name: the built-in ones and its own."""
+    """Return all levels that a study file can name: the built-in ones and its own."""
     names = dict.fromkeys([*BUILT_IN, *config.level_settings])
     return {name: level for name in names if (level := _build_level(config, name, ()))}
 
 
 def _build_level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> Level | None:
-    """A level with its own switches over those of the level that it is like; None where that
-    leads to no level, or in a circle."""
+    """Return a level with its switches applied over those of the level named by `like`.
+
+    `above` holds the names already followed. The result is None if `like` leads to no level or in a
+    circle.
+    """
     settings = config.level_settings.get(name)
     if settings is None or settings.like is None:
         return _change_level(BUILT_IN.get(name, Level(name) if settings else None), settings)
@@ -390,7 +402,10 @@ def _change_level(level: Level | None, settings: LevelSettings | None) -> Level 
 
 
 def level_problems(config: TownHallConfig, vulnerable: int) -> list[Problem]:
-    """What is wrong with the levels of a study file, given the number of vulnerable residents."""
+    """Return the problems of a study file's levels.
+
+    `vulnerable` is the number of vulnerable residents.
+    """
     known = known_levels(config)
     described = known.keys() | config.level_settings
     problems = [
@@ -448,12 +463,12 @@ def _unknown_level_problem(name: str, known: list[str]) -> Problem:
 def assign_models(
     models: Sequence[str], general: Sequence[str], vulnerable: Sequence[str], seed: int, set_no: int
 ) -> dict[str, str | None]:
-    """Which model sits on which seat: resident id → model, None for the run's own.
+    """Assign models to seats: resident id → model, or None for the run's own model.
 
-    Several models are spread as evenly as they go, the vulnerable on different ones. The draw
-    depends on the seed, the set and the number of models, never on the level, so that levels
-    with the same list get the same dealing. Raises ProtocolError if two vulnerable residents
-    would share a model.
+    Several models are spread as evenly as possible, and each vulnerable resident has a different
+    one. The draw depends on the seed, the set and the number of models, but not on the level. So
+    levels with the same list of models have the same assignment. Raises ProtocolError if two
+    vulnerable residents would share a model.
     """
     if len(models) < 2:
         only = models[0] if models else None
@@ -482,17 +497,18 @@ SATISFACTION = "satisfaction.satisfaction"
 
 
 def declare_claims(config: TownHallConfig) -> list[Claim]:
-    """What a town hall compares: the inclusion gap between levels, within sets of residents.
+    """Return the claims of a town hall. Most compare the inclusion gap of two levels within sets.
 
-    Primary are the first steps between consecutive levels of the main part; further steps are
-    secondary. Pairs that are no step, and supplementary levels against those of the main part that
-    differ in their models alone, are exploratory. So are, at each level, vulnerable residents
-    beside the others, and satisfaction after the discussion beside that before it.
+    The first steps between consecutive main levels are primary, and further steps are secondary.
+    All other claims are exploratory: main levels that are no step apart, and a supplementary level
+    beside a main one if only the models differ. At each main level they also compare vulnerable
+    with general residents, and satisfaction after the discussion with that before it.
     """
     levels = [level for level in levels_of(config) if level.vulnerable and config.vulnerable]
     main = [level for level in levels if level.part == "main"]
     steps = list(pairwise(main))
     found = [
+        # Few primary claims keep the correction for multiple tests small.
         _gap_between(later, earlier, "primary" if n < MOST_PRIMARY else "secondary")
         for n, (earlier, later) in enumerate(steps)
     ]
@@ -517,7 +533,7 @@ def declare_claims(config: TownHallConfig) -> list[Claim]:
 
 
 def _inclusion_at(level: Level) -> Claim:
-    """The claim that at a level vulnerable residents are heard otherwise than the others."""
+    """Return the claim that compares how vulnerable and general residents are heard at a level."""
     return Claim(
         INCLUSION,
         ("vulnerable", "general"),
@@ -537,7 +553,7 @@ def _inclusion_at(level: Level) -> Claim:
 
 
 def _satisfaction_at(level: Level, is_vulnerable: bool) -> Claim:
-    """The claim that the satisfaction of a group of residents moves with a discussion."""
+    """Return the claim that the satisfaction of a group of residents changes with a discussion."""
     who = "vulnerable" if is_vulnerable else "general"
     return Claim(
         SATISFACTION,
@@ -559,7 +575,7 @@ def _satisfaction_at(level: Level, is_vulnerable: bool) -> Claim:
 
 
 def changed_switches(before: Level, after: Level) -> list[str]:
-    """The switches in which two levels differ."""
+    """Return the names of the switches in which two levels differ."""
     old, new = asdict(before), asdict(after)
     return [name for name in old if name not in ("name", "part") and old[name] != new[name]]
 

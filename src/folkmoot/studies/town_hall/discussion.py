@@ -1,7 +1,7 @@
-"""One discussion as immutable data, and who is asked in it and how.
+"""The data of one discussion, its speakers, and the functions that ask them.
 
-Residents sit in sessions of their own, or in one shared session. Only this module calls the
-engine's `ask_detailed`; every answer leaves a `Call` for the quality counts and the logs.
+Residents have separate sessions or one shared session. Only this module calls the engine's
+`ask_detailed`. Every answer leaves a `Call` for quality counts and logs.
 """
 
 from __future__ import annotations
@@ -56,26 +56,26 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Named(TypedDict):
-    """A resident as prompts name them."""
+    """A resident's id and name, as prompts show them."""
 
     id: str
     name: str
 
 
 class StatementLine(Named):
-    """A statement as prompts list it."""
+    """A statement, as prompts list it."""
 
     text: str
 
 
 class AddressedQuestion(StatementLine):
-    """A question, and to whom it was put."""
+    """A question and its addressee."""
 
     target: str
 
 
 class RoundRecord(TypedDict):
-    """What was said in public in one round."""
+    """The public utterances of one round."""
 
     round: int
     statements: list[StatementLine]
@@ -84,10 +84,11 @@ class RoundRecord(TypedDict):
 
 @dataclass(frozen=True)
 class Meeting:
-    """One discussion before it starts. `seats`: resident id → model, None for the run's own.
+    """One discussion before it starts. `seats`: resident id → model, or None for the run's own.
 
-    `residents` bear the labels by which they are listed and counted (vulnerable or not, and what
-    of); `people` are who they are, and differ from them only where labels are shuffled.
+    `people` hold the personas. `residents` hold the labels (vulnerable or not, and type) for lists
+    and counts. They differ only if labels are shuffled. `oneself`: humans without a persona, who
+    are called by id.
     """
 
     id: str
@@ -98,7 +99,7 @@ class Meeting:
     people: tuple[Resident, ...]
     residents: tuple[Resident, ...]
     orders: tuple[tuple[str, ...], ...]
-    oneself: frozenset[str] = frozenset()  # people who play no card: they are called by their id
+    oneself: frozenset[str] = frozenset()
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -139,12 +140,11 @@ class Meeting:
         }
 
     def describe_format(self, answer: AnswerType[Any]) -> str:
-        """Return the keys of an answer for a prompt; options have their source and order."""
+        """Return the keys of an answer for a prompt, with the source and order of options."""
         return answer.describe_format(self._closed_fields)
 
     @cached_property
     def _closed_fields(self) -> dict[str, list[str]]:
-        """Field of an answer → its options and the ways out."""
         return {
             field: [
                 *(
@@ -159,17 +159,17 @@ class Meeting:
         }
 
     def round_numbers(self, round: int) -> dict[str, int]:
-        """The number of a round, and how many there are, for prompts."""
+        """Return the number of a round and the number of all rounds, for prompts."""
         rounds = quote_value(self.round_count, "value", "study.rounds")
         return {"round": quote_round(round), "rounds": rounds}
 
     def ids_of(self, residents: Iterable[str]) -> list[str]:
-        """The ids of residents, for prompts."""
+        """Return the ids of residents with their sources, for prompts."""
         return [self.named_residents[resident]["id"] for resident in residents]
 
     @property
     def one_model(self) -> str | None:
-        """The model of a shared session; None for the run's own."""
+        """The model of a shared session. None means the run's own model."""
         return self.level.models[0] if self.level.models else None
 
     @cached_property
@@ -180,13 +180,12 @@ class Meeting:
         }
 
     def topic_for(self, resident: Resident, said: Mapping[str, T]) -> list[T]:
-        """What the topic says of a resident: for all, by ownership, vulnerable type, label."""
+        """Return what the topic says of a resident: for all, by ownership, type and label."""
         keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
         return [said[key] for key in keys if key in said]
 
     def statements(self, round_: Round, *, but: str = "") -> list[StatementLine]:
-        """What was said in a round, in its order of speaking, without one resident's and the
-        silent."""
+        """Return the statements of a round in order, without empty ones and those of `but`."""
         return self.as_lines(
             (resident_id, round_.recorded[resident_id].statement)
             for resident_id in round_.order
@@ -194,7 +193,7 @@ class Meeting:
         )
 
     def public_history(self, rounds: Sequence[Round], *, but: str = "") -> list[RoundRecord]:
-        """All that was said in public, round by round."""
+        """Return the public utterances of these rounds, without the statements of `but`."""
         return [
             {
                 "round": quote_round(r.number),
@@ -205,16 +204,13 @@ class Meeting:
         ]
 
     def remembered_rounds(self, rounds: Sequence[Round]) -> Sequence[Round]:
-        """The rounds that residents still have before them; the same at every level."""
+        """Return the rounds that prompts still show. The rule is the same at every level."""
         return rounds if self.config.history == "all" else rounds[-1:]
 
     def questions_put_to(
         self, rounds: Sequence[Round], *asked: str, but: str = ""
     ) -> list[AddressedQuestion]:
-        """Questions that were put to any of `asked`, without one resident's own.
-
-        Whoever made no statement has put no question that anybody could hear.
-        """
+        """Return the questions that were put to any of `asked`, without those of `but`."""
         named = self.named_residents
         return [
             {
@@ -231,7 +227,7 @@ class Meeting:
         ]
 
     def as_lines(self, said: Iterable[tuple[str, Utterance]]) -> list[StatementLine]:
-        """Who said what, without the silent, as prompts list it."""
+        """Return (resident, utterance) pairs as prompts list them, without empty utterances."""
         return [
             self._build_line(resident_id, utterance)
             for resident_id, utterance in said
@@ -239,7 +235,8 @@ class Meeting:
         ]
 
     def _build_line(self, resident: str, said: Utterance) -> StatementLine:
-        # The source names whom the prompt names, which exposure compares with who spoke.
+        # The source names the resident whom the prompt names. Exposure compares it with the real
+        # speaker.
         return {
             **self.named_residents[resident],
             "text": on_one_line(said._replace(speaker_id=resident)),
@@ -247,12 +244,12 @@ class Meeting:
 
 
 def quote_round(number: int) -> int:
-    """The number of a round, for prompts."""
+    """Return the number of a round with its source, for prompts."""
     return quote_value(number, "value", "protocol.round")
 
 
 def make_meeting(config: TownHallConfig, of: ResidentSet, level: Level, seed: int) -> Meeting:
-    """The meeting of one set at one level."""
+    """Return the meeting of one set at one level."""
     people, orders = of.residents, of.orders
     general = [resident.id for resident in people if not resident.is_vulnerable]
     vulnerable = [resident.id for resident in people if resident.is_vulnerable]
@@ -279,7 +276,8 @@ def make_meeting(config: TownHallConfig, of: ResidentSet, level: Level, seed: in
 
 
 SATISFIED = "how satisfied with how the question is dealt with, and with the say in it"
-ABOUT = {  # stage → the matter that is asked about
+# Stage → the matter of its question, for the embedded respondent.
+ABOUT = {
     "satisfaction_before": SATISFIED,
     "think": "thoughts on what was said, and a stance on the question",
     "speak": "a statement on the question",
@@ -295,7 +293,7 @@ ABOUT = {  # stage → the matter that is asked about
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where in a discussion a question is asked; `memory` counts the earlier entries it holds."""
+    """The place of a question in a discussion. `memory` is the number of earlier entries shown."""
 
     name: str
     round: int | None = None
@@ -303,17 +301,17 @@ class Stage:
 
     @property
     def question_matter(self) -> str:
-        """The matter that is asked about, for the embedded respondent."""
+        """The matter of the question, for the embedded respondent."""
         return ABOUT[self.name]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One answer of one seat, or of the shared session: for quality counts and logs.
+    """One answer of one seat or of the shared session, for quality counts and logs.
 
-    `parse_step` is the step at which it was read, `minimal` counts the residents with the minimal
-    structure as answer. An answer that was declined is `missing` and not minimal. Times, tokens and
-    cost of the `reply` are as journaled, so a replay gives the same.
+    `parse_step`: the step that read the answer. `minimal`: number of residents with a minimal
+    structure. A declined answer is `missing` and not minimal. Times, tokens and cost of `reply`
+    come from the journal, so a replay gives the same values.
     """
 
     stage: Stage
@@ -333,15 +331,14 @@ class Call:
 
 
 class PutTo(NamedTuple):
-    """A question in a statement, and to whom it is put: an id, `all`, `moderator` or `planner`."""
+    """A question in a statement. `target` is a resident's id, `all`, `moderator` or `planner`."""
 
     target: str
     said: Utterance
 
 
 class Recorded(NamedTuple):
-    """The utterances of one resident's turn as they were recorded, for prompts to quote. Thoughts
-    go into no prompt but their owner's; None where there are none."""
+    """The utterances of one resident's turn. Only prompts to that resident show `thoughts`."""
 
     statement: Utterance
     questions: tuple[PutTo, ...] = ()
@@ -350,10 +347,11 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round. `order` is the order in which statements are listed to those who hear them.
+    """One round. `order` is the order in which prompts list its statements.
 
-    `recorded`, `moderator` and `notes` are the utterances of `turns`, `moderation` and
-    `reflections`.
+    `recorded`, `moderator` and `notes` hold the utterances of `turns`, `moderation` and
+    `reflections`. `parts` counts the calls of a shared session, and is 0 for separate ones.
+    `planned_parts` is their number if no reply is too long or cut.
     """
 
     number: int
@@ -364,11 +362,11 @@ class Round:
     moderator: Utterance | None = None
     reflections: Mapping[str, Reflection] = field(default_factory=dict)
     notes: Mapping[str, Utterance] = field(default_factory=dict)
-    parts: int = 0  # calls that a shared session took for this round; 0 for separate ones
-    planned_parts: int = 1  # as many are needed where no reply is too long or cut
+    parts: int = 0
+    planned_parts: int = 1
 
     def quote_stance(self, resident: str) -> str:
-        """The stance that a resident's thoughts in this round state, for prompts."""
+        """Return the stance in a resident's thoughts of this round with its source, for prompts."""
         thoughts = self.recorded[resident].thoughts
         return quote_value(
             self.turns[resident].stance, "utterance", thoughts.id if thoughts else "", resident
@@ -377,13 +375,13 @@ class Round:
 
 @dataclass(frozen=True)
 class Discussion:
-    """A meeting as far as it has come, from the first survey to the last."""
+    """The state of a discussion: the meeting and the results of the stages so far."""
 
     meeting: Meeting
     rounds: tuple[Round, ...] = ()
     planned: Planned | None = None
     ballots: Mapping[str, Ballot] = field(default_factory=dict)
-    item_outcomes: tuple[ItemRow, ...] = ()  # how each item came out
+    item_outcomes: tuple[ItemRow, ...] = ()
     closing: Closing = MINIMAL_CLOSING
     consensus: Utterance | None = None
     before: Mapping[str, Satisfaction] = field(default_factory=dict)
@@ -391,18 +389,18 @@ class Discussion:
     calls: tuple[Call, ...] = ()
 
     def with_stage(self, calls: Sequence[Call], **stage: Any) -> Discussion:
-        """The same with one stage more."""
+        """Return a copy with the results and calls of one more stage."""
         return replace(self, calls=(*self.calls, *calls), **stage)
 
     @cached_property
     def items(self) -> dict[str, PlannedItem]:
-        """The items of the ballot by id; none if the planner could not be read."""
+        """The items of the ballot by id. Empty if the planner's answer could not be read."""
         planned = self.planned.items if self.planned else ()
         return {f"V{number}": item for number, item in enumerate(planned, start=1)}
 
 
 def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int | str]]:
-    """What one resident has said so far."""
+    """Return the statements of one resident in these rounds, for prompts."""
     said = {r.number: r.recorded[resident].statement for r in rounds}
     return [
         {"round": quote_round(number), "text": on_one_line(own)}
@@ -412,19 +410,21 @@ def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int
 
 
 def one_line(text: str) -> str:
-    """A statement without line breaks, so that nobody's words can pass for another's line."""
+    """Return a text without line breaks, so that it cannot imitate another speaker's line."""
     return " ".join(text.split())
 
 
 def on_one_line(said: Utterance) -> str:
-    """An utterance without line breaks, with its source."""
+    """Return an utterance without line breaks, with its source."""
     return alter_text(said.quoted_text, one_line(said.text))
 
 
 @dataclass(frozen=True)
 class HallSpeakers:
-    """Who can be asked at a meeting: `seats` of residents, or the one shared `session`.
-    `portraits` describe the residents."""
+    """The speakers of a meeting: residents in `seats` or one shared `session`, and the leaders.
+
+    `portraits`: resident id → persona text. `longest_reply`: limit of a shared reply, in tokens.
+    """
 
     meeting: Meeting
     portraits: Mapping[str, str]
@@ -432,7 +432,7 @@ class HallSpeakers:
     session: Speaker | None
     planner: Speaker
     moderator: Speaker | None
-    longest_reply: int  # tokens of one reply of the shared session, as far as they are known
+    longest_reply: int
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -441,7 +441,7 @@ class HallSpeakers:
     def reading_context(
         self, me: str, *, round: int = 2, stance: str = "", think: bool = True, most: int = 0
     ) -> AskContext:
-        """What reading an answer of `me` takes: who else is there, and what was asked for."""
+        """Return the context in which an answer of the speaker `me` is read."""
         meeting = self.meeting
         return AskContext(
             self.ids, me, round, stance, think, most, meeting.names_by_id, meeting.set.options
@@ -449,9 +449,9 @@ class HallSpeakers:
 
 
 def open_hall(scope: Scope, meeting: Meeting) -> HallSpeakers:
-    """Everybody with their system prompt: personas, the shared session, planner, moderator.
+    """Build the speakers of a meeting with their system prompts.
 
-    The planner is not told who is vulnerable and is the same model at every level.
+    The planner is not told who is vulnerable, and is the same model at every level.
     """
     level = meeting.level
     known = {"residents": count_residents(meeting), "topic": meeting.topic}
@@ -503,13 +503,12 @@ def open_hall(scope: Scope, meeting: Meeting) -> HallSpeakers:
 
 
 def count_residents(meeting: Meeting) -> int:
-    """How many residents take part, for prompts."""
+    """Return the number of residents with its source, for prompts."""
     return quote_value(len(meeting.ids), "value", "protocol.residents")
 
 
 def longest_reply(config: TownHallConfig, model: str) -> int:
-    """Tokens of the longest reply that a shared session is asked for: as the study file says, or
-    as the model can give, whichever is less."""
+    """Return the limit of a shared reply in tokens: the study file's or the model's, if lower."""
     limit = catalog.max_output_tokens(model, config.endpoints)
     return min(config.longest_shared_reply, limit or config.longest_shared_reply)
 
@@ -539,7 +538,7 @@ def _shared_session(scope: Scope, meeting: Meeting, portraits: Sequence[str]) ->
 
 
 def describe_resident(scope: Scope, meeting: Meeting, resident: Resident) -> str:
-    """Who a resident is, in one paragraph that opens with "You are"; the same at every level."""
+    """Return a resident's persona in one paragraph, the same at all levels."""
     topic = meeting.config.topic
     id = cell_id("portraits.portrait", meeting.id, resident.id)
     if resident.id in meeting.oneself:
@@ -555,9 +554,12 @@ def describe_resident(scope: Scope, meeting: Meeting, resident: Resident) -> str
 
 
 class ResidentHistory(TypedDict):
-    """What a resident with a session of their own knows of some rounds, as variables of prompts:
-    `statements` (others', of `last_round`), `earlier` (rounds before it), `own` statements,
-    `questions` put to them in the last round, and what the `moderator` said after it."""
+    """The history of a resident with a separate session, as variables of prompts.
+
+    `statements`: others' in `last_round`. `earlier`: rounds before it. `own`: the resident's
+    statements. `questions`: to the resident in the last round. `moderator`: the moderator's words
+    after it.
+    """
 
     me: str
     last_round: int
@@ -569,7 +571,7 @@ class ResidentHistory(TypedDict):
 
 
 def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> ResidentHistory:
-    """What one resident knows of these rounds."""
+    """Return the history of one resident over these rounds."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
     said = meeting.public_history(rounds, but=me)
     return {
@@ -584,7 +586,7 @@ def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> Re
 
 
 def shared_history(hall: HallSpeakers, rounds: Sequence[Round]) -> dict[str, object]:
-    """What the shared session knows of these rounds: the same, of all residents at once."""
+    """Return the history of a shared session over these rounds, as variables of prompts."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
     history = meeting.public_history(rounds)
     return {
@@ -597,7 +599,7 @@ def shared_history(hall: HallSpeakers, rounds: Sequence[Round]) -> dict[str, obj
 
 @dataclass(frozen=True, slots=True)
 class SpeakerAnswer(Generic[T]):
-    """What one speaker answered; None where they declined or could not be read."""
+    """The answer of one speaker. `value` is None if the answer was declined or unreadable."""
 
     value: T | None
     call: Call
@@ -611,7 +613,7 @@ class SpeakerAnswer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[T]):
-    """The answers of several residents by id, and who declined to answer."""
+    """The answers of several residents by id, and the ids of those who declined."""
 
     values: dict[str, T]
     declined: frozenset[str] = frozenset()
@@ -629,7 +631,7 @@ class Answers(Generic[T]):
 async def ask_speaker(
     scope: Scope, who: Speaker, prompt: str, answer: AnswerType[T], stage: Stage
 ) -> SpeakerAnswer[T]:
-    """One answer of one speaker, after two re-asks that say what was wrong."""
+    """Ask one speaker and return the answer. The session re-asks up to two times."""
     got = await scope.ask_detailed(who, prompt, answer_type=answer, about=stage.question_matter)
     value = None if isinstance(got.value, Missing) else got.value
     return SpeakerAnswer(value, call_of(stage, who, 1, prompt, got))
@@ -638,7 +640,7 @@ async def ask_speaker(
 async def ask_alone(
     scope: Scope, hall: HallSpeakers, ask: Callable[[Scope, Speaker], Awaitable[SpeakerAnswer[T]]]
 ) -> tuple[Answers[T], list[Call]]:
-    """Residents in their own sessions, side by side."""
+    """Ask all residents at once, each in a separate session."""
     got = await scope.map([hall.seats[resident_id] for resident_id in hall.ids], ask)
     values = {
         resident_id: speaker_answer.value
@@ -655,11 +657,11 @@ async def ask_alone(
 
 @dataclass(frozen=True, slots=True)
 class SharedRequest(Generic[M, V]):
-    """What the shared session is asked for several residents.
+    """A question to the shared session about several residents.
 
-    `tokens` is the expected length of one resident's part, which says how many fit in one reply.
-    `prompt` gets the residents who are asked for, and what calls before it gave. `record` makes of
-    a resident, an answer and its address what is kept of it.
+    `tokens`: expected length of one resident's part, which limits the residents per reply.
+    `prompt`: builds the question for some residents, given the results of earlier calls. `record`:
+    makes a result from a resident's id, the answer and its address.
     """
 
     stage: Stage
@@ -670,29 +672,29 @@ class SharedRequest(Generic[M, V]):
 
 
 def keep_answer(_resident: str, answer: T, _address: str) -> T:
-    """Keep an answer as it is (`SharedRequest.record`)."""
+    """Return the answer unchanged, as the `record` of a `SharedRequest`."""
     return answer
 
 
 async def ask_together(
     scope: Scope, hall: HallSpeakers, group: SharedRequest[M, V]
 ) -> tuple[Answers[V], list[Call]]:
-    """Answers of many residents from the shared session.
+    """Ask the shared session about many residents, in as few calls as its replies can hold.
 
-    One call where the reply can hold all, else several. Residents that a reply did not come to are
-    asked for again, until a call brings nobody new.
+    Residents who are missing in a reply are asked about again, until a call adds no resident.
     """
     who, longest = session_of(hall), hall.longest_reply
     waiting = list(group.answers)
     values: dict[str, V] = {}
     declined: set[str] = set()
     calls: list[Call] = []
+    # At least one resident per call, even if its part is expected to be too long.
     size = max(1, longest // max(1, group.tokens))
     while waiting:
         chunk, waiting = waiting[:size], waiting[size:]
         question = group.prompt(chunk, values)
         answer = each_of({resident_id: group.answers[resident_id] for resident_id in chunk})
-        # Providers cut replies short unless told how long they may be.
+        # Providers cut replies at a short default length if no maximum is set.
         most = who.max_tokens or longest
         about = group.stage.question_matter
         got = await scope.ask_detailed(
@@ -719,20 +721,22 @@ async def ask_together(
 
 
 def each_of(answers: Mapping[str, Json[M]]) -> JsonMap[M]:
-    """One object with an entry for each resident."""
+    """Return the answer type of one object with an entry for each resident."""
     named_in = ("resident", "id", "agent_id")
     return JsonMap(answers, match_key=resolve_id, name_fields=named_in, title="Residents")
 
 
 def session_of(hall: HallSpeakers) -> Speaker:
-    """The shared session of a hall that has one."""
+    """Return the shared session of a hall that has one."""
     assert hall.session is not None
     return hall.session
 
 
 def call_of(stage: Stage, who: Speaker, residents: int, question: str, got: AskResult[T]) -> Call:
-    """The record of one answer. Without one, the minimal structure stands for the `residents`, so
-    many, whose words it would have held."""
+    """Return the record of one answer, which holds the parts of `residents` residents.
+
+    If the answer is lost, each of these residents gets a minimal structure.
+    """
     value = got.value
     missing = value.reason if isinstance(value, Missing) else ""
     lost = bool(missing) and missing != DECLINED

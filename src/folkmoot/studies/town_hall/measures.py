@@ -1,15 +1,15 @@
-"""The measures of a discussion (source, section 7), as group-bys over its tables, and how the
-levels compare.
+"""Measures of a discussion (source, section 7) over its tables, and the comparison of levels.
 
-How each resident was reacted to, round by round, and what that comes to for the vulnerable, for the
-general residents, and as the inclusion gap, vulnerable minus general. A reaction is possible from
-round 2 on, from every other resident with a readable statement to every resident with a readable
-statement in the round before. No reference is level 0, ignore. Ratios are pooled within a group
-(the sum of parts over the sum of wholes). Counts are given as the source's totals and per resident,
-because four are compared with sixteen.
+The measures say how other residents react to each resident, by round. They are pooled for the
+vulnerable and the general residents. The gap is vulnerable minus general. A reaction is possible
+from round 2 on. It goes from a resident with a readable statement to another who had one in the
+round before. A possible reaction without a reference has level 0, ignore.
 
-A set is the same residents at every level, so levels are compared within each set and then averaged
-over sets, which are the independent units.
+A ratio of a group is the sum of its parts over the sum of its wholes. Counts are given as totals,
+as in the source, and per resident, because the groups differ in size.
+
+A set has the same residents at every level. Levels are therefore compared within sets, and the
+differences are averaged over sets, which are the independent units.
 """
 
 from __future__ import annotations
@@ -46,13 +46,16 @@ from folkmoot.studies.town_hall.tables import (
     TypedAnswerRow,
 )
 
-Tables: TypeAlias = Mapping[str, pl.DataFrame]  # the rows of one discussion, or of one round of it
+# Table name → rows of one discussion, or of one of its rounds.
+Tables: TypeAlias = Mapping[str, pl.DataFrame]
 Json: TypeAlias = dict[str, Any]
+# The tables that the measures read. A recorder keeps only rows of these.
 MEASURED = (ItemRow, ReactionRow, ReferenceRow, RoundRow, SatisfactionRow, TypedAnswerRow)
 
 
 def build_tables(rows: Iterable[Row]) -> Tables:
-    """The tables that are measured, from their rows."""
+    """Return the tables of `MEASURED` as data frames, from rows of any table."""
+    # A table without rows still gets a frame with its columns, so that queries do not fail.
     by_table: dict[str, list[Row]] = {row.table: [] for row in MEASURED}
     for row in rows:
         if row.table in by_table:
@@ -67,13 +70,15 @@ def _frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json]]:
-    """Round, who answered, and the fields of each answer of a stage, in order."""
+    """Return (round, id of the speaker, fields of the answer) of each answer of a stage, in
+    order.
+    """
     found = tables["typed_answers"].filter(stage=stage).select("round", "agent_id", "answer")
     return [(round_, who, orjson.loads(answer)) for round_, who, answer in found.iter_rows()]
 
 
 def read_concerns(tables: Tables) -> list[Json]:
-    """The concerns that the closing text takes up."""
+    """Return the concerns that the closing text mentions."""
     return [
         column
         for _, _, text in read_answers(tables, "consensus")
@@ -82,9 +87,11 @@ def read_concerns(tables: Tables) -> list[Json]:
 
 
 def _read_remarks(tables: Tables) -> pl.DataFrame:
-    """What answers say of another resident, the target: `kind` is reaction (a private one, which
-    counts also when the statement that followed could not be read), question, compelling or
-    disagreed."""
+    """Return one row per remark about another resident, the target.
+
+    `kind` is reaction, question, compelling or disagreed. A private reaction counts even if the
+    statement after it could not be read.
+    """
     found: list[tuple[str, str, int | None, bool | None]] = [
         ("reaction", r["target_agent"], r["agree_level"], r["want_to_respond"])
         for _, _, thoughts in read_answers(tables, "think")
@@ -101,10 +108,10 @@ def _read_remarks(tables: Tables) -> pl.DataFrame:
 
 
 def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
-    """How each resident was reacted to in a round: id → columns of `RoundRow` (source, 7.3).
+    """Measure how others reacted to each resident in a round (source, 7.3).
 
-    Ratios and means are None where there is nothing to divide by. References of
-    unknown type are left out of scores, and counted.
+    Returns resident id → columns of `RoundRow`. A ratio or mean without a denominator is None.
+    References of unknown type are counted, but left out of scores.
     """
     level, kind = pl.col("reaction_level"), pl.col("kind")
     reacted = (
@@ -118,6 +125,7 @@ def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
             weighted_inclusivity_score_said_aloud=pl.col("reaction_level_said_aloud").mean(),
             possible_reactions=level.count(),
             unknown_reactions=level.null_count(),
+            # An unknown level is a response, too, so only level 0 is left out.
             responders=pl.col("speaker").filter(level.ne_missing(0)).str.join("|"),
             **{f"reactions_{name}": (level == n).sum() for n, name in enumerate(SPECTRUM)},
         )
@@ -137,15 +145,17 @@ def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
     found = pl.DataFrame({"agent_id": residents}, schema={"agent_id": pl.String})
     for part in (reacted, referred, remarked):
         found = found.join(part, on="agent_id", how="left", maintain_order="left")
+    # A resident without rows got nothing, so the counts are 0. Ratios and means stay null.
     filled = found.with_columns(cs.integer().fill_null(0), cs.string().fill_null(""))
     return {str(row["agent_id"]): row for row in filled.iter_rows(named=True)}
 
 
 def measure_survival(tables: Tables) -> pl.DataFrame:
-    """How long each resident's words were taken up by others, by `agent_id` in order.
+    """Measure how long other residents referred to each resident's statements, by `agent_id`.
 
-    `citations_by_round` counts public references to them by round; `survival` is the share of
-    rounds from the second on with at least one, null where there was only one round.
+    `citations` holds the number of public references in each of `rounds`. `survival` is the share
+    of rounds from the second on with at least one reference. It is null if there was only one
+    round.
     """
     is_cited = (pl.col("interaction_count") > 0).filter(pl.col("round") > 1)
     return (
@@ -163,20 +173,20 @@ def measure_survival(tables: Tables) -> pl.DataFrame:
     )
 
 
-# What is summed over the rounds of a group: columns of `rounds`.
+# Columns of `rounds` that are summed over the rounds and residents of a group.
 SUMMED = (
     *(f"reactions_{name}" for name in SPECTRUM),
     *("possible_reactions", "total_reaction_count", "positive_reaction_count"),
     *("interaction_count", "cited_as_compelling_count", "questions_received", "speaking_volume"),
 )
-# The totals of the source, in the order of `metrics_summary.json`.
+# Totals of the source, in the order of `metrics_summary.json`.
 TOTALS = (
     *("residents", "reaction_spectrum", "total_possible_reactions", "total_reaction_count"),
     *("positive_reaction_count", "interaction_count", "interaction_types"),
     *("cited_as_compelling_count", "questions_received", "speaking_volume"),
     *("originated_items", "items_passed", "concerns_in_final"),
 )
-# Figures that are a total of the group divided by its residents: figure → total.
+# Figure → the total of a group that is divided by the group's number of residents.
 PER_RESIDENT = {
     "reactions_per_resident": "total_reaction_count",
     "positive_reactions_per_resident": "positive_reaction_count",
@@ -191,14 +201,15 @@ PER_RESIDENT = {
 
 
 def measure(tables: Tables, by: str) -> dict[Any, Json]:
-    """The totals of the source and the `FIGURES` of groups of residents: value of `by` → both.
+    """Return the source's totals and the `FIGURES` of groups of residents: value of `by` → both.
 
-    `by` is a column of the table `rounds`: `is_vulnerable` for both groups, `agent_id` for each
-    resident alone. Without a planner or a closing text there is nothing to count, which is not a
-    zero.
+    `by` is a column of the table `rounds`: `is_vulnerable` for the two groups, `agent_id` for
+    single residents. If the planner's ballot or closing text could not be read, its figures are
+    None and not 0.
     """
     rounds = tables["rounds"]
     who = rounds.select("agent_id", group=by).unique(maintain_order=True)
+    # Both groups are listed, because a discussion may have no vulnerable residents.
     groups = (
         pl.DataFrame({"group": [True, False]}) if by == "is_vulnerable" else who.select("group")
     )
@@ -209,7 +220,9 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
 
     level, kind = pl.col("reaction_level"), pl.col("interaction_type")
     responses = tables["reactions"].filter(level.ne_missing(0))
+    # A resident who responded in several rounds is one responder.
     responders = responses.group_by("target").agg(responders=pl.col("speaker").n_unique())
+    # An item that several residents raised counts once for each of them.
     origins = tables["items"].with_columns(pl.col("origin").str.split("|")).explode("origin")
     passed = pl.col("item_id").filter(pl.col("passed"))
     reflected = pl.DataFrame(
@@ -252,6 +265,7 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
         ),
     ):
         found = found.join(part, on="group", how="left", maintain_order="left")
+    # Sums of nothing are 0. Means of nothing stay null.
     counted = found.with_columns(cs.integer().fill_null(0))
     has_items = not tables["items"].is_empty()
     has_text = any(not text.get("_parse_error") for _, _, text in read_answers(tables, "consensus"))
@@ -262,7 +276,7 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
 
 
 def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
-    """The totals and figures of one group from its sums and means."""
+    """Return the totals and figures of one group under their names."""
     survived, residents = row["survival"] or [], row["residents"]
     known = {
         **row,
@@ -284,7 +298,7 @@ def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
 
 
 def compare_groups(tables: Tables) -> dict[str, Json]:
-    """The measures of both groups, and the gap of each figure."""
+    """Return the measures of both groups and the gap of each figure, vulnerable minus general."""
     groups = measure(tables, "is_vulnerable")
     vulnerable, general = groups[True], groups[False]
     gap = {name: difference_or_none(vulnerable[name], general[name]) for name in FIGURES}
@@ -292,9 +306,10 @@ def compare_groups(tables: Tables) -> dict[str, Json]:
 
 
 def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
-    """Source section 7.4. An item is vulnerable-originated if any of its origins is vulnerable.
+    """Return the counts of ballot items and concerns by group (source, section 7.4).
 
-    The reflection rate is passed ÷ originated, None where none was originated.
+    An item is vulnerable-originated if any of its origins is vulnerable. The reflection rate is
+    passed ÷ originated, or None if no item was originated.
     """
     items = tables["items"]
     vulnerable = find_vulnerable(tables)
@@ -317,20 +332,21 @@ def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
 
 
 def find_vulnerable(tables: Tables) -> set[str]:
-    """The ids of the residents who are counted as vulnerable."""
+    """Return the ids of the residents who are counted as vulnerable."""
     return set(tables["rounds"].filter("is_vulnerable")["agent_id"])
 
 
 def ratio_or_none(part: float, whole: float) -> float | None:
-    """part ÷ whole; None where there is no whole."""
+    """Return part ÷ whole, or None if the whole is 0."""
     return part / whole if whole else None
 
 
 def difference_or_none(first: float | None, second: float | None) -> float | None:
-    """a − b; None where either is."""
+    """Return first − second, or None if either is None."""
     return None if first is None or second is None else first - second
 
 
+# The switches in which levels are compared, in the order of `levels.json`.
 SWITCHES = (
     *("context", "models", "moderator", "think", "reflect"),
     *("vulnerable", "moderator_list", "labels", "stories"),
@@ -338,23 +354,25 @@ SWITCHES = (
 
 
 def compare_levels(run: RunFolder) -> Json:
-    """The comparison of the levels, from the discussions of a run: of sets that are complete."""
+    """Compare the levels of a run, using the sets that are complete."""
     levels = run.plan["sealed"]["discussions"]["data"]["levels"]
     held = run.read_table("discussions")
+    # A set that lacks a level cannot be compared within itself, so it is left out of all means.
     complete = held.filter(pl.col("level").n_unique().over("set") == len(levels))
     return compare_all_levels([Level.from_json(level) for level in levels.values()], complete)
 
 
 def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Json:
-    """The content of `levels.json`: means of levels over sets, and differences between levels
-    within sets, for each figure and group. Supplementary levels stand apart.
+    """Return the content of `levels.json`: means of levels and differences of levels, over sets.
 
-    `discussions` has a row for each set and level, with a column for each figure of each group;
-    runs of earlier versions have fewer figures.
+    There is an entry for each figure and group. Supplementary levels are kept apart. `discussions`
+    has one row per set and level, with a column for each figure of each group. Runs of earlier
+    versions have fewer figures.
     """
     names = [name for name in FIGURES if f"gap_{name}" in discussions.columns]
     columns = {name: {group: f"{group}_{name}" for group in GROUPS} for name in names}
-    by_set: dict[tuple[str, str], dict[int, float]] = {}  # level, column → set → value
+    # (level, column) → set number → value.
+    by_set: dict[tuple[str, str], dict[int, float]] = {}
     for row in discussions.iter_rows(named=True):
         for column in (column for of in columns.values() for column in of.values()):
             own = by_set.setdefault((row["level"], column), {})
@@ -376,9 +394,9 @@ def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Js
         return {"switches": kept, "figures": estimate_each(estimate)}
 
     def compare_two(before: Level, after: Level) -> Json:
-        """`after` minus `before`."""
-
         def estimate(column: str) -> Json:
+            # Only sets that have the figure at both levels enter, so that each difference is within
+            # a set.
             a, b = (by_set.get((level.name, column), {}) for level in (before, after))
             return _over_sets({n: b[n] - a[n] for n in sorted(a.keys() & b.keys())}, tested=True)
 
@@ -410,8 +428,11 @@ def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Js
 
 
 def _over_sets(by_set: Mapping[int, float], *, tested: bool = False) -> Json:
-    """The mean over sets of a figure; `tested`: of a difference within sets, with its p. `each` has
-    the sets' own values, where there are fewer than five."""
+    """Return the mean of a figure over sets, with its interval.
+
+    `tested`: the values are differences within sets, and the result has a p-value. `each` holds the
+    values of the sets if there are fewer than five.
+    """
     mean = _estimate_mean(tuple(by_set.values()), tuple(by_set)) if by_set else NO_ESTIMATE
     bounds = {"estimate": mean.value, "low": mean.low, "high": mean.high}
     p = {"p": _round_finite(mean.p)} if tested else {}
@@ -422,19 +443,23 @@ def _over_sets(by_set: Mapping[int, float], *, tested: bool = False) -> Json:
 NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan, 0, 0)
 
 
-# The tables, the file and the findings of a run are made one after the other of the same figures.
+# The derived tables, `levels.json` and the findings all compute the same estimates. The arguments
+# are tuples of numbers, so a cached value cannot be out of date.
 @lru_cache(maxsize=4096)
 def _estimate_mean(values: tuple[float, ...], sets: tuple[int, ...]) -> Estimate:
     return clustered_mean(values, sets)
 
 
 def _round_finite(value: float) -> float | None:
-    """Rounded to 12 digits, so that the last bits of sums do not differ between machines."""
+    """Return a number rounded to 12 decimals, or None if it is not finite.
+
+    The last bits of sums differ between machines, and files of equal runs must be equal.
+    """
     return round(value, 12) if math.isfinite(value) else None
 
 
 def comparison_rows(compared: Json) -> Iterator[Row]:
-    """The levels and the differences between them, a row for each figure and group."""
+    """Yield the rows of `levels` and `differences`: one for each figure and group."""
     for part in ("main", "supplementary"):
         for level, summary in compared[part]["levels"].items():
             for cells in _each(summary["figures"]):

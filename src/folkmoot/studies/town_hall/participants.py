@@ -1,9 +1,10 @@
-"""Who takes part: the sampled general residents of a set and the vulnerable ones of the profiles.
+"""The residents of a set: general residents, who are sampled, and vulnerable ones from profiles.
 
-Income, pressure and affordability must not contradict each other. The rule: nobody with a high
-income is struggling and nobody with a low income is comfortable; within that, pressure follows
-income so that both ratios are met exactly. Who is comfortable, or has a high income, can afford
-the contribution; who is struggling, or has a low income, cannot; in between a coin decides.
+Income, economic pressure and affordability must not contradict each other. A resident with a high
+income is never struggling, and one with a low income is never comfortable. Within this limit,
+pressure follows income, and both ratios of the study file are met exactly. A resident who is
+comfortable or has a high income can afford the contribution. A resident who is struggling or has a
+low income cannot. For all others a random draw decides.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from folkmoot.studies.town_hall.config import ResidentSettings, TownHallConfig
 # Age group → income level → occupations that fit both.
 OCCUPATIONS: Mapping[str, Mapping[str, Sequence[str]]] = packaged_yaml(__file__, "occupations.yaml")
 
-# Sentences of everyday life by topic, for residents without a story of their own.
+# Topic → sentences of everyday life, for residents without a story in their profile.
 STORIES: Mapping[str, Any] = packaged_yaml(__file__, "life_stories.yaml")
-STORY_WORDS = 80  # of such a story where nobody has one to go by
+# Length of a drawn story, in words, if no resident of the set has a story.
+STORY_WORDS = 80
 
 K = TypeVar("K")
 Income = Literal["low", "middle", "high"]
@@ -42,7 +44,8 @@ INCOMES: tuple[Income, ...] = get_args(Income)
 PRESSURES: tuple[Pressure, ...] = get_args(Pressure)
 TRAITS = ("assertiveness", "openness", "risk_tolerance", "community_orientation")
 
-# How much likelier a pressure is under an income, before both ratios are met; 0 is never.
+# Relative weight of each pressure (columns, in the order of `PRESSURES`) under each income (rows).
+# Both ratios are fitted from these weights. A weight of 0 makes a pair impossible.
 _AFFINITY = np.array([[0.0, 1.0, 2.0], [1.0, 2.0, 1.0], [2.0, 1.0, 0.0]])
 
 
@@ -56,6 +59,7 @@ class AgeBounds(NamedTuple):
     oldest: int
 
 
+# The upper bound of an open age group such as `70s+`.
 MAX_AGE = 110
 _NUMBER = re.compile(r"[0-9]{1,3}")
 _UPPER_BOUND = re.compile(r"(?:\b(?:under|below|up to|younger than|less than)|<|≤)\s*[0-9]", re.I)
@@ -78,15 +82,17 @@ def find_ages(age_group: str) -> AgeBounds | None:
         return AgeBounds(0, last)
     if _NO_UPPER_BOUND.search(age_group) or re.search(r"\b(?:over|above)\b|>|≥", age_group):
         return AgeBounds(first, MAX_AGE)
+    # A decade names its first year: `30s` are the ages 30 to 39.
     if _DECADE.search(age_group):
         last += 9
     return AgeBounds(first, last)
 
 
 class Profile(BaseModel):
-    """The standardised fields of the source, as the front matter of a profile gives them.
+    """The front matter of a vulnerable resident's profile.
 
-    `label` is a short name for tables; a `name` of one's own may be left out and is drawn.
+    The fields are the standardised ones of the source. `label` is a short name for tables. `name`
+    may be empty, and is then drawn.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -136,7 +142,7 @@ class Profile(BaseModel):
 
 
 class Resident(Profile):
-    """One resident of a set. `story` is the free text of a vulnerable profile."""
+    """One resident of a set. `story` is the text of a profile, or a drawn story."""
 
     id: str = ""
     label: str = ""
@@ -145,7 +151,7 @@ class Resident(Profile):
     story: str = Field("", repr=False)
 
     def to_json(self) -> dict[str, object]:
-        """The fields in the groups of the source's persona format."""
+        """Return the fields in the groups of the source's persona format."""
         return {
             "id": self.id,
             "name": self.name,
@@ -161,7 +167,7 @@ class Resident(Profile):
         }
 
     def to_row(self) -> dict[str, Any]:
-        """One flat record."""
+        """Return the fields as one flat record, without the story."""
         return self.model_dump(exclude={"story"})
 
     def _selected_attributes(self, *names: str) -> dict[str, object]:
@@ -170,10 +176,10 @@ class Resident(Profile):
 
 @dataclass(frozen=True)
 class ResidentSet:
-    """What all levels of a set have in common: the residents and the orders of speaking.
+    """The residents and orders of one set, which are the same at all its levels.
 
-    `orders` has one order per round: that in which the round's statements are listed. `stand_ins`
-    sit in the seats of the vulnerable at levels that are held without them. `options`: the orders
+    `orders` holds one order per round, in which prompts list the statements of the round.
+    `stand_ins` take the seats of the vulnerable at levels without them. `options` holds the orders
     in which closed fields list their options.
     """
 
@@ -187,10 +193,15 @@ class ResidentSet:
 def make_set(
     config: TownHallConfig, profiles: Sequence[Resident], seed: int, number: int
 ) -> ResidentSet:
-    """The residents of one set and who speaks when; a function of seed and set alone."""
+    """Draw the residents and the orders of one set.
+
+    The draw depends on seed and set number alone.
+    """
     general, vulnerable = resident_ids(config.residents.general, len(profiles))
     n = len(general) + len(vulnerable)
+    # Stand-ins have ids after all others, so that no id means two residents in one set.
     instead = [f"A{i:0{len(general[0]) - 1}d}" for i in range(n + 1, n + len(vulnerable) + 1)]
+    # Stand-ins are named together with the others, so that no name occurs twice in a set.
     everybody = name_residents(
         (
             *sample_residents(config.residents, general, seed, number),
@@ -214,7 +225,10 @@ def make_set(
 
 
 def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
-    """The same people with their labels (vulnerable or not, type, name of it) dealt by lot."""
+    """Return the same residents with their labels permuted at random.
+
+    A label is the status (vulnerable or not), the type and the short name. Personas do not change.
+    """
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "labels"))
     labels = ("is_vulnerable", "vulnerable_type", "label")
     dealt = [
@@ -227,14 +241,19 @@ def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[
 def with_stories(
     people: Sequence[Resident], who: str, seed: int, set_no: int
 ) -> tuple[Resident, ...]:
-    """The same people without life stories (`none`), or each with one (`all`): whoever has none
-    gets sentences of everyday life, as long together as the mean of the stories that there are."""
+    """Return the same residents with their life stories changed.
+
+    `who` is `none`, which removes all stories, or `all`, which gives one to each resident. A
+    resident without a story gets sentences of everyday life, as long as the existing stories on
+    average.
+    """
     if who == "none":
         return tuple(resident.model_copy(update={"story": ""}) for resident in people)
     lengths = [len(resident.story.split()) for resident in people if resident.story] or [
         STORY_WORDS
     ]
     words = round(sum(lengths) / len(lengths))
+    # Each resident has a random stream, so that a further resident does not change another's story.
     rngs = {
         resident.id: generator(seed, ("town_hall", f"set{set_no:02d}", "story", resident.id))
         for resident in people
@@ -248,28 +267,33 @@ def with_stories(
 
 
 def _draw_story(of: Resident, words: int, rng: np.random.Generator) -> str:
-    """About so many words of everyday life that fit a resident."""
+    """Return a story of about `words` words of everyday life that fits a resident."""
     work = STORIES["work"]["retired" if of.occupation.startswith("retired") else "working"]
     own = {"work": work, "neighbours": STORIES["neighbours"][of.community_engagement]}
     topics = [list(own.get(topic, sentences)) for topic, sentences in STORIES.items()]
     said: list[str] = []
+    # Take one sentence from each topic in turn until the story is long enough or none is left.
     while (left := words - sum(len(text.split()) for text in said)) > 0 and any(topics):
         topic = topics.pop(0)
         topics.append(topic)
         if topic:
             said.append(topic.pop(int(rng.integers(len(topic)))))
-    # The last sentence stays only if that brings the story nearer to the wanted length.
+    # Keep the last sentence only if the story is then nearer to the wanted length.
     return " ".join(said if len(said) < 2 or -left <= len(said[-1].split()) / 2 else said[:-1])
 
 
 def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
-    """The same residents, each with a name: a given name that fits gender and age where the set
-    has it only once, else with a family name."""
+    """Return the same residents, each with a name that fits gender and age.
+
+    A resident has a given name only, if no other resident of the set shares it. Otherwise a family
+    name is added. Names of profiles are kept.
+    """
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "names"))
     sexes = [
         {"female": "F", "male": "M"}.get(resident.gender) or "FM"[rng.integers(2)]
         for resident in residents
     ]
+    # The middle of a decade, or 50 if the age group gives no age. It only selects names in fashion.
     ages = [
         (found.youngest if (found := find_ages(resident.age_group)) else 45) + 5
         for resident in residents
@@ -285,7 +309,9 @@ def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tup
 
 
 def resident_ids(general: int, vulnerable: int) -> tuple[list[str], list[str]]:
-    """Ids of the general and of the vulnerable residents: A01–A16 and A17–A20."""
+    """Return the ids of the general and of the vulnerable residents, for example A01–A16 and
+    A17–A20.
+    """
     width = max(2, len(str(general + vulnerable)))
     names = [f"A{i:0{width}d}" for i in range(1, general + vulnerable + 1)]
     return names[:general], names[general:]
@@ -294,7 +320,10 @@ def resident_ids(general: int, vulnerable: int) -> tuple[list[str], list[str]]:
 def sample_residents(
     settings: ResidentSettings, names: Sequence[str], seed: int, set_no: int
 ) -> list[Resident]:
-    """The general residents of one set, one for each of `names`; a function of seed and set."""
+    """Draw one general resident for each id in `names`.
+
+    The draw depends on seed, set and id alone.
+    """
     both = joint_shares(settings.ratios.income_level, settings.ratios.economic_pressure)
     return [
         _sample_one(settings, both, name, generator(seed, ("town_hall", f"set{set_no:02d}", name)))
@@ -311,12 +340,13 @@ def _sample_one(
     age = _draw_key(rng, ratios.age_group)
     years = settings.residence_years
     ages = find_ages(age)
-    # Of a sampled resident only the age group is known, so the youngest of it is the bound.
+    # Only the age group of a sampled resident is known, so the youngest age of the group limits the
+    # years of residence.
     most = min(years.high, ages.youngest or ages.oldest) if ages else years.high
     lived = min(int(np.clip(round(rng.normal(years.mean, years.sd)), years.low, years.high)), most)
     coin = bool(rng.random() < settings.affords_in_between)
     work = settings.occupations.get(age) or OCCUPATIONS[age]
-    # In the order of the draws, which later ones must not shift.
+    # The order of these draws is fixed. A change would change all residents of existing seeds.
     drawn: dict[str, object] = {trait: _draw_key(rng, settings.personality) for trait in TRAITS}
     for name in ("gender", "ownership"):
         drawn[name] = _draw_key(rng, getattr(ratios, name))
@@ -337,13 +367,17 @@ def _sample_one(
 def _draw_key(rng: np.random.Generator, shares: Mapping[K, float]) -> K:
     names = list(shares)
     weights = np.array([shares[name] for name in names], dtype=float)
-    # A share that does not quite sum to 1 by rounding must not fall off the end.
+    # Normalise, because shares that sum to 1 only after rounding could leave a draw without a
+    # category.
     edges = np.cumsum(weights / weights.sum())
     return names[min(int(np.searchsorted(edges, rng.random(), side="right")), len(names) - 1)]
 
 
 def can_afford_contribution(income: str, pressure: str, coin: bool) -> bool:
-    """Can this resident pay the contribution? Decided by income and pressure where they can."""
+    """Return whether a resident can pay the contribution.
+
+    `coin` decides if income and pressure do not.
+    """
     if income == "low" or pressure == "struggling":
         return False
     if income == "high" or pressure == "comfortable":
@@ -352,7 +386,7 @@ def can_afford_contribution(income: str, pressure: str, coin: bool) -> bool:
 
 
 def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
-    """Why these three cannot be true of one person, or an empty text."""
+    """Return why no person can have these three attributes, or "" if one can."""
     if income == "high" and pressure == "struggling":
         return "a high income and struggling contradict each other"
     if income == "low" and pressure == "comfortable":
@@ -366,14 +400,17 @@ def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
 def joint_shares(
     incomes: Mapping[str, float], pressures: Mapping[str, float]
 ) -> NDArray[np.float64]:
-    """Shares by income (rows) and pressure (columns): both ratios met, contradictions empty.
+    """Return the joint shares of income (rows) and pressure (columns).
 
-    Iterative proportional fitting of the affinities (Deming & Stephan 1940). Meaningful only
-    where `joint_problem` is empty.
+    Both marginal ratios are met, and contradicting pairs have share 0. The method is iterative
+    proportional fitting of `_AFFINITY` (Deming & Stephan 1940). The result is meaningful only if
+    `joint_problem` returns "".
     """
     rows = np.array([incomes.get(income, 0.0) for income in INCOMES])
     columns = np.array([pressures.get(pressure, 0.0) for pressure in PRESSURES])
     table = _AFFINITY.copy()
+    # Each pass fits the rows and then the columns. The default ratios take 22 passes. Ratios at the
+    # edge of the possible converge slowly, so the number is limited.
     for _ in range(5000):
         table *= _safe_ratio(rows, table.sum(axis=1))[:, None]
         table *= _safe_ratio(columns, table.sum(axis=0))[None, :]
@@ -383,7 +420,7 @@ def joint_shares(
 
 
 def joint_problem(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> str:
-    """Why no population can have both ratios without contradictions, or an empty text."""
+    """Return why no population can have both ratios without contradictions, or "" if one can."""
     low, high = incomes.get("low", 0.0), incomes.get("high", 0.0)
     comfortable, struggling = pressures.get("comfortable", 0.0), pressures.get("struggling", 0.0)
     if low + comfortable > 1 + 1e-9:
@@ -397,16 +434,18 @@ def _safe_ratio(wanted: NDArray[np.float64], there: NDArray[np.float64]) -> NDAr
     return np.divide(wanted, there, out=np.zeros_like(wanted), where=there > 0)
 
 
-# Vulnerable residents: markdown files with front matter, which a user can edit, add or replace.
+# Vulnerable residents come from Markdown files with front matter. A researcher can edit, add or
+# replace them.
 
 BUILT_IN = Path(__file__).parent / "vulnerable"
+# The word of the key `vulnerable` for the shipped profiles.
 TOKEN = "builtin"
 
 
 def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
-    """The vulnerable residents that a study file names, still without ids.
+    """Read the vulnerable residents that a study file names. They have no ids yet.
 
-    Raises InputError with every problem of every file.
+    Raises InputError with all problems of all files.
     """
     found, problems = read_profiles(places, folder)
     if problems:
@@ -415,8 +454,10 @@ def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
 
 
 def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], list[Problem]]:
-    """Profiles that can be read, in order (folders give theirs by name), and what is wrong with
-    the others."""
+    """Read profiles and return the readable ones in order, and the problems of the others.
+
+    Files of a folder are read in alphabetical order.
+    """
     residents: list[Resident] = []
     problems: list[Problem] = []
     for place in places:
@@ -435,9 +476,11 @@ def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], 
 
 
 def read_profile(file: Path) -> Resident:
-    """One profile. Raises InputError with file, line and key of each problem."""
+    """Read one profile. Raises InputError with file, line and key of each problem."""
     name = str(file)
     try:
+        # Editors on Windows write a byte-order mark and CRLF, which the pattern below does not
+        # expect.
         text = file.read_text("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(Problem(f"cannot be read: {error}", name)) from error
@@ -445,7 +488,7 @@ def read_profile(file: Path) -> Resident:
     if parts is None:
         hint = "start the file with a line `---`, the fields, and a line `---`"
         raise InputError(Problem("no front matter", name, "1", hint=hint))
-    # The line before stands for the first `---`, so that lines are those of the file.
+    # The added line replaces the first `---`, so that problems name the lines of the file.
     tree, story = parse_yaml("\n" + parts[1], name), parts[2].strip()
     problems = list(tree.problems)
     try:
