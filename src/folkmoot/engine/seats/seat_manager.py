@@ -344,7 +344,6 @@ class SeatManager:
         """
         now = self.clock()
         passed, self._now = max(0.0, now - self._now), now
-        # A copy, because closing a seat wakes other tasks.
         for chair in list(self):
             question = self.current_question(chair)
             if chair.left is not None and not chair.agreed and not chair.ended:
