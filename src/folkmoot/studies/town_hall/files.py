@@ -1,9 +1,8 @@
 """The files of a run under the names of the source.
 
-Seven JSON files of each discussion, the comparison of the levels, and what calls took follow from
-the tables, so they can be made at any time. Logs are written while a discussion goes on, in the
-order of the protocol, with the times, tokens and latencies that the journal holds; so a replay
-writes the same log again.
+The tables give seven JSON files per discussion, the comparison of levels and the totals of calls.
+So these can be made again at any time. Logs are written during a discussion, in the order of the
+protocol. Their times, tokens and latencies come from the journal, so a replay writes the same log.
 """
 
 from __future__ import annotations
@@ -44,6 +43,7 @@ from folkmoot.studies.town_hall.tables import (
     OfDiscussion,
 )
 
+# In the order in which `discussion_files` builds their contents.
 FILES = (
     "discussion_log",
     "reflection_log",
@@ -56,7 +56,7 @@ FILES = (
 
 
 def derived_files(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str, object]]:
-    """Yield the name and content of each file."""
+    """Yield the path below the run folder and the content of each derived file."""
     for discussion in read_discussions(run):
         for name, content in discussion_files(discussion).items():
             yield f"{discussion.id}/{name}.json", discussion.head | content
@@ -67,8 +67,10 @@ def derived_files(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str,
 
 @dataclass(frozen=True)
 class HeldDiscussion:
-    """One discussion as it is recorded: its rows of the tables. `residents` are those of its set,
-    `calls` counts those of a shared session by round."""
+    """The recorded rows of one discussion.
+
+    `residents`: the residents of its set. `calls`: round → number of calls of the shared session.
+    """
 
     id: str
     set: int
@@ -81,7 +83,7 @@ class HeldDiscussion:
 
     @property
     def head(self) -> Json:
-        """What each file begins with."""
+        """The fields with which each file begins."""
         return {"discussion_id": self.id, "set": self.set, "level": self.level}
 
 
@@ -89,6 +91,7 @@ def read_discussions(run: RunFolder) -> Iterator[HeldDiscussion]:
     """Yield the discussions of a run in order."""
     config = TownHallConfig.model_validate(run.config)
     levels = run.plan["sealed"]["discussions"]["data"]["levels"]
+    # Read and partition each table once, because a run may have hundreds of discussions.
     names = [row.table for row in TABLES if "discussion_id" in row.columns()]
     parts = {
         name: run.read_table(name).partition_by("discussion_id", as_dict=True) for name in names
@@ -97,7 +100,7 @@ def read_discussions(run: RunFolder) -> Iterator[HeldDiscussion]:
     residents = run.read_table("residents")
     calls = _calls_of_sessions(run)
     for id, set_number, level in run.rows("discussions", "discussion_id", "set", "level"):
-        # A run that an earlier version began has written these files itself.
+        # Earlier versions wrote these files during the run and had no table `typed_answers`.
         if (id,) not in parts["typed_answers"]:
             continue
         yield HeldDiscussion(
@@ -113,7 +116,7 @@ def read_discussions(run: RunFolder) -> Iterator[HeldDiscussion]:
 
 
 def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
-    """Discussion → round → calls of the shared session."""
+    """Return discussion → round → number of calls of the shared session."""
     place = pl.col("scope").str.extract_groups(r"^(?<discussion>[^/]+)/round(?<round>\d+)")
     asked = run.scan_table("answers").filter(pl.col("speaker_id") == "session").select(place=place)
     counted = asked.unnest("place").drop_nulls().group_by("discussion", "round").len().collect()
@@ -124,7 +127,7 @@ def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
 
 
 def discussion_files(held: HeldDiscussion) -> dict[str, Json]:
-    """File name (without folder and ending) → content."""
+    """Return file name (without folder and extension) → content."""
     groups = compare_groups(held.tables)
     outcome = final_consensus(held.tables, groups)
     contents = (
@@ -146,6 +149,7 @@ def discussion_files(held: HeldDiscussion) -> dict[str, Json]:
 
 def _discussion_log(held: HeldDiscussion) -> Json:
     tables = held.tables
+    # The first round has one row per resident, with the model of the seat.
     first = tables["rounds"].filter(round=1)
     first = first.join(tables["portraits"], on="agent_id", maintain_order="left")
     known = {resident["id"]: resident for resident in held.residents}
@@ -195,7 +199,7 @@ def _quality(held: HeldDiscussion) -> Json:
 
 
 def _survival(tables: Tables) -> dict[str, Json]:
-    """Resident → how long their words were taken up."""
+    """Return resident id → the rounds in which others referred to the resident."""
     return {
         row["agent_id"]: {
             "agent_id": row["agent_id"],
@@ -212,7 +216,7 @@ def _survival(tables: Tables) -> dict[str, Json]:
 
 
 def _agent_measures(tables: Tables) -> list[Json]:
-    """The measures of each resident over all rounds."""
+    """Return the measures of each resident over all rounds."""
     measured, survived = measure(tables, "agent_id"), _survival(tables)
     responded: dict[str, set[str]] = {}
     for who, responders in tables["rounds"].select("agent_id", "responders").iter_rows():
@@ -236,6 +240,7 @@ def _agent_measures(tables: Tables) -> list[Json]:
     ]
 
 
+# Fields of a record of `vulnerable_tracking.json`, in the order of the source.
 TRACKED = (
     *("total_reaction_count", "positive_reaction_count", "positive_ratio"),
     *("weighted_inclusivity_score", "avg_agree_level", "cited_as_compelling_count", "responders"),
@@ -246,7 +251,7 @@ TRACKED = (
 
 
 def _tracking_data(tables: Tables) -> Json:
-    """The records of the source (section 7.3), residents in order, rounds in order within."""
+    """Return the records of the source (section 7.3), sorted by resident and then by round."""
     kinds = tables["references"].group_by("target", "round").agg("interaction_type")
     types = {(who, number): list(made) for who, number, made in kinds.iter_rows()}
     tracked: dict[bool, list[Json]] = {True: [], False: []}
@@ -299,6 +304,7 @@ def _spectrum_data(held: HeldDiscussion, groups: dict[str, Json]) -> Json:
 def _voting_data(tables: Tables, outcome: Json) -> Json:
     vulnerable = find_vulnerable(tables)
     planned = [item for _, _, said in read_answers(tables, "plan") for item in said["items"]]
+    # A discussion has exactly one closing text, also if it could not be read.
     closing = read_answers(tables, "consensus")[-1][2]
     items = tables["items"].drop(OfDiscussion.columns()).to_dicts()
     votes: dict[str, list[Json]] = {}
@@ -358,8 +364,11 @@ def _satisfaction_data(tables: Tables, groups: dict[str, Json]) -> Json:
 
 
 def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]:
-    """What each discussion took, in all and by model, and all of them by model: from the table of
-    answers, and the journal, which has times, tokens and cost of every try."""
+    """Return the totals of calls by discussion and by model.
+
+    Re-asks and missing answers come from the table `answers`. Times, tokens and cost of every try
+    come from the journal.
+    """
     tries = [
         {"discussion": name, **call}
         for name in run.read_table("discussions")["discussion_id"]
@@ -368,6 +377,7 @@ def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]
     if not tries:
         return {"discussions": {}, "models": {}}
     answers = run.read_table("answers").select("address", "reasks", "missing", asked=True)
+    # Only the first try of an answer matches its address, so joined counts are not doubled.
     calls = pl.DataFrame(tries, infer_schema_length=None).join(
         answers, on="address", how="left", maintain_order="left"
     )
@@ -386,7 +396,10 @@ def _by_model(calls: pl.DataFrame) -> dict[str, dict[str, object]]:
 
 
 def _add_up(calls: pl.DataFrame) -> dict[str, object]:
-    """The totals of calls; tokens and cost (USD) are None where those of any are unknown."""
+    """Return the totals of calls.
+
+    Tokens and cost (USD) are None if they are unknown for any call.
+    """
     lost = calls["missing"].drop_nulls() != DECLINED
     unknown = {name for name in TOOK if calls[name].has_nulls()}
     return {
@@ -398,13 +411,15 @@ def _add_up(calls: pl.DataFrame) -> dict[str, object]:
     }
 
 
+# Log levels in ascending order.
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+# Maximum length of a preview in a log, in characters.
 PREVIEW = 160
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a log. `at` is seconds since the epoch."""
+    """One line of a log. `at` is in seconds since the epoch."""
 
     level: str
     component: str
@@ -438,7 +453,9 @@ class Entry:
 
 
 def log_lines(discussion: Discussion) -> tuple[str, str]:
-    """(all entries of the wanted levels as JSON lines, the errors as plain lines)."""
+    """Return the log as JSON lines (entries from the configured level up) and its errors as plain
+    lines.
+    """
     wanted = LEVELS[LEVELS.index(discussion.meeting.config.log_level) :]
     kept = list(log_entries(discussion))
     lines = [entry.to_json(discussion) for entry in kept if entry.level in wanted]
@@ -450,7 +467,7 @@ def log_lines(discussion: Discussion) -> tuple[str, str]:
 
 
 def log_entries(discussion: Discussion) -> Iterator[Entry]:
-    """What happened, in the order of the protocol."""
+    """Yield the entries of a discussion's log in the order of the protocol."""
     calls, full = discussion.calls, discussion.meeting.config.log_texts == "full"
     before = [call for call in calls if call.stage.name == "satisfaction_before"]
     after = [call for call in calls if call.round is None and call not in before]
@@ -477,9 +494,10 @@ def log_entries(discussion: Discussion) -> Iterator[Entry]:
 
 
 def _of_call(call: Call, full: bool) -> Iterator[Entry]:
-    """The call itself, and what was unusual about it."""
+    """Yield the entry of a call, and an entry for each irregularity of it."""
 
     def build_entry(level: str, action: str, **data: object) -> Entry:
+        # The three speakers that are no residents have components of the same name.
         official = call.agent in ("moderator", "planner", "session")
         component = call.agent if official else "resident"
         return Entry(level, component, action, reply.started_at, data, call.round, call.agent)
@@ -529,7 +547,10 @@ def _round_actions(round_: Round, at: float | None) -> Iterator[Entry]:
 
 
 def _round_memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
-    """What each resident with a context of their own takes along into the next round."""
+    """Yield an entry for each resident with the length of the history after a round.
+
+    It applies only to levels with separate sessions.
+    """
     last = rounds[-1]
     for resident in last.order:
         said = [bool(r.turns[resident].speaking.full_statement) for r in rounds]
@@ -553,7 +574,7 @@ def _last_call_time(calls: Iterable[Call]) -> float | None:
 
 
 def stamp(at: float | None) -> str | None:
-    """A time as the files have it: ISO 8601, UTC, in milliseconds."""
+    """Return a time as ISO 8601 in UTC with milliseconds, or None."""
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
@@ -562,6 +583,7 @@ def stamp(at: float | None) -> str | None:
 def keep_log(scope: Scope, discussion: Discussion) -> None:
     """Write the logs of a discussion as far as it has come."""
     lines, errors = log_lines(discussion)
+    # The start of the run names the files, so a resumed run writes the same files again.
     stamp = "".join(column for column in scope.root.started_at[:19] if column.isalnum())
     scope.write_text(f"logs/{discussion.meeting.id}_{stamp}.jsonl", lines)
     scope.write_text(f"logs/{discussion.meeting.id}_{stamp}_errors.log", errors)

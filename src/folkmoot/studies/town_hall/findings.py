@@ -1,4 +1,6 @@
-"""What a town-hall run found: levels compared, vulnerable beside general residents."""
+"""The findings of a town-hall run: comparisons of levels, and of vulnerable with general
+residents.
+"""
 
 from __future__ import annotations
 
@@ -74,18 +76,21 @@ OUTCOMES = {
     "concerns_in_final_per_resident": "concerns in the final text",
 }
 
-Json = Mapping[str, Any]  # a part of levels.json or quality.json
-Levels = Mapping[str, Json]  # by level
+# A part of `levels.json` or `quality.json`.
+Json = Mapping[str, Any]
+# Level → its part of `levels.json`.
+Levels = Mapping[str, Json]
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
-    """All findings, the headline first."""
+    """Return all findings of a run, the headline first."""
     compared = compare_levels(run)
     main, apart = compared["main"], compared["supplementary"]
     levels: Levels = main["levels"]
     results = read_results(run, TownHallConfig, declare_claims)
+    # Claims that compare two main levels. The others compare groups or a supplementary level.
     between = [result for result in results if {*result.claim.contrast} <= levels.keys()]
-    # Supplementary levels are reported apart.
+    # Supplementary levels have a separate finding and must not enter the pooled tables.
     reactions, rounds = (run.read_table(t).filter(part="main") for t in ("reactions", "rounds"))
     return collect_findings(
         inclusion_finding(levels, results, compared["sets"]) if levels else None,
@@ -111,8 +116,11 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
-    """Residents' satisfaction before the discussion, which the same model states for the same
-    resident at several levels, and the satisfaction before and after a discussion."""
+    """Return pairs of satisfaction ratings for the retest measures.
+
+    One kind of pair is the rating before the discussion at two levels, by the same resident and
+    model. The other kind is the rating before and after a discussion.
+    """
     seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
     models = seats.agg(pl.col("seat_model").first())
     stated = run.read_table("satisfaction").join(
@@ -125,6 +133,7 @@ def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
         )
         for when in ("pre", "post")
     )
+    # Before a discussion nothing differs between levels but the model, so a change is noise.
     by_level = before.with_columns(occasion="level")
     both = pl.concat([before, after]).with_columns(occasion="when")
     resident = ["set", "agent_id"]
@@ -141,13 +150,16 @@ def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
 
 
 def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
-    """The claims on a supplementary level and one of the main part."""
+    """Return the results of claims on a supplementary level beside a main one."""
     return [result for result in results if result.claim.measure == GAP and result not in between]
 
 
 def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[str, Estimate]:
-    """Group of residents ("gap": vulnerable beside general) → the estimate of a claim at a level;
-    the groups of which the data hold nothing are left out."""
+    """Return group → the estimate of the claim on `measure` at a level.
+
+    "gap" is the group of claims that compare vulnerable with general residents. Groups without data
+    are left out.
+    """
     groups: dict[object, str] = {(True,): "vulnerable", (False,): "general"}
     found = {}
     for result in results:
@@ -159,7 +171,9 @@ def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[s
 
 
 def _level_figures(summary: Json, figure: str) -> dict[str, Estimate]:
-    """Group → the figure of a level, or the difference of two."""
+    """Return group → the estimate of a figure in `summary`: of a level, or of a difference of
+    levels.
+    """
     return {
         group: estimate_from_json(summary["figures"][figure][group], "sets") for group in GROUPS
     }
@@ -172,12 +186,12 @@ def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
 
 
 def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
-    """The weighted inclusivity score at each level, with the gap."""
+    """Build the finding on the weighted inclusivity score and its gap at each level."""
     own = {
         level: _level_figures(summary, SCORE) | _within_level(results, INCLUSION, level)
         for level, summary in levels.items()
     }
-    # Runs of earlier versions counted only what was said aloud, and have one score.
+    # Runs of earlier versions counted only references that the rule finds, and have one score.
     checked = all(SAID_ALOUD in summary["figures"] for summary in levels.values())
     aloud = {level: _level_figures(levels[level], SAID_ALOUD) if checked else {} for level in own}
     rows = [
@@ -237,7 +251,7 @@ def _describe_scores(level: str, switches: Json, estimates: Mapping[str, Estimat
 def _compare_scores(
     own: Mapping[str, Mapping[str, Estimate]], aloud: Mapping[str, Mapping[str, Estimate]]
 ) -> str:
-    """The gaps of both scores side by side, and where their direction differs."""
+    """Return a sentence on the gaps of both scores, and on levels at which their signs differ."""
     pairs = {level: (own[level]["gap"].value, aloud[level]["gap"].value) for level in own}
     both = {
         name: ab
@@ -267,7 +281,7 @@ def _compare_scores(
 def step_finding(
     results: Sequence[Result], differences: Sequence[Json], sets: int
 ) -> Finding | None:
-    """What the gap moves by between levels, within sets."""
+    """Build the finding on how the gap changes between levels, within sets."""
     changes = [
         f"level {difference['to']} − level {difference['from']}: "
         f"{', '.join(difference['switches_changed'])}"
@@ -289,7 +303,7 @@ def step_finding(
 
 
 def replication_finding(apart: Json, main: Levels, results: Sequence[Result], sets: int) -> Finding:
-    """Supplementary levels, apart from the main comparison."""
+    """Build the finding on supplementary levels, apart from the main comparison."""
     rows = [
         {"level": level, **_figure_values(summary, SCORE), "part": part}
         for part, levels in (("supplementary", apart["levels"]), ("main", main))
@@ -312,13 +326,16 @@ def replication_finding(apart: Json, main: Levels, results: Sequence[Result], se
 
 
 def outcome_finding(levels: Levels, sets: int) -> Finding:
-    """What was carried into the ballot, the votes and the closing text."""
+    """Build the finding on the part of residents' points in the ballot, the votes and the closing
+    text.
+    """
     rows = [
         {"figure": words, "level": level, **_figure_values(summary, name)}
         for name, words in OUTCOMES.items()
         for level, summary in levels.items()
     ]
     rates = {level: _level_figures(s, "opinion_reflection_rate") for level, s in levels.items()}
+    # A t interval of a share can exceed 0 … 1, which a chart of shares must not show.
     passed = {
         f"{group}, level {level}": of[group].clip_bounds(0.0, 1.0)
         for group in ("vulnerable", "general")
@@ -349,7 +366,7 @@ def outcome_finding(levels: Levels, sets: int) -> Finding:
 
 
 def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
-    """Satisfaction before and after."""
+    """Build the finding on satisfaction before and after a discussion."""
     claimed = {level: _within_level(results, SATISFACTION, level) for level in levels}
     unknown = Estimate(math.nan, math.nan, math.nan, 0)
     changes = {
@@ -385,7 +402,7 @@ def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -
 
 
 def all_measures_finding(levels: Levels, compared: Json) -> Finding:
-    """Every figure at every level, with its gap."""
+    """Build the finding that lists each figure at each level, with its gap."""
     meanings: Mapping[str, str] = compared["figures"]
     rows = []
     for name in meanings:
@@ -408,7 +425,7 @@ def all_measures_finding(levels: Levels, compared: Json) -> Finding:
 
 
 class CodedConcern(NamedTuple):
-    """A resident's concern, as it was coded: code → the quote for it."""
+    """One resident's concern as it was coded. `codes`: code → the quote that shows it."""
 
     id: str
     level: str
@@ -418,7 +435,10 @@ class CodedConcern(NamedTuple):
 
 
 def concerns_finding(run: RunFolder) -> list[Finding]:
-    """What became of concerns, by level and group; nothing where no real coder coded them."""
+    """Build the findings on what became of concerns, by level and group.
+
+    The list is empty if no coder with evidence coded the concerns. The embedded coder gives none.
+    """
     read = coding.read_codings(run).get(CONCERN)
     if read is None or not read.supports_findings:
         return []
@@ -512,8 +532,9 @@ def _to_the_others(result: Result) -> str:
 
 
 def _concern_claim(level: str, code: str) -> Claim:
-    """The exploratory claim that at a level concerns of vulnerable residents meet with a response
-    otherwise than those of the others."""
+    """Return the exploratory claim that compares responses to concerns of both groups at a
+    level.
+    """
     return Claim(
         "codes.code",
         ("vulnerable", "general"),
@@ -530,7 +551,7 @@ def _concern_claim(level: str, code: str) -> Claim:
 
 
 def _sides(own: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
-    """The concerns of both groups, of the sets that have both."""
+    """Return the data of both groups, from the sets that have concerns of both."""
     both = set.intersection(
         *(
             {coded_concern.set_no for coded_concern in own if coded_concern.group == group}
@@ -555,7 +576,7 @@ def _sides(own: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
 
 
 def _quotes_finding(read: coding.CodebookResults, rows: Sequence[CodedConcern]) -> Finding:
-    """The quotes of one set, so that codes can be judged by eye."""
+    """Build the finding that lists the quotes of one set, so that a reader can judge the codes."""
     quoted: list[Row] = [
         {
             "where": coded_concern.id,
@@ -581,7 +602,8 @@ def _describe_code(code: str) -> str:
 
 
 def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
-    """The five-level reaction spectrum by level and group."""
+    """Build the finding on the five-level reaction spectrum by level and group."""
+    # References of unknown type have no level.
     reactions = reactions.filter(pl.col("reaction").is_not_null())
     if reactions.is_empty():
         return None
@@ -601,6 +623,7 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
             if key != "ignore"
         }
         rows.append({**about, **columns, **bounds, "n": own.height})
+        # The bars leave out `ignore`, which would dwarf the other levels.
         bars += [
             (f"{who}, level {level}", text, value or 0.0)
             for text, value in part.items()
@@ -626,7 +649,7 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
 
 
 def stance_finding(rounds: pl.DataFrame) -> Finding | None:
-    """How often stances moved between rounds."""
+    """Build the finding on how stances changed between rounds."""
     moved = rounds.filter(pl.col("change_type").is_not_null())
     if moved.is_empty():
         return None
@@ -658,12 +681,13 @@ def stance_finding(rounds: pl.DataFrame) -> Finding | None:
 
 
 def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]:
-    """Who responded to whom in the first set, one map a level.
+    """Build the findings on who responded to whom in the first set, one map per level.
 
-    A response is any reaction but `ignore`; who was heard is the column.
+    A response is any reaction except `ignore`. Rows are speakers, and columns are targets.
     """
     if reactions.is_empty():
         return []
+    # One set is shown, because residents with the same id differ between sets.
     first = min(reactions["set"].to_list())
     mine = reactions.filter(set=first)
     names = {
@@ -676,7 +700,7 @@ def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[
     )
     some = []
     for level in sorted(mine["level"].unique()):
-        # A reference in an unknown way is a response, too.
+        # A reference of unknown type is a response, too.
         some_response = (pl.col("reaction") != "ignore").fill_null(True)
         answered = mine.filter(pl.col("level") == level, some_response)
         counts = Counter(answered.select("speaker", "target").iter_rows())

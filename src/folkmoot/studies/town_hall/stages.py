@@ -1,9 +1,9 @@
-"""The stages of a discussion: what everybody is shown and asked, and what counts.
+"""The stages of a discussion: the history in each prompt, the question, and the result.
 
-Each takes who can be asked and the discussion so far, and gives its result with the calls made.
-Thoughts and reflections go into no prompt but their owner's. At a level with a shared session one
-reply holds all residents' turns of a round; a reply that would be too long is split, and residents
-it did not reach are asked for again (`Round.parts` counts the calls).
+Each stage takes the speakers and the discussion so far, and returns its result with its calls.
+Thoughts and reflections are shown to their own resident alone. In a shared session one reply holds
+the turns of all residents in a round. A reply that would be too long is split, and missing
+residents are asked about again. `Round.parts` counts the calls.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ from folkmoot.studies.town_hall.recording import (
 )
 
 BEFORE, AFTER = "satisfaction_before", "satisfaction_after"
-# Tokens that one resident's part of a shared reply is expected to take, per answer.
+# Expected tokens of one resident's part of a shared reply, per rating or ballot item: a number or a
+# vote, and a reason of one sentence. They only decide how many residents one call asks about.
 SATISFACTION_TOKENS = ITEM_TOKENS = 45
 
 Rounds = tuple[Round, ...]
@@ -98,7 +99,10 @@ Rounds = tuple[Round, ...]
 async def ask_satisfaction(
     scope: Scope, hall: HallSpeakers, so_far: Discussion, when: str
 ) -> tuple[dict[str, Satisfaction], list[Call]]:
-    """Satisfaction, 1–10 with a reason, before the first round or after the outcome."""
+    """Ask for satisfaction, 1–10 with a reason.
+
+    `when` is `BEFORE` the first round or `AFTER` the outcome.
+    """
     after = when == AFTER
     outcomes = with_outcomes(so_far)
     said, meeting = so_far.consensus, hall.meeting
@@ -153,15 +157,17 @@ async def ask_satisfaction(
 
 
 class Taken(NamedTuple):
-    """A resident's turn, and its utterances."""
+    """A resident's turn and its recorded utterances."""
 
     turn: Turn
     recorded: Recorded
 
 
 async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple[Round, list[Call]]:
-    """THINK and SPEAK of residents in separate sessions, side by side: nobody hears the others
-    of the same round."""
+    """Hold THINK and SPEAK of one round, with each resident in a separate session.
+
+    Residents speak at the same time, so none sees statements of the same round.
+    """
     number, meeting = len(earlier) + 1, hall.meeting
 
     async def take_turn(own: Scope, who: Speaker) -> tuple[Taken, list[Call]]:
@@ -176,6 +182,7 @@ async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple
             calls.append(got.call)
         said = await ask_statement(own, hall, (who, noted), earlier)
         spoken = said.or_else(MINIMAL_SPEAKING, Speaking.refused_answer())
+        # The parts are validated already, so validation is skipped.
         turn = Turn.model_construct(thinking=thoughts, speaking=spoken)
         reply = reply_of(meeting, who.id, number, said.call.address)
         return Taken(turn, record_statement(own, reply, turn, noted)), [*calls, said.call]
@@ -191,7 +198,7 @@ async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple
 async def ask_thinking(
     scope: Scope, hall: HallSpeakers, who: Speaker, earlier: Rounds
 ) -> SpeakerAnswer[Thinking]:
-    """THINK: private reactions to the round before, and where one stands."""
+    """Ask one resident for THINK: private reactions to the last round, and a stance."""
     number, last = len(earlier) + 1, earlier[-1] if earlier else None
     known = resident_history(hall, earlier, who.id)
     note = last.notes.get(who.id) if last else None
@@ -208,7 +215,9 @@ async def ask_thinking(
 
 
 def quote_fields(reflection: Reflection, note: Utterance) -> dict[str, object]:
-    """The fields of a reflection for its owner's prompts; each is a part of what was noted."""
+    """Return the fields of a reflection for its resident's prompts, with the note as their
+    source.
+    """
 
     def quote_field(value: object) -> object:
         if isinstance(value, Mapping):
@@ -221,7 +230,10 @@ def quote_fields(reflection: Reflection, note: Utterance) -> dict[str, object]:
 async def ask_statement(
     scope: Scope, hall: HallSpeakers, mind: tuple[Speaker, Utterance | None], earlier: Rounds
 ) -> SpeakerAnswer[Speaking]:
-    """SPEAK: what the hall hears, from one's own thoughts (if asked for) and what was said."""
+    """Ask one resident for SPEAK: a public statement.
+
+    `mind` holds the speaker and the speaker's thoughts of this round, which are None without THINK.
+    """
     who, thoughts = mind
     number = len(earlier) + 1
     answer = speaking_answer_type(hall.reading_context(who.id, round=number))
@@ -240,15 +252,16 @@ async def ask_statement(
 
 
 async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tuple[Round, Call]:
-    """The moderator sums up, names opinions that got too little room, invites quiet residents and
-    points to overlooked concerns of vulnerable ones. The hall hears it before it looks back on the
-    round. Returns the last of these rounds with what the moderator said.
+    """Ask the moderator about the last of `rounds`, and return this round with the moderation.
 
-    The moderator has the rounds before them that residents have, and always their own last words.
+    The moderator sums up, names neglected opinions, invites quiet residents and points to
+    overlooked concerns. The moderator sees the same rounds as the residents, and always the last
+    moderation.
     """
     assert hall.moderator is not None
     round_, meeting = rounds[-1], hall.meeting
     earlier = meeting.public_history(meeting.remembered_rounds(rounds)[:-1])
+    # With `history: last` the moderator would not see the previous moderation.
     if not earlier and len(rounds) > 1:
         earlier = [{**meeting.public_history(rounds[-2:-1])[0], "statements": []}]
     answer = Json(Moderation, validation_context=hall.reading_context("moderator"))
@@ -274,10 +287,11 @@ async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tu
 
 
 def quiet_residents(round_: Round) -> list[str]:
-    """Who said nothing, or less than half of what the middle resident said, in order of id."""
+    """Return residents with no words or less than half of the median, sorted by id."""
     words = {
         resident_id: len(turn.speaking.full_statement.split())
         for resident_id, turn in round_.turns.items()
+        # An unreadable statement is no silence, so its resident is not called quiet.
         if turn.has_statement
     }
     middle = median(words.values()) if words else 0
@@ -287,11 +301,13 @@ def quiet_residents(round_: Round) -> list[str]:
 async def ask_reflections(
     scope: Scope, hall: HallSpeakers, rounds: Rounds
 ) -> tuple[Round, list[Call]]:
-    """REFLECT: each looks back on the last of these rounds, on what was said and on what the
-    moderator said of it; that round with the reflections."""
+    """Ask all residents for REFLECT on the last of `rounds`, and return this round with
+    reflections.
+    """
     round_, meeting = rounds[-1], hall.meeting
     if hall.session is not None:
         noted, calls = await _ask_missing_reflections(scope, hall, rounds, list(round_.order))
+        # Reflections after a moderator need a separate call, which is planned and no split.
         parts, planned_parts = round_.parts + len(calls), round_.planned_parts + 1
         round_ = replace(round_, parts=parts, planned_parts=planned_parts)
         return with_notes(round_, hall.ids, noted), calls
@@ -319,7 +335,10 @@ async def ask_reflections(
 
 
 class Noted(NamedTuple):
-    """A resident's reflection, and its utterance; None if there is nothing to show again."""
+    """A resident's reflection and its utterance.
+
+    The utterance is None if no later prompt can show it.
+    """
 
     reflection: Reflection
     said: Utterance | None = None
@@ -329,7 +348,7 @@ UNREAD_NOTE, REFUSED_NOTE = Noted(MINIMAL_REFLECTION), Noted(Reflection.refused_
 
 
 def with_notes(round_: Round, residents: Sequence[str], noted: Mapping[str, Noted]) -> Round:
-    """Return a round with the residents' reflections on it."""
+    """Return a copy of a round with the residents' reflections."""
     reflections = {resident: noted[resident].reflection for resident in residents}
     notes = {resident: said for resident in residents if (said := noted[resident].said) is not None}
     return replace(round_, reflections=reflections, notes=notes)
@@ -338,7 +357,7 @@ def with_notes(round_: Round, residents: Sequence[str], noted: Mapping[str, Note
 async def draw_up_ballot(
     scope: Scope, hall: HallSpeakers, so_far: Discussion
 ) -> tuple[Planned | None, list[Call]]:
-    """The planner words decision points as yes/no items, credited to residents."""
+    """Ask the planner for the ballot: yes/no items, each with the residents who raised it."""
     rounds, most = so_far.rounds, hall.meeting.config.max_vote_items
     answer = planned_ballot_type(hall.reading_context("planner", most=most))
     prompt = scope.prompt(
@@ -355,7 +374,7 @@ async def draw_up_ballot(
 async def ask_votes(
     scope: Scope, hall: HallSpeakers, so_far: Discussion
 ) -> tuple[dict[str, Ballot], list[Call]]:
-    """Yes or no with a reason on each item, from each resident; nobody else votes."""
+    """Ask each resident for a vote with a reason on each item. The leaders do not vote."""
     rounds, items = so_far.rounds, so_far.items
     listed = [quote_item(hall.meeting, id, item.proposal) for id, item in items.items()]
     answer = ballot_type(items, hall.meeting.set.options.votes)
@@ -395,7 +414,7 @@ async def ask_votes(
 async def write_consensus(
     scope: Scope, hall: HallSpeakers, so_far: Discussion
 ) -> tuple[Closing, Utterance, Call]:
-    """The closing text, written by the planner from the votes and the discussion."""
+    """Ask the planner for the closing text, given the votes and the discussion."""
     said = hall.meeting.public_history(so_far.rounds)
     answer = Json(Closing, validation_context=hall.reading_context("planner"))
     prompt = scope.prompt(
@@ -412,7 +431,7 @@ async def write_consensus(
 
 
 def with_outcomes(so_far: Discussion) -> list[dict[str, Any]]:
-    """Items with how they came out."""
+    """Return the ballot items with their votes and outcome, for prompts."""
     meeting = so_far.meeting
     return [
         {
@@ -426,7 +445,9 @@ def with_outcomes(so_far: Discussion) -> list[dict[str, Any]]:
     ]
 
 
-# Tokens that one resident's part is expected to take: the fixed fields and each reaction.
+# Expected tokens of one resident's part of a shared round: the fixed fields, each reaction, and the
+# reflection. If they are too low, a reply may be cut. If they are too high, a round is split
+# needlessly.
 TURN_TOKENS, REACTION_TOKENS, REFLECTION_TOKENS = 330, 55, 200
 
 Turns = dict[str, Taken]
@@ -435,7 +456,10 @@ Notes = dict[str, Noted]
 
 @dataclass(frozen=True, slots=True)
 class UpcomingRound:
-    """One round of the shared session, before it is held."""
+    """One round of the shared session before it is held.
+
+    `reflects`: its reply also holds reflections.
+    """
 
     hall: HallSpeakers
     earlier: tuple[Round, ...]
@@ -458,12 +482,13 @@ class UpcomingRound:
         return self.hall.meeting.level.think
 
     def expected_tokens(self, *, reflects: bool) -> int:
-        """Expected length of one resident's part of a reply."""
+        """Return the expected length of one resident's part of a reply, in tokens."""
+        # A resident reacts to each other resident, but not in round 1 and not without THINK.
         others = len(self.speaking_order) - 1 if self.has_thinking and self.earlier else 0
         return TURN_TOKENS + REACTION_TOKENS * others + (REFLECTION_TOKENS if reflects else 0)
 
     def turns(self) -> dict[str, Json[Turn]]:
-        """How each resident's turn is read."""
+        """Return resident id → the answer type of the resident's turn, in the order of speaking."""
         asked = {
             resident_id: self.hall.reading_context(
                 resident_id, round=self.round_number, think=self.has_thinking
@@ -473,7 +498,11 @@ class UpcomingRound:
         return {resident_id: turn(of) for resident_id, of in asked.items()}
 
     def prompt(self, scope: Scope, residents: list[str], there: Turns, *, whole: bool) -> str:
-        """What is asked for these residents; `there` are turns that were written already."""
+        """Return the prompt that asks for the turns of `residents`.
+
+        `there` holds turns from earlier replies, which the prompt lists. `whole`: the prompt asks
+        for the whole round in one reply, with reflections if the round has them.
+        """
         notes = self.earlier[-1].notes if self.earlier else {}
         meeting = self.hall.meeting
         turns = self.turns()
@@ -503,7 +532,7 @@ class UpcomingRound:
         )
 
     def record_turn(self, scope: Scope, resident: str, turn: Turn, address: str) -> Taken:
-        """Record the utterances of a resident's turn in a reply of the session."""
+        """Record the utterances of a resident's turn in a shared reply."""
         reply = reply_of(self.hall.meeting, resident, self.round_number, address, shared=True)
         thoughts = record_thoughts(scope, reply, turn.thinking)
         return Taken(turn, record_statement(scope, reply, turn, thoughts))
@@ -512,12 +541,15 @@ class UpcomingRound:
 async def shared_round(
     scope: Scope, hall: HallSpeakers, earlier: tuple[Round, ...], *, reflects: bool
 ) -> tuple[Round, list[Call]]:
-    """One round: turns of all residents and, where wanted, their reflections."""
+    """Hold one round of the shared session: the turns of all residents and, if asked for,
+    reflections.
+    """
     ahead = UpcomingRound(hall, earlier, reflects)
     turns: Turns = {}
     noted: Notes = {}
     calls: list[Call] = []
     longest = hall.longest_reply
+    # Try one reply only if it is expected to fit. A cut reply would be paid for and lost.
     if len(ahead.speaking_order) * ahead.expected_tokens(reflects=reflects) <= longest:
         turns, noted, calls = await _in_one_reply(scope, ahead)
     missing = [resident_id for resident_id in ahead.speaking_order if resident_id not in turns]
@@ -526,6 +558,8 @@ async def shared_round(
         turns, calls = {**turns, **more}, [*calls, *further]
     silent = MINIMAL_THINKING if ahead.has_thinking else None
     unread = Turn.model_construct(thinking=silent, speaking=MINIMAL_SPEAKING)
+    # Record residents without a readable turn too, so that each utterance of the round has a row.
+    # The address is that of the last call, which should have held the turn.
     for resident_id in ahead.speaking_order:
         if resident_id not in turns:
             turns[resident_id] = ahead.record_turn(scope, resident_id, unread, calls[-1].address)
@@ -535,7 +569,8 @@ async def shared_round(
     if reflects:
         missing = [resident_id for resident_id in ahead.speaking_order if resident_id not in noted]
         if missing:
-            # A place of its own, by which exposure tells these questions from those for turns.
+            # A separate child scope, so that exposure can tell these questions from the questions
+            # for turns.
             apart = scope.child("reflect")
             late, further = await _ask_missing_reflections(apart, hall, (*earlier, round_), missing)
             noted, calls = {**noted, **late}, [*calls, *further]
@@ -548,6 +583,7 @@ async def shared_round(
 
 
 async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Notes, list[Call]]:
+    """Ask for a whole round in one reply. The turns are empty if it could not be read."""
     who, stage = session_of(ahead.hall), ahead.round_stage
     question = ahead.prompt(scope, list(ahead.speaking_order), {}, whole=True)
     longest = ahead.hall.longest_reply
@@ -557,7 +593,7 @@ async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Note
     )
     call = call_of(stage, who, len(ahead.speaking_order), question, got)
     if isinstance(got.value, Missing):
-        # Its residents are asked for again, so that no minimal structure stands for them yet.
+        # All residents are asked about again, so this call has not yet caused minimal structures.
         return {}, {}, [replace(call, minimal=0, parse_step=got.parse_step)]
     turns, reflections = got.value
     meeting, number = ahead.hall.meeting, ahead.round_number
@@ -575,14 +611,14 @@ async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Note
 def record_note(
     scope: Scope, meeting: Meeting, number: int, resident: str, reflection: Reflection, address: str
 ) -> Noted:
-    """Record how a resident looked back in a reply of the shared session."""
+    """Record a resident's reflection in a shared reply."""
     reply = reply_of(meeting, resident, number, address, shared=True)
     return Noted(reflection, record_reflection(scope, reply, reflection))
 
 
 @dataclass(frozen=True, slots=True)
 class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
-    """The answer type of a round in one reply: all turns, then all reflections on them."""
+    """The answer type of a whole round in one reply: all turns, then all reflections."""
 
     ahead: UpcomingRound
     kind: str = "json"
@@ -615,10 +651,13 @@ class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
             return found
         raw = found.value.model_extra or {}
         each = each_of(self.ahead.turns())
+        # Some models leave out the outer object, so the reply itself may hold the turns.
         said = each.read(_object_or_default(raw, "turns", raw))
         if not isinstance(said, ParsedAnswer):
             return said
         turns = said.value.values
+        # Reflections are read after the turns, because each needs the stance of its resident's
+        # turn.
         stances = (
             {resident_id: turn.stance for resident_id, turn in turns.items()}
             if self.ahead.reflects
@@ -626,6 +665,7 @@ class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
         )
         own = self._reflection_types(stances)
         back = own.read(_object_or_default(raw, "reflections", {}))
+        # The turns are kept, and the missing reflections are asked for in a further call.
         if not isinstance(back, ParsedAnswer):
             return ParsedAnswer((turns, {}), found.parse_step, said.repairs)
         reflections = back.value.values
@@ -634,7 +674,7 @@ class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
 
 
 class AnyObject(BaseModel):
-    """Any JSON object; its parts are read one by one."""
+    """Any JSON object. `WholeRound` reads its parts separately."""
 
     model_config = pin_schema("AnyObject", "", ConfigDict(extra="allow"))
 
@@ -642,7 +682,7 @@ class AnyObject(BaseModel):
 async def _ask_missing_turns(
     scope: Scope, ahead: UpcomingRound, there: Turns, missing: list[str]
 ) -> tuple[Turns, list[Call]]:
-    """Turns of those who are missing, in as many replies as they need."""
+    """Ask for the turns of the `missing` residents, in as many replies as they need."""
 
     def build_prompt(residents: list[str], given: Mapping[str, Taken]) -> str:
         return ahead.prompt(scope, residents, {**there, **given}, whole=False)
@@ -662,7 +702,7 @@ async def _ask_missing_turns(
 async def _ask_missing_reflections(
     scope: Scope, hall: HallSpeakers, rounds: tuple[Round, ...], missing: list[str]
 ) -> tuple[Notes, list[Call]]:
-    """Ask the shared session for the reflections of some residents on the last of these rounds."""
+    """Ask the shared session for reflections of the `missing` residents on the last of `rounds`."""
     round_, meeting = rounds[-1], hall.meeting
     each = {
         resident_id: reflection_answer_type(

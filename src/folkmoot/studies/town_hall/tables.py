@@ -1,4 +1,4 @@
-"""The tables of a run: what their columns mean."""
+"""The tables of a run and the meanings of their columns, for the codebook."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from folkmoot.storage.rows import Row, column
 SPECTRUM = ("ignore", "refute", "question", "cite", "agree")
 GROUPS = ("vulnerable", "general", "gap")
 
-# Figures that compare between groups of different sizes, and what each says.
+# Figure → its meaning. Figures can be compared between groups of different sizes.
 FIGURES: Mapping[str, str] = {
     "weighted_inclusivity_score": "mean level of all possible reactions, 0 ignored to 4 agreed",
     "weighted_inclusivity_score_said_aloud": "the same, of references alone that a rule over words "
@@ -45,7 +45,7 @@ PASSED = "more yes than no; a tie fails"
 
 
 class OfDiscussion(Row):
-    """Where a row belongs."""
+    """The columns that assign a row to a discussion."""
 
     discussion_id: str = column("one discussion: a set at a level")
     set: int = column(SET)
@@ -80,7 +80,7 @@ class ResidentRow(Row, table="residents", key=("set", "id")):
 
 
 class PortraitRow(OfDiscussion, table="portraits", key=("discussion_id", "agent_id")):
-    """How one resident is described in one discussion."""
+    """The persona of one resident in one discussion."""
 
     agent_id: str = column("the resident")
     portrait: str = column("the description that the model was given")
@@ -91,7 +91,7 @@ class PortraitRow(OfDiscussion, table="portraits", key=("discussion_id", "agent_
 
 
 class RoundRow(OfDiscussion, table="rounds"):
-    """One resident in one round: what they did, and how the others reacted to them."""
+    """One resident in one round: statement, stance, and the reactions of others."""
 
     round: int = column("round of discussion, from 1")
     agent_id: str = column("the resident")
@@ -149,8 +149,11 @@ class RoundRow(OfDiscussion, table="rounds"):
 
 
 class SpokenRow(UtteranceRow, table=UTTERANCES, key=("utterance_id",)):
-    """One thing that a speaker said, wrote or thought. `speaker_role` is resident, moderator or
-    planner; `stage` is think, speak, moderate, reflect or consensus."""
+    """One utterance of a speaker, public or private.
+
+    `speaker_role` is resident, moderator or planner. `stage` is think, speak, moderate, reflect or
+    consensus.
+    """
 
     discussion_id: str = column("one discussion: a set at a level")
     set: int = column(SET)
@@ -164,7 +167,7 @@ class SpokenRow(UtteranceRow, table=UTTERANCES, key=("utterance_id",)):
 
 
 class ReactionRow(OfDiscussion, table="reactions"):
-    """One possible reaction: a speaker to a target in a round."""
+    """One possible reaction of a speaker to a target in a round."""
 
     round: int = column("round of discussion, from 1")
     speaker: str = column("who could react")
@@ -193,7 +196,7 @@ class ReactionRow(OfDiscussion, table="reactions"):
 
 
 class ReferenceRow(OfDiscussion, table="references"):
-    """One public reference, as its speaker gave it."""
+    """One public reference, as its speaker stated it."""
 
     round: int = column("round of discussion, from 1")
     speaker: str = column("who referred")
@@ -207,8 +210,10 @@ class ReferenceRow(OfDiscussion, table="references"):
 
 
 class TypedAnswerRow(OfDiscussion, table="typed_answers"):
-    """One answer of a resident, the moderator or the planner, as it was read. The answers on
-    satisfaction are in a table of their own."""
+    """One parsed answer of a resident, the moderator or the planner.
+
+    Ratings of satisfaction are in the table `satisfaction`.
+    """
 
     stage: str = column("think, speak, moderate, reflect, plan, vote or consensus")
     round: int | None = column("round of discussion, from 1")
@@ -251,7 +256,7 @@ class VoteRow(OfDiscussion, table="votes", key=("discussion_id", "item_id", "age
 
 
 class SatisfactionRow(OfDiscussion, table="satisfaction"):
-    """One resident's satisfaction before and after."""
+    """The satisfaction of one resident before and after a discussion."""
 
     agent_id: str = column("the resident")
     is_vulnerable: bool = column(IS_VULNERABLE)
@@ -268,7 +273,7 @@ class SatisfactionRow(OfDiscussion, table="satisfaction"):
 
 
 class RepairRow(OfDiscussion, table="repairs"):
-    """One thing that was repaired or dropped in an answer."""
+    """One value of an answer that was repaired or dropped."""
 
     stage: str = column("part of the discussion")
     round: int | None = column("round of discussion, from 1")
@@ -281,7 +286,7 @@ class RepairRow(OfDiscussion, table="repairs"):
 
 
 def _with_figures(base: type[Row]) -> type[Row]:
-    """`base` with a column for each figure of each group."""
+    """Return a subclass of `base` with a column for each figure of each group."""
     words = {"vulnerable": "vulnerable residents", "general": "general residents"}
     words["gap"] = "vulnerable minus general"
     said = {
@@ -295,6 +300,8 @@ def _with_figures(base: type[Row]) -> type[Row]:
         namespace["__annotations__"] = dict.fromkeys(said, "float | None")
         namespace.update({name: column(meaning) for name, meaning in said.items()})
 
+    # `new_class` fills the annotations before `Row.__init_subclass__` makes a dataclass of the
+    # class.
     return new_class(f"{base.__name__}WithFigures", (base,), exec_body=add_columns)
 
 
@@ -330,7 +337,7 @@ class QualityRow(OfDiscussion, table="quality"):
 
 
 class OptionOrderRow(Row, table="option_orders", key=("set", "field", "position")):
-    """One option of a closed field, at the place where prompts and schemas of a set list it."""
+    """One option of a closed field, and its position in the prompts and schemas of a set."""
 
     set: int = column(SET)
     field: str = column("stances, feelings, interactions, changes or votes")
@@ -339,14 +346,14 @@ class OptionOrderRow(Row, table="option_orders", key=("set", "field", "position"
 
 
 class OfLevel(Row):
-    """Which level a row is about."""
+    """The columns that assign a row to a level."""
 
     part: str = column(PART)
     level: str = column("level of technical implementation")
 
 
 class OfStep(Row):
-    """Which two levels a row compares."""
+    """The columns that name the two levels that a row compares."""
 
     part: str = column(PART)
     from_level: str = column("level that is compared from")
@@ -356,7 +363,7 @@ class OfStep(Row):
 
 
 class Compared(Row):
-    """A figure with its interval over sets."""
+    """The estimate of a figure with its interval over sets."""
 
     figure: str = column("measure that is compared; levels.json says what each is")
     group: str = column("vulnerable, general, or gap (vulnerable minus general)")
