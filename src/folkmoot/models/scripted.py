@@ -1,6 +1,6 @@
 """A scripted model: a function gives the replies. Use it in tests and to try out a protocol.
 
-folkmoot.run("study.yaml", provider=Scripted(lambda request, address: "yes"))
+folkmoot.run("study.yaml", provider=ScriptedProvider(lambda request, address: "yes"))
 """
 
 from __future__ import annotations

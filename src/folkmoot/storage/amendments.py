@@ -1,9 +1,9 @@
-"""Amendments: what people change about a finished run, kept beside it and never in it.
+"""Amendments: changes that people make to a finished run, kept beside the run.
 
-A correction of a code, a coding made afterwards, a person who withdraws: each is a line of
-`read_amendments.jsonl`, which is only ever added to. `manifest.json` holds the file's digest, so
-that `folkmoot verify` tells an amendment from a change made by hand. The journal and its digest
-stay those of what was.
+A correction of a code, a later coding or the withdrawal of a human is one line of
+`amendments.jsonl`. Lines are only appended. `manifest.json` holds the digest of the file, so
+`folkmoot verify` distinguishes an amendment from a change by hand. The journal and its digest stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AMENDMENTS_FILE = "amendments.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Amendment:
-    """One line: what `kind` of change, made by whom, when (ISO 8601, UTC), and its `data`."""
+    """One amendment: its kind, its author, its time (ISO 8601, UTC) and its data."""
 
     kind: str
     author: str
@@ -39,10 +39,11 @@ class Amendment:
 
 
 def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
-    """Add amendments to a run; the caller holds its folder.
+    """Append amendments to a run. The caller must hold the lock of the run folder.
 
-    Raises StorageError when the file is not the one that the manifest names. Lines beyond those
-    named there are left from a process that was killed before it could name them; they are dropped.
+    Lines beyond those in the manifest were written by a process that was killed before it updated
+    the manifest. They are dropped. Raises StorageError if the file differs from the one in the
+    manifest.
     """
     _write_manifest(
         run,
@@ -54,13 +55,15 @@ def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
 
 
 def rewrite_amendments(run: Path, change: Callable[[str], str]) -> None:
-    """Rewrite existing lines, to remove words that must go, whoever wrote them down."""
+    """Rewrite existing lines with `change`, to remove the words of a human who withdraws."""
     lines = tuple(change(line) for line in read_recorded_amendments(run))
     if lines and lines != read_recorded_amendments(run):
         _write_manifest(run, lines)
 
 
 def _write_manifest(run: Path, lines: Sequence[str]) -> None:
+    # The file is written before the manifest. If the process is killed in between, the manifest
+    # still describes the first lines, and the rest is ignored.
     write_text(run / AMENDMENTS_FILE, "".join(f"{line}\n" for line in lines))
     manifest = read_json_object(run / MANIFEST)
     manifest[AMENDMENTS_KEY] = {"count": len(lines), "digest": _digest_lines(lines)}
@@ -68,7 +71,10 @@ def _write_manifest(run: Path, lines: Sequence[str]) -> None:
 
 
 def read_amendments(run: Path) -> list[Amendment]:
-    """All amendments of a run, in the order in which they were made. Raises StorageError."""
+    """Return all amendments of a run in the order in which they were made.
+
+    Raises StorageError for a changed file or an invalid line.
+    """
     found = []
     for number, line in enumerate(read_recorded_amendments(run), 1):
         try:
@@ -80,7 +86,10 @@ def read_amendments(run: Path) -> list[Amendment]:
 
 
 def read_recorded_amendments(run: Path) -> tuple[str, ...]:
-    """The lines that the manifest knows. Raises StorageError when they are not what it knows."""
+    """Return the lines that the manifest records.
+
+    Raises StorageError if their digest differs from that in the manifest.
+    """
     lines, known = _read_lines(run), _recorded_state(run)
     named = lines[: known.get("count", 0)]
     if known and _digest_lines(named) != known["digest"]:
@@ -93,7 +102,7 @@ def read_recorded_amendments(run: Path) -> tuple[str, ...]:
 
 
 def list_changes(run: Path) -> list[str]:
-    """How the file differs from what the manifest records, in sentences."""
+    """Return the differences between the file and the manifest, as sentences."""
     try:
         named, there = len(read_recorded_amendments(run)), len(_read_lines(run))
     except StorageError as error:
@@ -107,7 +116,7 @@ def list_changes(run: Path) -> list[str]:
 
 
 def describe_amendments(run: Path) -> list[str]:
-    """What was amended, one line for each kind and author."""
+    """Return the number of amendments by kind and author, one line each."""
     counts = Counter((amendment.kind, amendment.author) for amendment in read_amendments(run))
     return [f"{count:,} × {kind}, by {by}" for (kind, by), count in counts.items()]
 
@@ -115,6 +124,8 @@ def describe_amendments(run: Path) -> list[str]:
 def _read_lines(run: Path) -> tuple[str, ...]:
     path = run / AMENDMENTS_FILE
     try:
+        # The last piece is empty, or a line that a killed process did not finish. Split at line
+        # feeds only: `splitlines` would also split at other separators inside a text.
         return tuple(path.read_bytes().decode().split("\n")[:-1]) if path.exists() else ()
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error

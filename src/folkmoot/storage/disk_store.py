@@ -1,6 +1,7 @@
-"""A shelf for values that a run needs again later, but not all at once: personas, conversations.
+"""A store on disk for values that a run needs later, but not all at once.
 
-They are kept in an unnamed file that goes with the process; only their place in it stays in memory.
+Examples are personas and conversations. The values are kept in an unnamed file, which the system
+deletes when the process ends. Only their offsets stay in memory.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import IO, Generic, TypeVar, cast
 from folkmoot.files import storage_errors
 
 T = TypeVar("T")
-LENGTH_PREFIX_BYTES = 8  # bytes that say how long a value is
+# The number of bytes before each value that hold its length.
+LENGTH_PREFIX_BYTES = 8
 
 
 class DiskStore:
-    """Values on the disk, in a folder that can hold them."""
+    """Values in a temporary file on the disk of a given folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -25,9 +27,11 @@ class DiskStore:
         self._end = 0
 
     def write(self, data: bytes) -> int:
-        """Where these bytes lie. Raises StorageError."""
+        """Append bytes to the file and return their offset. Raises StorageError."""
         with storage_errors(self._folder):
             if self._file is None:
+                # The file stays open for the whole run, so there is no `with` block. It is in the
+                # run folder, because the system's temporary folder may be small or in memory.
                 self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
             self._file.seek(self._end)
             self._file.write(len(data).to_bytes(LENGTH_PREFIX_BYTES, "big") + data)
@@ -35,7 +39,7 @@ class DiskStore:
         return place
 
     def read(self, place: int) -> bytes:
-        """The bytes at a place. Raises StorageError."""
+        """Return the bytes at an offset. Raises StorageError."""
         assert self._file is not None
         with storage_errors(self._folder):
             self._file.seek(place)
@@ -43,30 +47,37 @@ class DiskStore:
 
 
 class StoredValue(Generic[T]):
-    """A value on a shelf; `get` reads it back. To another process it goes as the value itself."""
+    """A handle to a stored value. `get` reads the value.
+
+    If a handle is pickled for another process, the value itself is sent.
+    """
 
     __slots__ = ("_place", "_shelf", "_value")
 
     def __init__(self, value: T, shelf: DiskStore | None = None) -> None:
         self._shelf = shelf
         self._value = value if shelf is None else None
+        # Each `get` returns a new copy, so a change to one copy does not affect the others.
         self._place = 0 if shelf is None else shelf.write(pickle.dumps(value, 5))
 
     def get(self) -> T:
-        """The value. Raises StorageError."""
+        """Return the value. Raises StorageError."""
         if self._shelf is None:
             return cast("T", self._value)
         return cast("T", pickle.loads(self._shelf.read(self._place)))
 
     def to_bytes(self) -> bytes:
-        """The value as bytes, to go onto the shelf of another process: see `from_bytes`."""
+        """Return the value as bytes, for the store of another process (see `from_bytes`)."""
         return (
             pickle.dumps(self._value, 5) if self._shelf is None else self._shelf.read(self._place)
         )
 
     @classmethod
     def from_bytes(cls, data: bytes, shelf: DiskStore | None) -> StoredValue[T]:
-        """What `to_bytes` gave, on a shelf; without one in memory."""
+        """Return a handle to the value that `to_bytes` encoded, in a store or without one in
+        memory.
+        """
+        # The constructor would pickle the value again.
         made = cls.__new__(cls)
         made._shelf = shelf
         made._value = pickle.loads(data) if shelf is None else None
@@ -74,4 +85,5 @@ class StoredValue(Generic[T]):
         return made
 
     def __reduce__(self) -> tuple[type[StoredValue[T]], tuple[T]]:
+        """Pickle the value itself, because the file belongs to this process."""
         return StoredValue, (self.get(),)

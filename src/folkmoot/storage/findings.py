@@ -1,8 +1,9 @@
-"""What a study found, as plain data: studies make findings, the terminal and the report draw them.
+"""The findings of a study as plain data. Studies create them, the terminal and the report show
+them.
 
-A finding is a title, a sentence in plain words, a table of numbers, and perhaps a chart. Charts
-are declared here (what is shown), never drawn here (how it looks), so that all study types share
-one visual language and a study outside this project gets its charts for free.
+A finding is a title, a sentence, a table of numbers and an optional chart. Charts are declared here
+and drawn elsewhere. So all study types share one visual language, and external study types get
+charts without any code.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from folkmoot.measures.inference.estimates import FEWEST_UNITS
 
 TableCell = str | int | float | bool | None
 ILLUSTRATION_LABEL = "An illustration, not evidence"
-# Columns that hold the bounds of an interval, but for those of people's ranges, and p-values.
+# Columns with the bounds of an interval or with p-values. Published ranges of humans (`people_…`)
+# are no intervals of this run.
 _BOUND_COLUMN_PATTERN = re.compile(r"(?!people_)(?:.*_)?(?:low|high)(?:_rate|_share|_points)?")
 _P_VALUE_COLUMN_PATTERN = re.compile(r"(?:.*_)?p")
 
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """A small table of numbers: columns, rows in the same order, an optional caption.
+    """A small table of numbers: columns, rows in the same order, and an optional caption.
 
-    Floats are shown with three significant digits; a column named `…_rate` or `…_share` as a
-    percentage, and one named `…_points`, a difference of shares, in points.
+    Floats are shown with three significant digits. Columns named `…_rate` or `…_share` are shown in
+    percent. Columns named `…_points` hold differences of shares and are shown in percentage points.
     """
 
     columns: tuple[str, ...]
@@ -36,7 +38,7 @@ class ResultTable:
     def from_records(
         cls, rows: Sequence[Mapping[str, TableCell]], caption: str = ""
     ) -> ResultTable:
-        """A grid from records that share their keys."""
+        """Return a table from records with the same keys."""
         columns = tuple(rows[0]) if rows else ()
         return cls(
             columns, tuple(tuple(row.get(column) for column in columns) for row in rows), caption
@@ -45,9 +47,9 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class AlluvialChart:
-    """How many moved from where to where, per panel (condition).
+    """Counts of changes from one value to another, by panel (condition).
 
-    `links`: (panel, from, to, count).
+    `links` holds (panel, from, to, count).
     """
 
     links: tuple[tuple[str, str, str, int], ...]
@@ -57,10 +59,12 @@ class AlluvialChart:
 class IntervalChart:
     """Estimates with intervals, one line each: (label, estimate, low, high).
 
-    `reference_line` draws the line of no effect; `unit` is the axis title; `bands` are human ranges
-    (label, low, high) drawn behind; `unit_values` are the values of single independent units, drawn
-    on the line of their label (label, value); `ratios` are drawn on a
-    logarithmic scale.
+    - `unit`: title of the axis.
+    - `reference_line`: value of the line of no effect.
+    - `bands`: human benchmarks (label, low, high), drawn behind the intervals.
+    - `unit_values`: values of single independent units (label, value), drawn on the line of the
+      label.
+    - `ratios`: True for a logarithmic scale.
     """
 
     items: tuple[tuple[str, float, float, float], ...]
@@ -83,7 +87,7 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """Trajectories: (series, x, y). `panels` maps a series to a panel, if there are several."""
+    """Trajectories: (series, x, y)."""
 
     items: tuple[tuple[str, float, float], ...]
     x: str = ""
@@ -92,7 +96,7 @@ class LineChart:
 
 @dataclass(frozen=True, slots=True)
 class Heatmap:
-    """A matrix: (row, column, value). Rows and columns in order of first mention."""
+    """A matrix: (row, column, value). Rows and columns are in the order of their first mention."""
 
     items: tuple[tuple[str, str, float], ...]
     row: str = ""
@@ -102,7 +106,7 @@ class Heatmap:
 
 @dataclass(frozen=True, slots=True)
 class ScatterChart:
-    """A 2-D map: (x, y, group, label)."""
+    """A two-dimensional map: (x, y, group, label)."""
 
     items: tuple[tuple[float, float, str, str], ...]
     x: str = ""
@@ -123,19 +127,21 @@ Chart = AlluvialChart | IntervalChart | BarChart | LineChart | Heatmap | Scatter
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result. `says` states the numbers with their uncertainty in plain words.
+    """One result of a study.
 
-    `headline` findings are printed at the end of a run; all are in the report. `section` groups
-    them (`Effects`, `Noise`, `Attrition`, `Human bands`, …). `notes` are caveats and sources,
-    `alarms` what makes the run not what it says it is: they are shown in red.
+    - `says`: the sentence that states the numbers with their uncertainty.
+    - `headline`: True if the finding is printed at the end of a run. The report shows all findings.
+    - `section`: group of the finding in the report (`Effects`, `Noise`, `Attrition`, …).
+    - `notes`: caveats and sources.
+    - `alarms`: reasons why the run is not the one that was intended, shown in red.
+    - `conclusion`: what the finding concludes, if no interval or test says it (such as the most
+      voted option). Its wording changes only with the conclusion.
+    - `unit`: unit of analysis, beginning with its noun ("participant", "group", "session").
+    - `units`: number of these units.
 
-    `conclusion` is what the finding concludes where neither an interval nor a test says it (the
-    most voted option, say), in words that change only with it.
-
-    `unit` names what is independent of each other in this finding ("participant", "group",
-    "session"), its noun first, and `units` counts it. Whoever gives an interval must name it
-    (ValueError). With fewer than five units a finding is an illustration: it says so, and keeps
-    neither interval nor p.
+    A finding with an interval must name its unit, otherwise it raises ValueError. With fewer than
+    five units, a finding is an illustration. It says so, and its intervals and p-values are
+    removed.
     """
 
     key: str
@@ -162,23 +168,24 @@ class Finding:
 
     @property
     def illustrates(self) -> bool:
-        """Whether it has too few independent units to be evidence."""
+        """Return True if the finding has too few independent units to be evidence."""
         return bool(self.unit) and 0 < self.units < FEWEST_UNITS
 
     @property
     def counted(self) -> str:
-        """ "3 groups", "1 draw of the summaries"."""
+        """The number and noun of the units, such as "3 groups" or "1 draw of the summaries"."""
         noun, space, rest = self.unit.partition(" ")
         return f"{self.units:,} {noun}{'s' * (self.units != 1)}{space}{rest}"
 
     @property
     def independent(self) -> str:
-        """The line that names the independent unit; empty where none is named."""
+        """The sentence that names the independent unit, or an empty string."""
         return f"Independent unit: {self.unit} ({self.units:,})." if self.unit else ""
 
 
 def _has_intervals(finding: Finding) -> bool:
     chart = finding.chart
+    # An estimate without an interval is drawn with low equal to high.
     if isinstance(chart, IntervalChart) and any(low < high for _, _, low, high in chart.items):
         return True
     bounds = [
@@ -188,7 +195,7 @@ def _has_intervals(finding: Finding) -> bool:
 
 
 def _remove_inference(finding: Finding) -> None:
-    """Take intervals and tests away from a finding that is being made, and show its units."""
+    """Remove intervals and p-values from a finding, and list the values of its units instead."""
     columns = finding.grid.columns
     hidden = [
         bool(_BOUND_COLUMN_PATTERN.fullmatch(name) or _P_VALUE_COLUMN_PATTERN.fullmatch(name))
@@ -215,21 +222,24 @@ def _remove_inference(finding: Finding) -> None:
         "chart": chart,
         "notes": notes,
     }.items():
+        # The dataclass is frozen. This runs inside its `__post_init__`, before others see the
+        # finding.
         object.__setattr__(finding, name, value)
 
 
+# The end of a column's name decides how its cells are shown, so studies need no formats.
 SHARE_SUFFIXES = ("_rate", "_share")
 POINTS = "_points"
 BOUND_SUFFIXES = ("_low", "_high")
 
 
 def column_heading(column: str) -> str:
-    """A column's name as people read it."""
+    """Return the heading of a column for display."""
     return column.replace("_", " ")
 
 
 def format_cell(value: TableCell, column: str = "") -> str:
-    """One cell. Missing is a dash, never zero or blank."""
+    """Return one cell as text. A missing value is a dash, never zero or blank."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -237,6 +247,7 @@ def format_cell(value: TableCell, column: str = "") -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
+        # APA style omits the zero before the decimal point of a p-value.
         if column.rsplit("_", 1)[-1] == "p":
             return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
         if column.endswith(POINTS):
@@ -246,14 +257,14 @@ def format_cell(value: TableCell, column: str = "") -> str:
 
 
 def is_share_column(column: str) -> bool:
-    """Whether a column holds shares; the bounds of a share's interval are shares as well."""
+    """Return True if a column holds shares or the bounds of a share."""
     for bound in BOUND_SUFFIXES:
         column = column.removesuffix(bound)
     return column.endswith(SHARE_SUFFIXES)
 
 
 def format_number(value: float) -> str:
-    """Three significant digits, without exponents in the range that people read."""
+    """Return a number with three significant digits, without exponents in the usual range."""
     if value == 0:
         return "0"
     if 0.001 <= abs(value) < 1000:
@@ -264,14 +275,16 @@ def format_number(value: float) -> str:
 
 
 def numeric_columns(grid: ResultTable) -> list[bool]:
-    """Which columns hold numbers: most of what stands in them is one."""
+    """Return for each column whether most of its cells are numbers."""
     return [_is_mostly_numeric([row[i] for row in grid.rows]) for i in range(len(grid.columns))]
 
 
 def _is_mostly_numeric(cells: list[TableCell]) -> bool:
     known = [cell for cell in cells if cell is not None]
+    # A column of numbers may hold single words such as "none", and is still aligned as numbers.
     return sum(map(is_number, known)) * 2 > len(known)
 
 
 def is_number(value: TableCell) -> bool:
+    # In Python, True is an int.
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,4 +1,7 @@
-"""Text and JSON files of a run folder: whole or not at all, readable, the same bytes each time."""
+"""Write and read the text and JSON files of a run folder.
+
+Files are written atomically. They are readable, and the same data gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +19,26 @@ from numpy.typing import NDArray
 from folkmoot.errors import StorageError
 from folkmoot.files import write_bytes, write_with
 
+# A list of these values is written on a single line.
 _SCALAR_TYPES = (float, int, bool, np.number, np.bool_, type(None))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file by this text (UTF-8, line feeds) or leave it as it was."""
+    """Replace a file by a text (UTF-8, line feeds), or leave it unchanged if the write fails."""
     write_bytes(path, text.encode())
 
 
 def write_json(path: Path, data: object) -> None:
-    """Write JSON, whole or not at all; keys stay in the order given. See `format_json`.
+    """Write data as JSON, atomically, with keys in the given order (see `format_json`).
 
-    The data, or a value of the outermost object, may be an iterator: its items become a list, and
-    no more than one of them is in memory.
+    The data, or a value of the outermost object, may be an iterator. Its items become a list, and
+    only one of them at a time is in memory.
     """
     write_with(path, lambda file: file.writelines(_encode_pieces(data)))
 
 
 def write_content(path: Path, content: object) -> None:
-    """Write a file of a study: a text as it is, anything else as JSON."""
+    """Write a file of a study. A text is written unchanged, other data as JSON."""
     if isinstance(content, str):
         write_text(path, content)
     else:
@@ -42,8 +46,9 @@ def write_content(path: Path, content: object) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file. Raises StorageError that names it when it is missing or broken."""
+    """Return the content of a JSON file. Raises StorageError if the file is missing or invalid."""
     try:
+        # The standard library and not orjson, which reads integers above 64 bits as floats.
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise StorageError(f"{path}: no such file") from error
@@ -56,7 +61,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Read the object of a JSON file. Raises StorageError that names it when there is none."""
+    """Return the object in a JSON file. Raises StorageError if there is none."""
     found = read_json(path)
     if not isinstance(found, dict):
         raise StorageError(f"{path}: not a JSON object")
@@ -64,8 +69,13 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def iterate_list(path: Path, member: str) -> Iterator[Any]:
-    """The objects in a list of a JSON file, one after another. Of a file as `write_json` writes it,
-    no more than one of them is in memory. Raises StorageError."""
+    """Yield the objects in a list of a JSON file one by one. Raises StorageError.
+
+    If `write_json` wrote the file, only one object at a time is in memory.
+    """
+    # `write_json` fixes the layout: a list of the outermost object starts with this line, and each
+    # of its objects ends with a bracket at an indentation of four. So the file can be split by
+    # lines without a JSON parser.
     opening, lines, within = b"  " + orjson.dumps(member) + b": [\n", list[bytes](), False
     try:
         with path.open("rb") as file:
@@ -81,13 +91,17 @@ def iterate_list(path: Path, member: str) -> Iterator[Any]:
                         lines.clear()
     except (OSError, ValueError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
-    if not within:  # laid out in another way
+    # A file with another layout, such as one edited by hand, is read as a whole.
+    if not within:
         yield from read_json(path).get(member, ())
 
 
 def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
-    """The vectors by name of one member of a JSON file. As `write_json` writes it, each stands on a
-    line, so that no more than one is in memory as Python's numbers. Raises StorageError."""
+    """Return the vectors in one member of a JSON file by name. Raises StorageError.
+
+    If `write_json` wrote the file, each vector is on one line. Then only one vector at a time is in
+    memory as Python numbers.
+    """
     found: dict[str, NDArray[np.float32]] = {}
     within = False
     try:
@@ -100,31 +114,36 @@ def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
                         found[name] = np.array(vector, dtype=np.float32)
     except (OSError, ValueError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
-    if not found:  # laid out in another way
+    # A file with another layout is read as a whole.
+    if not found:
         listed = read_json(path).get(member, {})
         found = {name: np.array(vector, dtype=np.float32) for name, vector in listed.items()}
     return found
 
 
 def format_json(data: object) -> str:
-    """JSON for a file: indented, vectors of numbers on one line, a line feed at the end.
+    """Return data as JSON for a file: indented, lists of scalars on one line, a final line feed.
 
-    numpy values become plain ones; 32-bit floats are written with the fewest digits that tell
-    them apart, and so read back the same. NaN and infinity are refused (ValueError), because
-    JSON has neither: use None. Errors name the place.
+    numpy values become plain values. 32-bit floats are written with the fewest digits that read
+    back as the same float. Raises ValueError for NaN and infinity, which JSON does not have (use
+    None). Error messages name the location in the data.
     """
     text = io.BytesIO()
-    text.writelines(_encode_pieces(data))  # not joined: orjson keeps room for 4 KB in each piece
+    # Do not collect the pieces for a join, because each piece from orjson occupies at least 4 KB.
+    text.writelines(_encode_pieces(data))
     return text.getvalue().decode()
 
 
 def to_json_types(value: object) -> object:
-    """The same data as JSON types only. Raises TypeError or ValueError that names the place."""
+    """Return the same data as JSON types only. Raises TypeError or ValueError with the location."""
     return json.loads(format_json(value))
 
 
 def _encode_pieces(data: object) -> Iterator[bytes]:
-    """The file piece by piece: the members of the outermost object's members one at a time."""
+    """Yield the file in pieces, one for each member of the members of the outermost object.
+
+    So the whole text is never in memory.
+    """
     if isinstance(data, Iterator):
         items = (_encode_member(value, f"$[{i}]", 2) for i, value in enumerate(data))
         yield from _join_block(b"[", items, b"]", 2)
@@ -174,18 +193,23 @@ def _encode_member(data: object, place: str, indent: int = 0) -> bytes:
 
 
 def _to_orjson_types(value: object, place: str) -> object:
-    """What orjson writes as we want it: vectors as fragments, everything else as plain types."""
+    """Return a value in types that orjson writes in our format.
+
+    Lists of scalars and vectors become fragments on one line, other values plain types. `place` is
+    the location for error messages.
+    """
     match value:
         case None | bool():
             return value
         case str():
-            # Half an emoji, cut at a token's end, is text that no file can hold.
+            # A reply that ends inside an emoji has a lone surrogate, which UTF-8 cannot encode.
             return value if value.isascii() else value.encode("utf-8", "replace").decode()
         case Mapping():
             return {
                 _check_key(key, place): _to_orjson_types(value, f"{place}.{key}")
                 for key, value in value.items()
             }
+        # Vectors are written by orjson directly, without a Python number for each element.
         case np.ndarray() if value.ndim == 1 and value.dtype.kind in "fiub":
             return _format_vector(value, place)
         case np.ndarray():
@@ -203,12 +227,16 @@ def _check_number(value: object, place: str) -> object:
         return str(value)
     if not isinstance(value, (int, float, np.number, np.bool_)):
         raise TypeError(f"{place}: {type(value).__name__} cannot be written as JSON")
+    # Python would write NaN as a word that other JSON parsers reject.
     if not math.isfinite(value):
         raise ValueError(f"{place}: {value} cannot be written as JSON; use None")
     if isinstance(value, np.float32):
+        # `str` gives the shortest digits that identify the 32-bit float. `float` alone would give
+        # digits of the 64-bit value.
         return float(str(value))
     whole = value.item() if isinstance(value, np.generic) else value
-    large = isinstance(whole, int) and whole.bit_length() > 63  # too large for orjson
+    # orjson raises an error for integers above 64 bits.
+    large = isinstance(whole, int) and whole.bit_length() > 63
     return orjson.Fragment(str(whole)) if large else whole
 
 

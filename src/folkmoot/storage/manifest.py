@@ -1,6 +1,6 @@
-"""The manifest of a run: what was run with what, what it cost, and which bytes came out.
+"""The manifest of a run: settings, software, models, cost, and digests of the written files.
 
-Pure functions of the data they are given; the runner writes what they return.
+These functions compute only from their arguments. The runner writes the results.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from folkmoot.storage.provenance_table import PROVENANCE
 
 SYNTHETIC_MARK, HUMAN_MARK, MIXED_MARK = "SYNTHETIC", "HUMAN", "MIXED"
 NO_FINDINGS = "These are not findings about people."
-SEAL = "seal"  # SHA-256 of the manifest without this key and without AMENDED
+# The SHA-256 of the manifest without this key and without the amendments, which come later.
+SEAL = "seal"
 POSSIBLY_PAID = "possibly_paid"
-AMENDMENTS_KEY = "amendments"  # count and digest of what people changed since (amendments.py)
+# The number and digest of the amendments since the end of the run (`amendments.py`).
+AMENDMENTS_KEY = "amendments"
 SYNTHETIC_NOTE = (
     "The embedded respondent answered: a model of opinion dynamics with planted effects. "
     "It is no evidence about people."
@@ -39,12 +41,17 @@ SYNTHETIC_NOTE = (
 
 @dataclass(slots=True)
 class ModelUsage:
-    """What a model was asked and what it cost; the one account, for gateway, progress and manifest.
+    """The calls, tokens and cost of one model.
 
-    `calls` went to the model, `replayed` came from the journal. `calls_without_token_count` replies
-    came without the number of their tokens, `calls_without_price` ones have an unknown cost: sums
-    over them are lower bounds, and unknown as JSON. `lost_calls` attempts failed on the way: the
-    vendor may have billed them. `broken` counts those of them in which a reply had begun.
+    The gateway, the progress display and the manifest use the same object, so their figures agree.
+    Sums that include unknown values are lower bounds, and are null in JSON.
+
+    - `calls`: calls that were sent to the model.
+    - `replayed`: calls that came from the journal.
+    - `calls_without_token_count`: replies without token counts.
+    - `calls_without_price`: replies of unknown cost.
+    - `lost_calls`: failed attempts, which the vendor may have billed.
+    - `broken`: those lost calls in which a reply had begun.
     """
 
     calls: int = 0
@@ -63,7 +70,7 @@ class ModelUsage:
     def add_reply(
         self, input_tokens: int | None, output_tokens: int | None, cost_usd: float | None
     ) -> None:
-        """Add the tokens and the cost of a reply; None is unknown and never counts as zero."""
+        """Add the tokens and the cost of a reply. None means unknown and never counts as zero."""
         self.input_tokens += input_tokens or 0
         self.output_tokens += output_tokens or 0
         self.calls_without_token_count += input_tokens is None or output_tokens is None
@@ -72,12 +79,12 @@ class ModelUsage:
 
     @property
     def answered(self) -> bool:
-        """Whether the model ever answered."""
+        """Return True if the model answered at least once."""
         return bool(self.calls or self.replayed)
 
     @property
     def cost(self) -> str:
-        """The money in words, with what is unknown."""
+        """The cost in words, including the number of calls of unknown cost."""
         unknown = self.calls_without_price + self.broken
         if unknown and not self.cost_usd:
             return "cost unknown"
@@ -85,14 +92,14 @@ class ModelUsage:
         return format_dollars(self.cost_usd) + told
 
     def format_line(self) -> str:
-        """The use in one line of plain text."""
+        """Return calls, tokens and cost in one line of text."""
         tokens = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out"
         if self.calls_without_token_count:
             tokens += f" + {self.calls_without_token_count:,} calls of unknown tokens"
         return f"{self.calls:,} calls · {tokens} · {self.cost}"
 
     def to_json(self) -> dict[str, int | float | None]:
-        """For `log.jsonl`; what is unknown of a call makes the sum null."""
+        """Return the values for `log.jsonl`. A sum with unknown parts is null."""
         return {
             "calls": self.calls,
             "input_tokens": None if self.calls_without_token_count else self.input_tokens,
@@ -103,11 +110,24 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What the runner knows at the end of a run. Times are ISO 8601, durations in seconds.
+    """The facts about a run that the runner knows at its end.
 
-    `synthetic`: the roles that the embedded respondent answered; `people`: the seats in which
-    somebody gave an answer; `unusable_reason`: why nothing in a run
-    that is done is of use.
+    Times are ISO 8601, durations are in seconds.
+
+    - `synthetic`: roles that the embedded respondent answered.
+    - `people`: number of seats in which a human answered.
+    - `roles`: roles of each model.
+    - `model_override`: the model that took every role (`--model`).
+    - `scripted`: True if a provider of the caller answered.
+    - `study_file`: path of the study file relative to the run folder.
+    - `earlier_manifest`: manifest of the previous process of this run.
+    - `cut_retry_usage`: usage of the calls that repeated a truncated reply with twice the limit.
+    - `batched_calls`: calls submitted in batches.
+    - `broken`: replies that broke off and may have been billed, as (model, maximum cost in USD).
+    - `possibly_paid`: calls of killed processes and workers that may have been billed, as (process
+      or worker, calls, maximum cost in USD).
+    - `unusable_reason`: why nothing in a finished run is usable.
+    - `fork`: the source run of a fork and its differences.
     """
 
     run_id: str
@@ -120,31 +140,26 @@ class RunFacts:
     wall_seconds: float
     people: int = 0
     models: Mapping[str, ModelUsage] = field(default_factory=dict)
-    roles: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of each model
+    roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
     embedding_model: str = ""
-    model_override: str | None = None  # the model that took every seat (--model)
-    scripted: bool = False  # the caller's own provider answered
-    study_file: str = ""  # as seen from the run folder
+    model_override: str | None = None
+    scripted: bool = False
+    study_file: str = ""
     hashes: Mapping[str, str] = field(default_factory=dict)
     journal_digest: str = ""
     record_digest: str = ""
-    earlier_manifest: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the manifest of the process before
-    # Calls that asked once more for a cut reply, with twice the limit.
+    earlier_manifest: Mapping[str, Any] = field(default_factory=dict)
     cut_retry_usage: ModelUsage = field(default_factory=ModelUsage)
-    batched_calls: int = 0  # calls handed in by batches
-    # Replies that broke off and may have been billed: model, most that each may have cost (USD).
+    batched_calls: int = 0
     broken: Sequence[tuple[str, float | None]] = ()
-    # What killed processes and workers may have paid: who, calls, their cost at most (USD).
     possibly_paid: Sequence[tuple[str, int, float | None]] = ()
     unusable_reason: str = ""
     planted: Mapping[str, object] = field(default_factory=dict)
-    fork: Mapping[str, object] = field(default_factory=dict)  # of which run, and how it differs
+    fork: Mapping[str, object] = field(default_factory=dict)
 
 
 def build_manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, object]:
-    """The manifest as JSON data."""
+    """Return the manifest as JSON data."""
     answers = _answer_columns(tables.get("answers"))
     uses, earlier = facts.models.values(), facts.earlier_manifest
     unpriced = [name for name, use in facts.models.items() if use.calls_without_price]
@@ -162,6 +177,8 @@ def build_manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[
         "seed": facts.seed,
         "started_at": facts.started_at,
         "finished_at": facts.finished_at,
+        # Durations, retries and failed attempts are not in the journal, so they are added to those
+        # of the previous manifest. The other sums include replayed calls.
         "wall_seconds": round(facts.wall_seconds + earlier.get("wall_seconds", 0.0), 3),
         "processes": 1 + earlier.get("processes", 0) + _killed_since(facts),
         "calls": sum(use.calls + use.replayed for use in uses),
@@ -190,22 +207,27 @@ def build_manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[
         "hashes": dict(facts.hashes),
         "journal_digest": facts.journal_digest,
         "record_digest": facts.record_digest,
+        # A run may be resumed after an amendment. Its record must survive the new manifest.
         **({AMENDMENTS_KEY: earlier[AMENDMENTS_KEY]} if AMENDMENTS_KEY in earlier else {}),
         "software": software_versions(),
     }
 
 
 def _summarise_broken(broken: Sequence[tuple[str, float | None]]) -> dict[str, object]:
-    """How many replies broke off after they had begun, and the most that they may have cost."""
+    """Return the number of replies that broke off, and their maximum cost in USD."""
     if not broken:
         return {}
     bounds = [usd for _, usd in broken if usd is not None]
+    # A single unknown cost makes the maximum unknown.
     most = round(sum(bounds), 6) if len(bounds) == len(broken) else None
     return {"broken_replies": {"count": len(broken), "max_usd": most}}
 
 
 def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, object]:
-    """What killed processes and workers had out: it is in no other sum."""
+    """Return the number and the maximum cost of the calls of killed processes.
+
+    No other sum includes them.
+    """
     if not loans:
         return {}
     prices = [usd for _, _, usd in loans if usd is not None]
@@ -216,20 +238,20 @@ def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, 
 
 
 def _killed_since(facts: RunFacts) -> int:
-    """Processes that were killed with calls out since the manifest before."""
+    """Return the number of processes that were killed during calls since the previous manifest."""
     now = sum(who == "process" for who, _, _ in facts.possibly_paid)
     return max(0, now - int(facts.earlier_manifest.get(POSSIBLY_PAID, {}).get("processes", 0)))
 
 
 def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
-    """What was possibly paid, in words; empty for nothing."""
+    """Return the possibly paid calls in words, or an empty string if there are none."""
     if not calls:
         return ""
     most = "at an unknown price" if max_usd is None else f"up to {format_dollars(max_usd)}"
     return f"possibly paid {most} ({format_count(calls, 'call')} of a process that was killed)"
 
 
-# What the note of a run counts of the embedded respondent's answers.
+# Finish reasons of the embedded respondent that the note of a run counts, with their explanation.
 _FORM_ONLY_FINISHES = {
     FINISH_UNREAD: "by form alone, without reading the material",
     FINISH_UNMOVED: "after texts in which it knows no argument, so that nothing in them moved "
@@ -238,10 +260,10 @@ _FORM_ONLY_FINISHES = {
 
 
 def describe_mark(who: Collection[tuple[str, str]], *, has_people: bool) -> str:
-    """The mark on files that people or the embedded respondent had a part in; else empty.
+    """Return the provenance label for files to which humans or the embedded respondent contributed.
 
-    `who`: roles and who answered as them (human, synthetic, model). `has_people`: a person gave an
-    answer.
+    `who` holds pairs of a role and who answered in it (human, synthetic, model). `has_people` is
+    true if a human gave an answer. The result is empty if models alone answered.
     """
     if has_people:
         others = any(by != HUMAN_MODEL for _, by in who)
@@ -256,8 +278,10 @@ def describe_mark(who: Collection[tuple[str, str]], *, has_people: bool) -> str:
 def _synthetic_section(
     facts: RunFacts, answers: pl.DataFrame | None, provenance: pl.LazyFrame | None
 ) -> dict[str, object]:
-    """The mark of a run in which people or the embedded respondent answered; the effects that were
-    planted in it."""
+    """Return the provenance label and note of a run, and the planted effects.
+
+    The result is empty if models alone answered.
+    """
     if facts.people:
         return _human_section(facts)
     if not facts.synthetic:
@@ -289,7 +313,7 @@ def _count_prompts_of_unknown_source(provenance: pl.LazyFrame | None) -> int:
 
 
 def _human_section(facts: RunFacts) -> dict[str, object]:
-    """The mark of a run in which people answered, alone or beside models."""
+    """Return the provenance label and note of a run with human answers."""
     told = [f"people in {format_count(facts.people, 'seat')}"]
     if facts.synthetic:
         told.append(f"the embedded respondent as {', '.join(facts.synthetic)}")
@@ -307,7 +331,7 @@ def _human_section(facts: RunFacts) -> dict[str, object]:
 
 
 def _describe_hosted_models(facts: RunFacts) -> str:
-    """Which hosted models answered as whom; empty for none."""
+    """Return which hosted models answered in which roles, or an empty string."""
     roles = {
         model: r for model in facts.models if model != HUMAN_MODEL and (r := facts.roles.get(model))
     }
@@ -317,13 +341,17 @@ def _describe_hosted_models(facts: RunFacts) -> str:
 
 
 def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
-    """How answers were read: count, share per parse step, share missing, re-asks."""
+    """Return the number of answers, the share of each parse step, the re-asks and the missing
+    answers.
+    """
     count = answers.height
     if not count or "parse_step" not in answers.columns:
         return {"count": count}
     counts = dict(answers["parse_step"].drop_nulls().value_counts().iter_rows())
     parse_steps = {
-        key: round(counts[key] / count, 6) for key in sorted(counts, key=lambda r: (-counts[r], r))
+        # Ties are sorted by name, so that the manifest has the same bytes in each run.
+        key: round(counts[key] / count, 6)
+        for key in sorted(counts, key=lambda r: (-counts[r], r))
     }
     reasks = int(answers["reasks"].sum()) if "reasks" in answers.columns else 0
     return {
@@ -335,7 +363,9 @@ def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
 
 
 def _answer_columns(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
-    """The columns of the answers that the manifest needs."""
+    """Return the columns of the table `answers` that the manifest needs, or None without a
+    table.
+    """
     if answers is None:
         return None
     known = answers.collect_schema().names()
@@ -347,7 +377,7 @@ def _answer_columns(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
 
 
 def count_cut_replies(answers: pl.DataFrame | None) -> int:
-    """How many answers were kept as the token limit cut them."""
+    """Return the number of answers that the token limit truncated."""
     if answers is None or "finish" not in answers.columns:
         return 0
     return int(answers["finish"].str.starts_with("length").sum())
@@ -355,7 +385,7 @@ def count_cut_replies(answers: pl.DataFrame | None) -> int:
 
 @lru_cache(maxsize=4)
 def software_versions(package: str = "folkmoot") -> dict[str, Any]:
-    """Versions of this package, of all that it depends on directly, of Python and the system."""
+    """Return the versions of this package, its direct dependencies, Python and the system."""
     return {
         package: _package_version(package),
         "source": _source_hash(package),
@@ -367,7 +397,10 @@ def software_versions(package: str = "folkmoot") -> dict[str, Any]:
 
 
 def _source_hash(package: str) -> str:
-    """A hash of the package's own code and prompts: two versions of one number are told apart."""
+    """Return a hash of the package's code and prompts.
+
+    It distinguishes development versions with the same version number.
+    """
     try:
         root = Path(str(files(package)))
     except ModuleNotFoundError:
@@ -380,7 +413,7 @@ def _source_hash(package: str) -> str:
 
 
 def direct_dependencies(package: str) -> list[str]:
-    """Names of the packages that `package` needs, extras aside, in order of name."""
+    """Return the names of the required dependencies of a package, without extras, sorted."""
     try:
         listed = requires(package) or []
     except PackageNotFoundError:
@@ -390,20 +423,20 @@ def direct_dependencies(package: str) -> list[str]:
 
 
 def seal_manifest(data: Mapping[str, object]) -> dict[str, object]:
-    """The manifest with its seal, by which `verify` sees that it is as it was written."""
+    """Return the manifest with its seal, from which `verify` detects later changes."""
     sealed = {name: value for name, value in data.items() if name not in (SEAL, AMENDMENTS_KEY)}
-    # What is hashed is what a reader of the file gets.
+    # Hash the data as a reader parses it from the file: tuples become lists, keys become texts.
     text = json.dumps(json.loads(json.dumps(sealed)), sort_keys=True)
     return {**data, SEAL: hashlib.sha256(text.encode()).hexdigest()}
 
 
 def file_hashes(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Name → SHA-256 of those files of a folder that exist, in order of name."""
+    """Return the SHA-256 of those files of a folder that exist, sorted by name."""
     return {name: file_sha256(folder / name) for name in sorted(names) if (folder / name).is_file()}
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

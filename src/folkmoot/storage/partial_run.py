@@ -1,8 +1,7 @@
-"""An unfinished run as reports read it: the rows of its complete parts alone.
+"""An unfinished run for reports: only the rows of its complete blocks.
 
-A protocol records the rows of a part (a set, a group, a session, a participant) when the part ends,
-so what is complete can be reported while a run is paused, after it was killed, and while it goes
-on.
+A protocol records the rows of a part (a block, group, session or participant) when the part ends.
+So complete parts can be reported while a run is active, paused or killed.
 """
 
 from __future__ import annotations
@@ -22,15 +21,16 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.table_buffer import DTYPES
 
 ANSWERS = "answers"
-COMPLETE = "complete"  # the key of the finding that tells what is complete
+# The key of the finding that lists the complete parts.
+COMPLETE = "complete"
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a run: those planned, in order, and those of which all rows are there.
+    """The planned parts of a run in order, and the parts with complete rows.
 
-    `column` holds a part's name in every table that has rows of parts. `arms`: arm of the design →
-    its parts, where parts belong to one arm each.
+    `column` holds the name of the part in every table with rows of parts. `arms` maps each
+    condition to its parts. It is empty if a part belongs to several conditions.
     """
 
     column: str
@@ -40,24 +40,26 @@ class Parts:
 
     @property
     def unit(self) -> str:
-        """What a part is called: set, group, session, participant."""
+        """The noun for a part, such as group, session or participant."""
         return self.column.removesuffix("_id")
 
     @property
     def describe_count(self) -> str:
-        """ "2 of 6 sets"."""
+        """The number of complete parts in words, such as "2 of 6 groups"."""
         return f"{len(self.complete):,} of {format_count(len(self.planned), self.unit)}"
 
     @property
     def empty_arms(self) -> list[str]:
-        """The arms of which no part is complete."""
+        """The conditions without a complete part."""
         done = set(self.complete)
         return [arm for arm, own in self.arms.items() if not done.intersection(own)]
 
 
 class PartialRun(RunFolder):
-    """The rows of the complete parts of an unfinished run, and of tables that know no parts all
-    rows. `columns`: those of the tables that the study declares, which are there without rows too.
+    """A view of an unfinished run with only the rows of its complete parts.
+
+    Tables without the column of the parts are shown with all rows. `columns` declares the columns
+    of the study's tables, so that tables without rows exist as well.
     """
 
     def __init__(
@@ -112,12 +114,14 @@ class PartialRun(RunFolder):
         part = self.parts.column
         if part not in rows.collect_schema():
             return rows
+        # The plan names parts by texts, so numbers in the table are compared as texts. Rows without
+        # a part, such as those of the whole run, are kept.
         of = pl.col(part).cast(pl.String)
         return rows.filter(of.is_null() | of.is_in(self.parts.complete))
 
     @cached_property
     def _answered_by(self) -> set[str]:
-        """Who has answered so far: human, synthetic, model."""
+        """Who has answered so far: human, synthetic or model."""
         if not self._run.has_table(ANSWERS):
             return set()
         who = self._run.scan_table(ANSWERS).select(pl.col("answered_by").drop_nulls().unique())
@@ -125,7 +129,9 @@ class PartialRun(RunFolder):
 
 
 def describe_parts(run: PartialRun) -> Finding:
-    """What is complete, by arm, and which comparisons are missing until more is."""
+    """Return the finding that lists the complete parts by condition, and the missing
+    comparisons.
+    """
     parts = run.parts
     done = set(parts.complete)
     says = (
@@ -164,8 +170,11 @@ def parts_of(
     planned: Iterable[tuple[str, str, str]],
     recorded: Iterable[str],
 ) -> Parts:
-    """The parts of a run. `planned`: (part, key of a row, arm or empty); `recorded`: the keys of
-    the rows that are there."""
+    """Return the parts of a run.
+
+    `planned` holds (part, key of a row, condition or empty). `recorded` holds the keys of the
+    existing rows. A part is complete if all its rows exist.
+    """
     keys: dict[str, list[str]] = {}
     arms: dict[str, dict[str, None]] = {}
     for part, key, arm in planned:
@@ -174,6 +183,7 @@ def parts_of(
             arms.setdefault(arm, {})[part] = None
     there = set(recorded)
     complete = tuple(part for part, own in keys.items() if there.issuperset(own))
-    if sum(map(len, arms.values())) != len(keys):  # a part has rows in several arms
+    # A part with rows in several conditions cannot be counted for one of them.
+    if sum(map(len, arms.values())) != len(keys):
         arms = {}
     return Parts(column, tuple(keys), complete, {arm: tuple(own) for arm, own in arms.items()})

@@ -1,7 +1,8 @@
 """The table `provenance`: one row for each text of known source in each request.
 
-The engine records the spans of a request as one cell, because a row for each of them would take as
-long as the call. They are unpacked when the table is written, or read while the run goes on.
+The engine records the spans of a request in one cell, because one row for each span would take as
+long as the call. The cells are unpacked when the table is written, or when it is read during the
+run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ PROVENANCE = "provenance"
 
 
 class ProvenanceRow(Row, table=PROVENANCE):
-    """One text of known source in one request."""
+    """One text with its source in one request."""
 
     address: str
     message: int = column("the message of the request, from 0")
@@ -36,6 +37,7 @@ class ProvenanceRow(Row, table=PROVENANCE):
     altered: bool = column("whether it was changed on the way, as by the filter `upper`")
 
 
+# The polars type of a packed cell. It must match the keys in `pack_spans`.
 _PACKED = pl.List(
     pl.Struct(
         {
@@ -52,7 +54,7 @@ _PACKED = pl.List(
 
 
 def pack_spans(spans: Sequence[Span]) -> str:
-    """Return the spans of a request as one cell: a row for each would cost as much as the call."""
+    """Return the spans of a request as one JSON cell."""
     return orjson.dumps(
         [
             {

@@ -1,4 +1,4 @@
-"""A table declared as a class: columns, their types and what they mean, in one place.
+"""Tables declared as classes, with the columns, their types and their meanings in one place.
 
     class Vote(Row, table="votes"):
         round: int
@@ -6,7 +6,8 @@
 
     scope.record(Vote(round=1, choice="Park"))
 
-Studies list their rows in `Study.tables`; the codebook and tables without rows come from there.
+Studies list their row classes in `Study.tables`. The codebook and tables without rows are made from
+them.
 """
 
 from __future__ import annotations
@@ -17,20 +18,26 @@ from functools import cache, partial
 from types import NoneType
 from typing import Any, ClassVar, Self, dataclass_transform, get_args, get_type_hints
 
-NON_TEXT_TYPES = (bool, int, float)  # any other type is text; lists and mappings become JSON
+# All other types become text. Lists and mappings become JSON.
+NON_TEXT_TYPES = (bool, int, float)
 
 
 def column(description: str, *, default: Any = MISSING) -> Any:
-    """A column with its meaning for the codebook. Columns without one are the engine's own words
-    (`condition`, `round`, …)."""
+    """Return a column with a description for the codebook.
+
+    Columns without one have names that the engine describes (`condition`, `round`, …).
+    """
     return field(default=default, metadata={"meaning": description})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(column,))
 class Row:
-    """One row of a table. Subclasses are frozen dataclasses; columns stand in their order, those
-    of a base class first. `key` names the columns that tell a row from all others; the sources of
-    texts in prompts name rows by it (`folkmoot.provenance`)."""
+    """One row of a table. Subclasses are frozen dataclasses.
+
+    The columns are in the order of the fields, those of a base class first. `key` names the columns
+    that identify a row. The sources of texts in prompts refer to rows by their key
+    (`folkmoot.provenance`).
+    """
 
     table: ClassVar[str] = ""
     key: ClassVar[tuple[str, ...]] = ()
@@ -45,9 +52,11 @@ class Row:
 
     @classmethod
     def from_source(cls, source: object, /, **cells: object) -> Self:
-        """The row of these `cells` and, for every other column, what `source` has under its name:
-        an attribute of an object, or an entry of a mapping. A column that `source` lacks has its
-        default."""
+        """Return a row of `cells`, with the other columns read from `source`.
+
+        `source` is an object with attributes or a mapping. A column that `source` lacks gets its
+        default.
+        """
         known: dict[str, Any] = dict(cells)
         has = source.__contains__ if isinstance(source, Mapping) else partial(hasattr, source)
         get = source.__getitem__ if isinstance(source, Mapping) else partial(getattr, source)
@@ -57,30 +66,31 @@ class Row:
         return cls(**known)
 
     def cells(self) -> Mapping[str, object]:
-        """Column → cell, in the order of the columns."""
+        """Return the cells by column, in the order of the columns."""
         return vars(self)
 
     @classmethod
-    @cache  # types are looked up by name, which takes long for a row of each round
+    # Resolving the annotations of a class is slow, and it is done for each recorded row.
+    @cache
     def columns(cls) -> Mapping[str, str]:
-        """Column → "bool", "int", "float" or "text"."""
+        """Return the kind of each column: "bool", "int", "float" or "text"."""
         hints = get_type_hints(cls)
         return {f.name: _column_kind(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
 
     @classmethod
     def column_meanings(cls) -> dict[str, str]:
-        """Column → meaning, of those that say one."""
+        """Return the descriptions of the columns that have one."""
         said = {f.name: f.metadata.get("meaning", "") for f in fields(cls)}  # type: ignore[arg-type]
         return {name: meaning for name, meaning in said.items() if meaning}
 
 
 def columns_of_class(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]]:
-    """Table → column → kind."""
+    """Return the kinds of the columns, by table and column."""
     return {row.table: row.columns() for row in tables}
 
 
 def column_meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
-    """Table → column → meaning."""
+    """Return the descriptions of the columns, by table and column."""
     return {row.table: row.column_meanings() for row in tables}
 
 
@@ -89,4 +99,5 @@ def _column_kind(hint: object) -> str:
     for kind in NON_TEXT_TYPES:
         if kinds == {kind}:
             return kind.__name__
+    # A column of `int | float` may hold both, so it is stored as float.
     return "float" if kinds == {int, float} else "text"

@@ -1,4 +1,4 @@
-"""A run's folder, read: tables, files, config and manifest. Findings and reports start from it."""
+"""Read the folder of a run: tables, files, settings and manifest. Findings and reports use it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOT
 from folkmoot.storage.provenance_table import PROVENANCE, unpack_spans
 from folkmoot.storage.table_buffer import TableBuffer, read_recordings
 
-OUTPUTS = Path("outputs")  # where runs lie unless told otherwise
+# The default folder of all runs.
+OUTPUTS = Path("outputs")
 STUDY_FILE_NAME = "study.yaml"
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
@@ -29,18 +30,26 @@ JOURNAL = "journal.sqlite"
 LOG = "run.log"
 LOG_LINES = "log.jsonl"
 TABLES = "tables"
-CONTROLS = "controls"  # the run of control questions below this one
-PERSONAS = "personas.json"  # drawn once; later processes read it back
-ROWS_PER_BATCH = 20_000  # rows of a large table that are read at once
-# The most regular table that a run can write has about 16 cells in a byte.
+# The subfolder with the run of the control questions.
+CONTROLS = "controls"
+# Personas are drawn once. Later processes of the run read them from this file.
+PERSONAS = "personas.json"
+# The number of rows of a large table that are in memory at a time.
+ROWS_PER_BATCH = 20_000
+# Limits against forged files that unpack to more than the memory. The most regular table that a run
+# can write has about 16 cells per byte. Tables below the absolute limit are accepted in any case.
 MOST_CELLS_A_BYTE, MOST_CELLS_UNASKED = 64, 5_000_000
+# Names in the table `answers` and in the manifest that differ in runs of earlier versions.
 LEGACY_COLUMN_NAMES = {
     "rung": "parse_step",
     "rungs": "parse_steps",
-}  # in the answers of earlier versions
-SEATS = "seats.json"  # links of the people who take part: for the run's owner alone
-PEOPLE = "people.json"  # what recruitment sites call these people; no export takes it along
-# The files that the program writes into run folders and folders of grids, for any study type.
+}
+# The links of the human participants. Only the owner of the run may see them.
+SEATS = "seats.json"
+# The ids of human participants at recruitment sites. Exports leave this file out.
+PEOPLE = "people.json"
+# Files that the program writes into run folders and grid folders of any study type. The files of a
+# study must have other names.
 WRITTEN_BY_ALL = (
     *(STUDY_FILE_NAME, PLAN, MANIFEST, CODEBOOK, JOURNAL, LOG, LOG_LINES, PERSONAS, SEATS, PEOPLE),
     *("amendments.jsonl", "grid.json", "report.html", "report.pdf"),
@@ -48,14 +57,16 @@ WRITTEN_BY_ALL = (
 
 
 def cache_folder(run: Path) -> Path:
-    """Where pages keep what they made from a run: drawings, words to search. Outside of it, for
-    the user alone, and never needed."""
+    """Return the folder in which the pages cache charts and search indices of a run.
+
+    It is outside the run folder, readable by the user alone, and can be deleted at any time.
+    """
     name = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:24]
     return user_cache_dir() / "view" / name
 
 
 class RowStream(Collection[dict[str, object]]):
-    """The rows of a table as records: read anew by each loop, a part at a time in memory."""
+    """The rows of a table as records. Each loop reads them again, in batches."""
 
     def __init__(self, table: pl.LazyFrame) -> None:
         self._table = table
@@ -73,7 +84,9 @@ class RowStream(Collection[dict[str, object]]):
 
 
 class TextStream(Collection[str]):
-    """The texts of the one column of a table, a missing one empty: read anew by each loop."""
+    """The texts of a one-column table, with missing texts empty. Each loop reads them again, in
+    batches.
+    """
 
     def __init__(self, column: pl.LazyFrame) -> None:
         self._rows = RowStream(column)
@@ -89,12 +102,14 @@ class TextStream(Collection[str]):
 
 
 def utc_timestamp() -> str:
-    """The time of day as the files of a run have it: ISO 8601, UTC."""
+    """Return the current time in the format of run files: ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class RunFolder:
-    """`outputs/<id>/` of a run, finished or not. Raises StorageError for any other folder."""
+    """The folder of a run, `outputs/<id>/`, finished or not. Raises StorageError for other
+    folders.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -109,7 +124,7 @@ class RunFolder:
 
     @property
     def id(self) -> str:
-        """The name of the run."""
+        """The name of the run folder."""
         return self.path.resolve().name
 
     @property
@@ -119,51 +134,57 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run finished (a paused one has no manifest, or one that says so)."""
+        """Return True if the run finished. A paused run has no manifest, or one that states the
+        pause.
+        """
         return bool(self.manifest) and self.manifest.get("outcome", "done") == "done"
 
     @property
     def partial(self) -> str:
-        """The caveat for every figure of an unfinished run; else empty."""
+        """The caveat for every figure of an unfinished run, or an empty string."""
         if self.is_finished:
             return ""
         return f"PARTIAL: the run is {self.state}, figures cover {self.covered}"
 
     @property
     def state(self) -> str:
-        """How an unfinished run is: paused, failed, interrupted; unfinished if nothing says why."""
+        """The state of an unfinished run: paused, failed, interrupted, or unfinished if none is
+        recorded.
+        """
         return str(self.manifest.get("outcome", "unfinished"))
 
     @property
     def covered(self) -> str:
-        """What the tables of an unfinished run cover."""
+        """The extent of the tables of an unfinished run, in words."""
         return "only what was done until then"
 
     @property
     def unusable_reason(self) -> str:
-        """Why nothing in a finished run is usable; empty when something is."""
+        """The reason why nothing in a finished run is usable, or an empty string."""
         return str(self.manifest.get("unusable", ""))
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the embedded respondent answered, in whole or in part."""
+        """Return True if the embedded respondent gave at least some of the answers."""
         return bool(self.manifest.get("synthetic", False))
 
     @property
     def mark(self) -> str:
-        """SYNTHETIC, HUMAN or MIXED; empty where models alone answered."""
+        """The provenance label: SYNTHETIC, HUMAN or MIXED, or empty if models alone answered."""
         return str(self.manifest.get("mark") or (SYNTHETIC_MARK if self.is_synthetic else ""))
 
     @property
     def mark_of_files(self) -> str:
-        """The mark on the study's own files, as far as answers are recorded; else empty."""
+        """The provenance label for the study's files, from the recorded answers, or an empty
+        string.
+        """
         who = list(self.rows("answers", "role", "answered_by", "missing"))
         people = any(by == HUMAN_MODEL and missing is None for _, by, missing in who)
         return describe_mark({(role, by) for role, by, _ in who}, has_people=people)
 
     @property
     def caution(self) -> str:
-        """The note that says what the run is not evidence of; empty without a mark."""
+        """The note about what the run is not evidence of, or an empty string without a label."""
         if not self.mark:
             return ""
         return (
@@ -172,16 +193,17 @@ class RunFolder:
 
     @property
     def provenance_note(self) -> str:
-        """What a reader must be told of a run with a mark: who answered as whom."""
+        """The note for readers of a run with a label: who answered in which role."""
         return str(self.manifest.get("note") or SYNTHETIC_NOTE)
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The study file as it was run, with every default filled in."""
+        """The settings of the run from its study file, with all defaults filled in."""
         path = self.path / STUDY_FILE_NAME
         if not path.exists():
             return {}
         try:
+            # `safe_load` creates plain values only. A run folder may come from an untrusted source.
             data = yaml.safe_load(path.read_text("utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
@@ -189,7 +211,7 @@ class RunFolder:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """What was run with what; empty while the run is not finished."""
+        """The manifest of the run, or an empty mapping while the run is not finished."""
         path = self.path / MANIFEST
         if not path.exists():
             return {}
@@ -203,11 +225,13 @@ class RunFolder:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """What was sealed before the first call."""
+        """The pre-registered plan that was sealed before the first call."""
         path = self.path / PLAN
         if not path.exists():
             return {}
         plan = read_json_object(path)
+        # Check the structure here, so that readers of the plan need not. The file may be edited or
+        # foreign.
         parts = plan.get("sealed", {})
         if not (
             isinstance(parts, dict)
@@ -219,11 +243,11 @@ class RunFolder:
         return plan
 
     def table_names(self) -> list[str]:
-        """The names of the tables, in order of name."""
+        """Return the names of the tables, sorted."""
         return sorted(path.stem for path in (self.path / TABLES).glob("*.parquet"))
 
     def require_tables(self) -> None:
-        """Raises StorageError where there are no tables yet, or the run wrote one that is gone."""
+        """Raise StorageError if there are no tables yet, or a written table is missing."""
         if not self.table_names():
             raise StorageError(f"{self.path}: no tables yet; finish the run with --resume")
         written = (Path(name) for name in self.manifest.get("hashes", {}))
@@ -237,22 +261,24 @@ class RunFolder:
         return (self.path / TABLES / f"{name}.parquet").exists()
 
     def read_table(self, name: str) -> pl.DataFrame:
-        """A table as a data frame. Raises StorageError that names the tables there are."""
+        """Return a table as a data frame. Raises StorageError, which lists the existing tables."""
         path = self.path / TABLES / f"{name}.parquet"
         if not path.exists():
             known = ", ".join(self.table_names()) or "none yet; has the run finished?"
             raise StorageError(f"{self.path}: no table {name}; tables: {known}")
         try:
             self._refuse_inflated(path)
+            # `glob=False`, because the name of a run folder may contain brackets.
             rows = pl.read_parquet(path, glob=False)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
         return rows.rename(LEGACY_COLUMN_NAMES, strict=False) if name == "answers" else rows
 
     def scan_table(self, name: str) -> pl.LazyFrame:
-        """A table that is read only as far as it is asked for."""
+        """Return a table as a lazy frame. Raises StorageError, which lists the existing tables."""
         if not self.has_table(name):
-            return self.read_table(name).lazy()  # which says what there is
+            # Raises the StorageError that lists the existing tables.
+            return self.read_table(name).lazy()
         path = self.path / TABLES / f"{name}.parquet"
         try:
             self._refuse_inflated(path)
@@ -262,10 +288,10 @@ class RunFolder:
         return rows.rename(LEGACY_COLUMN_NAMES, strict=False) if name == "answers" else rows
 
     def _refuse_inflated(self, path: Path) -> None:
-        """Raise StorageError for a table that says far more cells than its bytes can hold.
+        """Raise StorageError for a table that claims more cells than its bytes can hold.
 
-        A forged file of a megabyte can say that it has a hundred million equal rows, which would
-        fill the memory.
+        A forged file of one megabyte can claim a hundred million equal rows, which would fill the
+        memory.
         """
         if path in self._measured_tables:
             return
@@ -281,33 +307,34 @@ class RunFolder:
 
     @cached_property
     def _measured_tables(self) -> set[Path]:
-        """The tables that were found to be no larger than they look."""
+        """The tables that passed the check of their size."""
         return set()
 
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of a table, these columns of them, a part at a time in memory."""
+        """Yield the rows of a table with these columns. They are read in batches."""
         for part in (
             self.scan_table(name).select(columns).collect_batches(chunk_size=ROWS_PER_BATCH)
         ):
             yield from part.iter_rows()
 
     def codebook(self) -> dict[str, Any]:
-        """What each table and column means."""
+        """Return the codebook: the meaning of each table and column."""
+
         for path in (self.path / CODEBOOK, self.path / TABLES / CODEBOOK):
             if path.exists():
                 return read_json_object(path)
         return {}
 
     def has_file(self, name: str) -> bool:
-        """Whether the folder holds a file of this name."""
+        """Return True if the folder holds a file with this name."""
         return (self.path / name).exists()
 
     def read_json(self, name: str) -> Any:
-        """One of the study's own JSON files, by its name in the folder."""
+        """Return the content of one of the study's JSON files."""
         return read_json(self.path / name)
 
     def text(self, name: str) -> str:
-        """One of the study's own text files, by its name in the folder."""
+        """Return one of the study's text files."""
         path = self.path / name
         try:
             return path.read_text("utf-8")
@@ -316,10 +343,10 @@ class RunFolder:
 
 
 class RunSoFar(RunFolder):
-    """A run that a process is writing, or that ended without tables: the rows recorded so far.
+    """A run that is active, or that ended without tables: the rows recorded so far.
 
-    Written tables do not count. They are those of an earlier process, or only some are there yet.
-    `is_going_on`: a process writes it.
+    Written tables are ignored. They may belong to an earlier process, or only some may exist yet.
+    `is_going_on` is true while a process writes the run.
     """
 
     def __init__(self, path: Path | str, *, is_going_on: bool = False) -> None:
@@ -339,7 +366,7 @@ class RunSoFar(RunFolder):
         return outcome if outcome in ("failed", "interrupted") else "unfinished"
 
     def require_tables(self) -> None:
-        """Rows are read as far as they are recorded."""
+        """Accept a run without tables, because recorded rows are read instead."""
 
     def table_names(self) -> list[str]:
         return list(self._partial_recordings)

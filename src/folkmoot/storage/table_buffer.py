@@ -1,11 +1,10 @@
-"""A table while a run records it: rows in any order, each with a key, returned in the order of
-their keys.
+"""The rows of a table while a run records them: added in any order, returned in the order of keys.
 
-A few thousand rows stay in memory; the rest waits in a file, so that the memory of a run does not
-grow with what it records. The engine also writes the rows in memory to that file about once a
-second, so that another process can read what has been recorded so far (`read_recordings`). The file
-is removed when the tables are written. A killed run leaves it, and a resume removes it, because a
-replay computes the rows again.
+A few thousand rows stay in memory. The other rows wait in a file, so the memory of a run does not
+grow with its tables. About once a second, the engine also writes the rows in memory to that file,
+so that another process can read them (`read_recordings`). The file is removed when the tables are
+written. A killed run leaves the file. A resume removes it, because the replay computes the rows
+again.
 """
 
 from __future__ import annotations
@@ -28,18 +27,21 @@ from polars.io.plugins import register_io_source
 from folkmoot.errors import ProtocolError, StorageError
 
 TableCell = str | int | float | bool | None
-BufferedRow = tuple[
-    bytes, int, Sequence[TableCell]
-]  # the key, the row's columns (`_columns`), its cells
+# The key of a row, the index of its columns in `_columns`, and its cells.
+BufferedRow = tuple[bytes, int, Sequence[TableCell]]
 
-MAX_ROWS_IN_MEMORY = 4_000  # rows of a table in memory
-# Rows of a frame; a larger table is written frame by frame. Polars holds some frames at the same
-# time, and a row of packed spans becomes a dozen rows: frames of 2,000 rows took 150 MB more for
-# the table of spans, and no less time.
+# Rows of one table that stay in memory before they are written to the file.
+MAX_ROWS_IN_MEMORY = 4_000
+# Rows of one frame. A larger table is written frame by frame. Polars holds several frames at the
+# same time, and one row of packed spans becomes a dozen rows. Frames of 2,000 rows took 150 MB more
+# memory for the table of spans, and saved no time.
 FRAME_ROWS = 200
-ROWS = ".rows.db"  # the file of a run folder in which rows wait
+# The file in the run folder in which rows wait.
+ROWS = ".rows.db"
 
-AFTER_PROTOCOL = b"\xff"  # begins the keys of rows that stand after those of the protocol
+# The first byte of the keys of rows that are placed after those of the protocol. No other key
+# begins with it, because keys begin with a length.
+AFTER_PROTOCOL = b"\xff"
 
 DTYPES: Mapping[str, pl.DataType] = {
     "text": pl.String(),
@@ -50,9 +52,10 @@ DTYPES: Mapping[str, pl.DataType] = {
 
 
 class RowOrder:
-    """A place in a protocol: gives keys to the rows recorded and the places opened there.
+    """The position of a scope in a protocol. It creates keys for rows and for child scopes.
 
-    Keys of any depth compare as the protocol goes: each part is a number from 0 behind its length.
+    Keys of any depth compare in the order of the protocol. Each part of a key is a number from 0,
+    preceded by its length in bytes.
     """
 
     __slots__ = ("_count", "key")
@@ -62,20 +65,22 @@ class RowOrder:
         self._count = 0
 
     def next_key(self) -> bytes:
-        """The key of what comes next here."""
+        """Return the key of the next row or child scope."""
         self._count += 1
         return self.key_of(self._count - 1)
 
     def key_of(self, number: int) -> bytes:
-        """The key of the part of this number."""
+        """Return the key of the row or child scope with this number."""
+        # The length comes first, so that comparing bytes compares numbers: 255 is one byte, 256 is
+        # two.
         length = (number.bit_length() + 7) // 8
         return b"%b%c%b" % (self.key, length, number.to_bytes(length, "big"))
 
 
 class RowFile:
-    """The file of the rows of a run: one SQLite database (WAL) for all tables.
+    """The file with the waiting rows of a run: one SQLite database (WAL) for all tables.
 
-    There is one writer. Each scan opens a connection of its own, in any thread or process.
+    There is one writer. Each scan opens a separate connection, in any thread or process.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -83,7 +88,7 @@ class RowFile:
         self._db: sqlite3.Connection | None = None
 
     def write_rows(self, recordings: Iterable[TableBuffer]) -> None:
-        """Move the rows that wait in memory into the file, all in one transaction."""
+        """Move all rows in memory to the file in one transaction. Raises StorageError."""
         waiting = [recording for recording in recordings if recording.waiting]
         if not waiting:
             return
@@ -107,43 +112,45 @@ class RowFile:
                 db.execute("ROLLBACK")
             raise self._disk_full_error(error) from error
         for recording in waiting:
+            # Clear the rows only after the commit, so that a full disk loses none.
             recording.waiting.clear()
 
     def table_shapes(self) -> dict[str, dict[str, Any]]:
-        """Table → what its rows look like (`TableBuffer.describe_shape`)."""
+        """Return the shape of each table (`TableBuffer.describe_shape`)."""
         with self._reading_connection() as db:
             found = db.execute("SELECT name, shape FROM tables ORDER BY name").fetchall()
         return {name: orjson.loads(shape) for name, shape in found}
 
     def rows(self, name: str) -> Iterator[BufferedRow]:
-        """The rows of a table in the order of their keys."""
+        """Yield the rows of a table in the order of their keys."""
         with self._reading_connection() as db:
             wanted = "SELECT key, columns, cells FROM rows WHERE name = ? ORDER BY key"
             for key, number, cells in db.execute(wanted, (name,)):
                 yield key, number, orjson.loads(cells)
 
     def close(self) -> None:
-        """Write no more; the file stays."""
+        """Close the writer. The file is kept."""
         if self._db is not None:
             self._db.close()
             self._db = None
 
     def discard_file(self) -> None:
-        """Delete the file if this process has written it."""
+        """Delete the file if this process wrote it."""
         if self._db is not None:
             self.remove_file()
 
     def remove_file(self) -> None:
-        """Delete the file, that of a process that was killed included."""
+        """Delete the file, also one that a killed process left."""
         self.close()
+        # SQLite keeps its write-ahead log in two further files.
         for suffix in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
     def _create_database(self) -> sqlite3.Connection:
         self.remove_file()
         self._db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
-        # Another process may read at any time. Nothing is synced to the disk: after a power cut a
-        # replay computes the rows again.
+        # WAL lets another process read during a write. Syncing to the disk is off, because a replay
+        # computes the rows again after a power cut.
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = OFF")
         self._db.execute("CREATE TABLE tables(name TEXT PRIMARY KEY, shape BLOB)")
@@ -159,7 +166,8 @@ class RowFile:
     @contextmanager
     def _reading_connection(self) -> Iterator[sqlite3.Connection]:
         uri = f"{self.path.absolute().as_uri()}?mode=ro"
-        try:  # polars goes through the rows in threads of its own
+        try:
+            # polars reads the rows in its own threads, so the check of the thread is off.
             with closing(sqlite3.connect(uri, uri=True, check_same_thread=False)) as db:
                 yield db
         except sqlite3.Error as error:
@@ -167,12 +175,15 @@ class RowFile:
 
 
 class TableBuffer:
-    """One table. Columns are the union over all rows, in order of first mention. A column is
-    boolean, integer, float or text; integers and floats together give floats. A cell of lists or
-    mappings becomes JSON text. NaN becomes null, as a missing cell does.
+    """The rows of one table during a run.
 
-    `file` is where rows wait; without it all stay in memory. `declared`: column → kind
-    (`Row.columns`); what cells cannot tell, being whole numbers or not there, is as declared.
+    The columns are the union over all rows, in the order of first mention. A column is boolean,
+    integer, float or text. A column with integers and floats becomes float. Cells with lists or
+    mappings become JSON text. NaN becomes null, like a missing cell.
+
+    `file` receives the rows that do not stay in memory. Without it, all rows stay in memory.
+    `declared` maps columns to kinds (`Row.columns`). It decides the type of a column if its cells
+    do not, because they are whole numbers or missing.
     """
 
     def __init__(
@@ -182,18 +193,27 @@ class TableBuffer:
         declared: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.name = name
-        self.waiting: list[BufferedRow] = []  # rows in memory, in order of arrival
+        # The rows in memory, in the order of their arrival.
+        self.waiting: list[BufferedRow] = []
         self._file = file
         self._declared = declared
         self._count = 0
-        self._kinds: dict[str, set[str]] = {}  # by column
-        self._numbers: dict[tuple[str, ...], int] = {}  # of each set of columns; nearly always one
+        # The Python types of the cells, by column.
+        self._kinds: dict[str, set[str]] = {}
+        # A number for each distinct tuple of columns. Nearly all tables have one. A row then stores
+        # the number instead of its column names.
+        self._numbers: dict[tuple[str, ...], int] = {}
         self._columns: list[tuple[str, ...]] = []
-        self._first: list[bytes] = []  # key of the first row with these columns
+        # The smallest key with these columns. It decides the order of the columns in the table, so
+        # that this order does not depend on scheduling.
+        self._first: list[bytes] = []
 
     def add_row(self, row: Mapping[str, object], key: bytes | None = None) -> None:
-        """Take in a row as it is now; without a key it comes after all others. Raises
-        ProtocolError, sooner or later, when a column mixes text with numbers."""
+        """Add a copy of a row. Without a key, the row is placed after all others.
+
+        Raises ProtocolError for an invalid cell. If a column mixes text with numbers, `to_frame`
+        raises it later.
+        """
         columns = tuple(row)
         cells = list(row_cells(row, self.name).values())
         if key is None:
@@ -215,8 +235,11 @@ class TableBuffer:
             self._file.write_rows([self])
 
     def to_frame(self) -> pl.DataFrame | pl.LazyFrame:
-        """All rows in the order of their keys; of more than `FRAME_ROWS` rows a lazy frame that
-        reads frame by frame. Raises ProtocolError when a column mixes kinds."""
+        """Return all rows in the order of their keys.
+
+        More than `FRAME_ROWS` rows are returned as a lazy frame that reads frame by frame. Raises
+        ProtocolError if a column mixes kinds.
+        """
         schema = self._table_schema()
         if self._count <= FRAME_ROWS:
             return next(self._frames(schema))
@@ -231,7 +254,7 @@ class TableBuffer:
         return register_io_source(frames, schema=schema)
 
     def describe_shape(self) -> dict[str, object]:
-        """All but the rows, as JSON: what another process needs to read them."""
+        """Return everything but the rows as JSON, which another process needs to read the rows."""
         return {
             "count": self._count,
             "declared": dict(self._declared),
@@ -242,7 +265,7 @@ class TableBuffer:
 
     @classmethod
     def of_shape(cls, name: str, file: RowFile, shape: Mapping[str, Any]) -> TableBuffer:
-        """The recording of another process, to be read."""
+        """Return a buffer that reads the rows that another process recorded."""
         self = cls(name, file, shape["declared"])
         self._count = shape["count"]
         self._kinds = {column: set(kinds) for column, kinds in shape["kinds"].items()}
@@ -251,13 +274,15 @@ class TableBuffer:
         return self
 
     def _iterate_rows(self) -> Iterable[BufferedRow]:
+        # If no row was moved to the file, sorting in memory is enough.
         if self._file is None or len(self.waiting) == self._count:
+            # Sort by the key alone. Cells of different types cannot be compared.
             return sorted(self.waiting, key=lambda kept: kept[0])
         self._file.write_rows([self])
         return self._file.rows(self.name)
 
     def _frames(self, schema: Mapping[str, pl.DataType]) -> Iterator[pl.DataFrame]:
-        """Frames of `FRAME_ROWS` rows; one without rows where there are none."""
+        """Yield frames of `FRAME_ROWS` rows. Without rows, yield one empty frame."""
         rows = iter(self._iterate_rows())
         places = [[list(schema).index(column) for column in columns] for columns in self._columns]
         left = self._count
@@ -282,14 +307,17 @@ class TableBuffer:
                     schema[name] = _apply_declared_kind(
                         told, DTYPES.get(self._declared.get(name, ""))
                     )
-        # Rows may leave cells out, so the first ones need not name all columns in their order.
+        # The declared order comes first, because rows may omit cells, and the first rows may then
+        # name the columns in another order.
         schema = {name: schema[name] for name in (*self._declared, *schema) if name in schema}
         return schema or {name: DTYPES[kind] for name, kind in self._declared.items()}
 
 
 def read_recordings(folder: Path) -> dict[str, TableBuffer]:
-    """The tables that a run under way, or one that was killed, has recorded so far. Raises
-    StorageError where the file cannot be read."""
+    """Return the tables that an active or killed run has recorded so far, by name.
+
+    Raises StorageError if the file cannot be read.
+    """
     file = RowFile(folder)
     if not file.path.is_file():
         return {}
@@ -299,18 +327,21 @@ def read_recordings(folder: Path) -> dict[str, TableBuffer]:
 
 
 def rows_to_frame(rows: Iterable[Mapping[str, object]], table: str = "table") -> pl.DataFrame:
-    """Rows as a data frame; see `TableBuffer`. Raises ProtocolError when a column mixes kinds."""
+    """Return rows as a data frame (see `TableBuffer`). Raises ProtocolError if a column mixes
+    kinds.
+    """
     recording = TableBuffer(table)
     for row in rows:
         recording.add_row(row)
     return recording.to_frame().lazy().collect()
 
 
-_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # half of a character: no file can hold it
+# Half of a character outside the basic plane. UTF-8 cannot encode it.
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def row_cells(row: Mapping[str, object], table: str) -> dict[str, TableCell]:
-    """A row as it is kept. Raises ProtocolError for what cannot stand in a cell."""
+    """Return the cells of a row as they are stored. Raises ProtocolError for an invalid value."""
     return {name: _check_cell(value, name, table) for name, value in row.items()}
 
 
@@ -320,8 +351,10 @@ def _check_cell(value: object, name: str, table: str) -> TableCell:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
+        # `isascii` is quick and decides most texts, so the pattern search is rare.
         if not value.isascii() and _LONE_SURROGATE.search(value):
             raise ProtocolError(f"table {table}, column {name}: the text holds half a character")
+        # Store plain types. Sourced texts and numbers would keep their sources in memory.
         return value if type(value) is str else str(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
@@ -349,7 +382,10 @@ def _check_cell(value: object, name: str, table: str) -> TableCell:
 
 
 def _infer_dtype(kinds: set[str], name: str, table: str) -> pl.DataType | None:
-    """The type that the cells tell; None where there are none."""
+    """Return the polars type of the cells, or None if all are missing.
+
+    Raises ProtocolError for mixed kinds.
+    """
     kinds = kinds - {"NoneType"}
     if not kinds:
         return None
@@ -368,5 +404,6 @@ def _infer_dtype(kinds: set[str], name: str, table: str) -> pl.DataType | None:
 def _apply_declared_kind(told: pl.DataType | None, declared: pl.DataType | None) -> pl.DataType:
     if told is None:
         return declared or pl.String()
+    # Only the change from integer to float is safe. For any other difference, the cells decide.
     whole = told.is_integer() and declared is not None and declared.is_float()
     return declared if whole and declared is not None else told

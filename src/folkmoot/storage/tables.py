@@ -1,7 +1,7 @@
-"""Rows of research data as tables: Parquet and CSV with the same bytes for the same rows, and the
-codebook that says what each column means and holds.
+"""Write rows of research data as Parquet and CSV tables, and build their codebook.
 
-The runner writes a run's tables with this; analysis code reads them back through `RunFolder`.
+The same rows give the same bytes. The runner writes the tables of a run with this module. Analysis
+code reads them through `RunFolder`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from folkmoot.files import write_bytes, write_with
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 
+# Two functions of polars take the same settings. The type lets mypy check both calls.
 class _Parquet(TypedDict):
     compression: Literal["zstd"]
     compression_level: int
@@ -25,26 +26,29 @@ class _Parquet(TypedDict):
     row_group_size: int
 
 
+# Fixed settings, so that the same rows give the same bytes in every process.
 PARQUET: _Parquet = {
     "compression": "zstd",
     "compression_level": 3,
     "statistics": True,
-    "row_group_size": 5_000,  # of long texts, a group takes some 20 MB while it is written
+    # While it is written, a group of 5,000 rows with long texts takes about 20 MB.
+    "row_group_size": 5_000,
 }
 
 
-# Tables that a run writes as Parquet alone: their rows follow from the rest of the run, and as CSV
-# they would take more room than everything else. `folkmoot export --to csv` writes them.
+# Tables that a run writes as Parquet only. Their rows follow from the rest of the run, and their
+# CSV would be larger than all other files. `folkmoot export --to csv` writes them.
 PARQUET_ONLY = frozenset({"provenance"})
 
 
 def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
-    """Write `<name>.parquet` and `<name>.csv`, each whole or not at all, free of time stamps; the
-    table as it can be read from there. A lazy frame is written group by group.
+    """Write `<name>.parquet` and `<name>.csv` atomically and return the table as it is read from
+    there.
 
-    In the CSV a text that a spreadsheet would take for a formula gets an apostrophe before it,
-    because models' words are not to be trusted; the Parquet file holds the text as it is. Tables of
-    `PARQUET_ONLY` have no CSV.
+    The files contain no time stamps. A lazy frame is written group by group. In the CSV, a text
+    that a spreadsheet would run as a formula gets an apostrophe in front, because the output of
+    models is untrusted. The Parquet file holds the unchanged text. Tables in `PARQUET_ONLY` have no
+    CSV.
     """
     parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
     if isinstance(data, pl.DataFrame):
@@ -53,6 +57,7 @@ def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> p
             write_bytes(csv, format_csv(data))
         return data.lazy()
     write_with(parquet, lambda file: data.sink_parquet(file, **PARQUET))
+    # Read the CSV from the written file. The lazy frame would compute all rows a second time.
     written = pl.scan_parquet(parquet, glob=False)
     if name not in PARQUET_ONLY:
         write_csv(csv, written)
@@ -60,33 +65,38 @@ def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> p
 
 
 def write_csv(path: Path, data: pl.LazyFrame) -> None:
-    """Write a table as CSV, whole or not at all; see `write_table`."""
+    """Write a table as CSV, atomically (see `write_table`)."""
     write_with(path, _escape_formulas(data).sink_csv)
 
 
 def format_csv(data: pl.DataFrame) -> bytes:
-    """The CSV file of a table; see `write_table`."""
+    """Return the CSV file of a table (see `write_table`)."""
     return _escape_formulas(data).write_csv().encode()
 
 
 def _escape_formulas(data: Frame) -> Frame:
-    """Text cells that begin like a formula made plain text for spreadsheets."""
+    """Return the table with an apostrophe before text cells that begin like a formula."""
+    # Spreadsheets run a cell as a formula if it begins with one of these characters.
     text = cs.string()
+    # Signed numbers are harmless and stay unchanged.
     risky = text.str.contains(r"^[=+\-@\t\r]") & ~text.str.contains(r"^[+-]?[\d.,]+%?$")
     return data.with_columns(pl.when(risky).then(pl.lit("'") + text).otherwise(text).name.keep())
 
 
+# A column with more distinct values, or with longer ones, is text and not a category. The codebook
+# then gives only the number of values.
 MAX_LEVELS = 20
 MAX_LEVEL_CHARACTERS = 200
 
-# Columns that tell arms of a design apart, and columns of those who shared a conversation.
+# Columns that identify conditions, and columns that identify participants who shared a
+# conversation. The first one that a table has is used, so the order matters.
 CONDITION_COLUMNS = ("condition", "level", "treatment", "stimulus", "concept")
 CLUSTER_COLUMNS = ("set", "discussion", "group_id", "group", "replication", "session", "session_id")
 
-# Columns that name people, the surest first.
+# Columns that identify participants, the most reliable first.
 PARTICIPANT_COLUMNS = ("participant_id", "persona_id", "member_id", "resident_id", "id")
 
-# What the engine itself records; a study describes its own columns beside these.
+# Descriptions of the columns that the engine records. A study describes further columns.
 ENGINE_COLUMNS: dict[str, str] = {
     "address": "where in the run the call stands: scope path, kind, occurrence",
     "stage": "named part of the protocol",
@@ -134,15 +144,18 @@ ENGINE_COLUMNS: dict[str, str] = {
 def build_codebook(
     tables: Mapping[str, pl.LazyFrame], descriptions: Mapping[str, object] | None = None
 ) -> dict[str, object]:
-    """Describe tables: per column its type, meaning, missing cells, and levels or range.
+    """Return the codebook of tables: type, meaning, missing cells, and levels or range of each
+    column.
 
-    `descriptions`: column → meaning, or table → {column → meaning}; the table's own wins.
+    `descriptions` maps a column to its meaning, or a table to the meanings of its columns. The
+    meanings of a table have priority.
     """
     words = descriptions or {}
     return {
         name: {
             "rows": data.select(pl.len()).collect().item(),
-            "columns": {  # one after another: a column of texts may be large
+            # One column at a time, because a column of texts may be large.
+            "columns": {
                 column: _describe_column(
                     data.select(column), kind, _find_meaning(words, name, column)
                 )
@@ -164,7 +177,7 @@ def _find_meaning(words: Mapping[str, object], table: str, column: str) -> str:
 
 
 def _describe_column(data: pl.LazyFrame, kind: pl.DataType, meaning: str) -> dict[str, object]:
-    """The entry of the one column of `data`, which is gone through part by part."""
+    """Return the codebook entry of the single column of `data`, which is read in parts."""
     cells = pl.first()
     entry: dict[str, object] = {"type": _dtype_name(kind), "meaning": meaning}
     if kind.is_numeric():
@@ -172,7 +185,8 @@ def _describe_column(data: pl.LazyFrame, kind: pl.DataType, meaning: str) -> dic
         missing, low, high = data.select(measures).collect(engine="streaming").row(0)
         entry["missing"] = missing
         return entry if low is None else {**entry, "min": low, "max": high}
-    # Hashes, because different texts may be all texts of the run.
+    # Count hashes instead of texts. All texts of a run may be distinct, and they would fill the
+    # memory.
     counted = cells.null_count(), cells.drop_nulls().hash().n_unique().alias("distinct")
     missing, distinct = data.select(counted).collect(engine="streaming").row(0)
     entry["missing"] = missing
@@ -195,7 +209,7 @@ def _dtype_name(kind: pl.DataType) -> str:
 
 
 def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
-    """The column that tells conditions apart, if there is one."""
+    """Return the column that identifies conditions, or None."""
     return next(
         (
             condition_column
@@ -207,32 +221,32 @@ def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
 
 
 def cluster_column(table: pl.DataFrame) -> str | None:
-    """The column of those who shared a conversation, if there is one."""
+    """Return the column that identifies participants who shared a conversation, or None."""
     return next(
         (cluster_column for cluster_column in CLUSTER_COLUMNS if cluster_column in table.columns),
         None,
     )
 
 
-# The column of those who read the same draw of a text that others wrote, and how many draws it
-# takes to say something of another draw.
+# Participants with the same value in this column read the same draw of the summaries. With fewer
+# than five draws, nothing can be inferred about other draws.
 DRAW, FEWEST_DRAWS = "summary_draw", 5
 DRAWS = "draw of the summaries"
 
 
 class Units(NamedTuple):
-    """What is independent of each other in a table: in words, and row by row as texts."""
+    """The independent units of a table: their noun, and the unit of each row as text."""
 
     name: str
     of: pl.Series
 
 
 def units_of(table: pl.DataFrame) -> Units:
-    """What is independent of each other in a table.
+    """Return the independent units of a table, as the unit of analysis of its findings.
 
-    The draw of the texts that a participant read, where there are five or more draws; else the
-    conversation that several shared; else the person, where somebody has several rows; else the
-    row. Who read no draw, or shared no conversation, is independent as a person.
+    The unit is the draw of the summaries that a participant read, if there are at least five draws.
+    Otherwise it is the shared conversation, then the participant, then the row. A participant
+    without a draw or a shared conversation is a separate unit.
     """
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
     who = next(
@@ -253,6 +267,7 @@ def units_of(table: pl.DataFrame) -> Units:
         return Units(shared.removesuffix("_id"), own)
     if who is None:
         return Units("row", rows.rename("unit"))
+    # A table with rows without a participant is counted by rows.
     name = who.removesuffix("_id").replace("id", "row")
     return Units(name, (rows if table[who].has_nulls() else person).rename("unit"))
 
