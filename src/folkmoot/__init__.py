@@ -3,9 +3,9 @@
     import folkmoot
     run = folkmoot.run("study.yaml", model="synthetic")
     run.findings, run.tables["participants"], run.report()
-    folkmoot.load("outputs/pilot_001")       # the same of an earlier run
+    folkmoot.load("outputs/pilot_001")       # the same for an earlier run
 
-A study of one's own is an async function over a `Session`; see docs/writing_a_study.md.
+A new study type is an async function over a `Session` (see docs/writing_a_study.md).
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ __all__ = [
     "with_ways_out",
 ]
 
-# Imported when first used, so that `folkmoot --help` need not wait for the scientific libraries.
+# These names are imported when they are first used, so that `folkmoot --help` does not wait for the
+# scientific libraries.
 _HOME = {
     "conversation.answer_types": (
         "AnswerType",

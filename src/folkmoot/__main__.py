@@ -1,4 +1,4 @@
-"""`python -m folkmoot` is the same as `folkmoot`."""
+"""Run the command line with `python -m folkmoot`, the same as `folkmoot`."""
 
 from __future__ import annotations
 

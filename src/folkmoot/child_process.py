@@ -1,7 +1,7 @@
-"""A function in a process of its own: `python -m` this module.
+"""Run a function in a child process (`python -m` this module).
 
-For work that takes much memory, and for files from somebody else: those are read under limits, so
-that a hostile one ends that process and not this one.
+It is used for work that takes much memory, and for untrusted files. These are read under limits, so
+a hostile file ends the child and not this process.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from folkmoot.files import storage_errors
 
 try:
     import resource
-except ImportError:  # Windows has no such limits: there only the clock ends a process
+except ImportError:
+    # Windows has no such limits. There, only the time-out of the parent ends a process.
     resource = None  # type: ignore[assignment]
 
-# A computation gives the same numbers however many cores there are.
+# Numeric libraries use one thread, so that results do not depend on the number of cores.
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _STATM = Path("/proc/self/statm")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a process may take once its function is imported: `seconds` of processor time, six times
-    as many by the clock, and bytes of memory.
+    """The limits of a child process after its function is imported.
 
-    macOS does not limit the memory; Windows limits the time by the clock alone.
+    `seconds` limits the CPU time, and six times as many the elapsed time. `memory_bytes` limits the
+    memory. macOS does not enforce the memory limit. Windows enforces only the elapsed time.
     """
 
     seconds: int
@@ -48,10 +49,10 @@ def run_in_child(
     limits: Limits | None = None,
     folder: Path | None = None,
 ) -> object:
-    """Return `fn(*args)`, done in one thread. What is handed over waits in a file of `folder`
-    without a name.
+    """Return `fn(*args)`, computed in a child process with one thread.
 
-    Raises StorageError, LimitReached, and FolkmootError with the last line of what went wrong.
+    The arguments are passed in an unnamed file in `folder`. Raises StorageError, LimitReached, or
+    FolkmootError with the last line of the child's error.
     """
     folder = folder or Path(tempfile.gettempdir())
     name = f"{fn.__module__}.{fn.__qualname__}"
@@ -60,12 +61,13 @@ def run_in_child(
         asked.seek(0)
         try:
             done = subprocess.run(
-                # -P: no module of the folder that this was started in, which may be a stranger's.
+                # -P: do not import modules from the working directory, which may be untrusted.
                 (sys.executable, "-P", "-m", "folkmoot.child_process"),
                 stdin=asked,
                 capture_output=True,
                 env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
-                start_new_session=True,  # Ctrl-C is for the run to answer
+                # In a new session, Ctrl-C does not reach the child. The run handles it.
+                start_new_session=True,
                 check=False,
                 timeout=6 * limits.seconds if limits else None,
             )
@@ -74,6 +76,7 @@ def run_in_child(
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         why = said[0] if said else f"status {done.returncode}; was there enough memory?"
+        # A negative return code is a signal: the system killed the child at a limit.
         at_limit = limits and (done.returncode < 0 or why.startswith("MemoryError"))
         raise (LimitReached if at_limit else FolkmootError)(f"{name}: {why}")
     return pickle.loads(done.stdout)
@@ -83,29 +86,33 @@ def _set_limits(limits: Limits) -> None:
     if resource is None:
         return
     wanted = {resource.RLIMIT_CPU: limits.seconds}
-    if _STATM.exists():  # what the imports took is not counted
+    if _STATM.exists():
+        # The limit counts from here, without the memory that the imports took.
         size = int(_STATM.read_text().split()[0]) * resource.getpagesize()
         wanted[resource.RLIMIT_AS] = size + limits.memory_bytes
     for kind, most in wanted.items():
         hard = resource.getrlimit(kind)[1]
         bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        with suppress(ValueError, OSError):  # macOS refuses some
+        # macOS rejects some limits.
+        with suppress(ValueError, OSError):
             resource.setrlimit(kind, (bound, bound))
 
 
 def main() -> None:
+    """Read a function and its arguments from standard input and write the pickled result."""
     fn, args, limits = pickle.load(sys.stdin.buffer)
     if limits is not None:
         _set_limits(limits)
     try:
         result = pickle.dumps(fn(*args), 5)
     except MemoryError:
-        # Too little may be left for a traceback, so the word is written without one.
+        # A traceback may need more memory than is left, so write only the name of the error.
         os.write(2, b"MemoryError\n")
         os._exit(1)
     sys.stdout.buffer.write(result)
     sys.stdout.buffer.flush()
-    os._exit(0)  # what fills the memory takes long to be taken apart
+    # A normal exit would free each object first, which takes long after a large computation.
+    os._exit(0)
 
 
 if __name__ == "__main__":

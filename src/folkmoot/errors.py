@@ -3,33 +3,32 @@
     FolkmootError
     ├── InputError            the user's file or flag is wrong; lists every problem   exit 2
     ├── StorageError          the run folder cannot be read or written                exit 2
-    │   ├── RunExists             an existing folder is never overwritten
-    │   ├── RunLocked             another process is writing this run
-    │   ├── ForeignJournal        the journal is corrupt, changed by hand, or not ours
-    │   │   └── EmptyJournal          there is a file, and nothing in it yet
-    │   └── NotJournaled          a replay asked for what the journal does not hold
+    │   ├── RunExistsError        an existing folder is never overwritten
+    │   ├── RunLockedError        another process is writing this run
+    │   ├── ForeignJournalError   the journal is corrupt, changed by hand, or not ours
+    │   │   └── EmptyJournalError     the file of the journal holds no entry yet
+    │   └── NotJournaledError     a replay reached an address that is not in the journal
     ├── DriftError            a replayed request differs from the journaled one       exit 2
-    ├── NothingUsable         the run is done, and nothing in it is of use            exit 3
-    ├── RunPaused             all work kept, `--resume` resumes it                    exit 75
-    │   ├── QuotaExhausted        the provider's quota is used up
-    │   └── BudgetReached         the user's own budget is used up
-    ├── ModelError            what a provider can answer instead of a reply
-    │   ├── TransientError        retry with backoff (408, 409, 429, 5xx, time-outs, dropped)
-    │   │   └── RateLimited           429; `retry_after` pauses the whole model
-    │   ├── QuotaError            the account is empty: wait once, then QuotaExhausted
+    ├── NothingUsableError    the run finished, and nothing in it is usable           exit 3
+    ├── RunPausedError        all work is kept, `--resume` continues the run          exit 75
+    │   ├── QuotaExhaustedError   the provider's quota is used up
+    │   └── BudgetReachedError    the researcher's budget is used up
+    ├── ModelError            a provider sent no reply
+    │   ├── TransientError        retry with backoff (408, 409, 425, 429, 5xx, time-outs)
+    │   │   └── RateLimitedError      429; `retry_after` pauses all calls to the model
+    │   ├── QuotaError            the account is empty: wait once, then QuotaExhaustedError
     │   ├── FatalModelError       wrong key, unknown model, no access: the run stops  exit 2
     │   │   └── NotFoundError         404: no such model, batch or address
-    │   └── RefusedError          context too long, content filter: this answer is Missing
-    │       └── RejectedError         a 400 for no known reason: this prompt, or every call?
-    ├── LimitReached          a process took more memory or time than its limits
-    └── ProtocolError         a study broke a rule of the engine: a bug in it     exit 1
+    │   └── RefusedError          context too long, content filter: the answer is Missing
+    │       └── RejectedError         a 400 without a known reason, for one prompt or for all
+    ├── LimitReached          a child process exceeded its memory or time limit
+    └── ProtocolError         a study broke a rule of the engine: a bug in it         exit 1
 
-A mistake in the code of a study of the user's own, a ProtocolError or any other exception, ends the
-command line with exit 2 and its file and line; one in our own code with exit 1.
+An exception in the code of an external study ends the command line with exit code 2 and prints its
+file and line. An exception in Folkmoot's code ends it with exit code 1. A run that Ctrl-C stops
+raises RunInterruptedError, a KeyboardInterrupt (exit code 130).
 
-A run that Ctrl-C stops raises RunInterrupted, a KeyboardInterrupt (exit 130).
-
-Messages say what to do. No error is ever turned into data, and none holds a key.
+Messages say what to do. An error is never turned into data, and no message contains a key.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ EXIT_INTERRUPTED = 130
 
 
 class FolkmootError(Exception):
-    """Root of the tree. `exit_code` is what the command line ends with."""
+    """The root of the tree. `exit_code` is the exit code of the command line."""
 
     exit_code: int = EXIT_INTERNAL
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a user's input: where it is, what is wrong, how to correct it.
+    """One mistake in a user's input: its location, what is wrong, and a hint how to correct it.
 
-    `where` is a line (`12`), a cell (`roles!B3`) or empty; `key` is the dotted key or column.
+    `where` is a line (`12`), a cell (`roles!B3`) or empty. `key` is the dotted key or the column.
     """
 
     message: str
@@ -73,7 +72,7 @@ class Problem:
 
 
 class InputError(FolkmootError):
-    """The user's input is wrong. Carries every problem found, not only the first."""
+    """The user's input is wrong. The error lists every problem and not only the first."""
 
     exit_code = EXIT_INPUT
 
@@ -87,7 +86,7 @@ class InputError(FolkmootError):
 
 
 class LimitReached(FolkmootError):
-    """A process took more memory or time than its limits. Its starter says what that means."""
+    """A child process exceeded its memory or time limit. The caller explains what that means."""
 
 
 class StorageError(FolkmootError):
@@ -101,41 +100,41 @@ class RunExistsError(StorageError):
 
 
 class RunLockedError(StorageError):
-    """Another process holds the run folder."""
+    """Another process holds the lock of the run folder."""
 
 
 class ForeignJournalError(StorageError):
-    """The journal is corrupt, changed by hand or not ours; it is left as it is."""
+    """The journal is corrupt, changed by hand or not ours. It is left unchanged."""
 
 
 class EmptyJournalError(ForeignJournalError):
-    """The file of a journal in which nothing is written yet."""
+    """The file of a journal holds no entry yet."""
 
 
 class NotJournaledError(StorageError):
-    """A replay, which asks no model, came to an address that the journal does not hold."""
+    """A replay, which calls no model, reached an address that is not in the journal."""
 
 
 class DriftError(FolkmootError):
-    """A replayed effect differs from what the journal holds."""
+    """A replayed request differs from the journaled one."""
 
     exit_code = EXIT_INPUT
 
 
 class NothingUsableError(FolkmootError):
-    """The run finished, and nothing in it is usable. From Python: `Run.unusable`."""
+    """The run finished, and nothing in it is usable. In Python, see `Run.unusable`."""
 
     exit_code = EXIT_UNUSABLE
 
 
 class RunPausedError(FolkmootError):
-    """The run stopped with all work kept; the same command with `--resume` continues it."""
+    """The run stopped and all work is kept. The same command with `--resume` continues it."""
 
     exit_code = EXIT_PAUSED
 
 
 class QuotaExhaustedError(RunPausedError):
-    """The provider says that the account's quota is used up."""
+    """The provider reports that the account's quota is used up."""
 
 
 class BudgetReachedError(RunPausedError):
@@ -143,14 +142,14 @@ class BudgetReachedError(RunPausedError):
 
 
 class RunInterruptedError(KeyboardInterrupt):
-    """Ctrl-C stopped a run: all work is kept, `--resume` continues it (exit 130)."""
+    """Ctrl-C stopped a run. All work is kept, and `--resume` continues it (exit code 130)."""
 
 
 class ModelError(FolkmootError):
-    """A provider did not send a reply.
+    """A provider sent no reply.
 
-    `may_be_billed`: the server had begun to answer, so the vendor may charge for a reply that we
-    could not read. `max_usd`: the most that it may have cost, filled in by the gateway.
+    `may_be_billed`: the server had begun to answer, so the vendor may bill a reply that we could
+    not read. `max_usd`: the maximum cost of that reply, which the gateway fills in.
     """
 
     may_be_billed: bool = False
@@ -158,7 +157,10 @@ class ModelError(FolkmootError):
 
 
 class TransientError(ModelError):
-    """Worth another try: time-outs, dropped connections, 408, 409, 429, 5xx, broken bodies."""
+    """A temporary error that is worth a retry.
+
+    Examples are time-outs, dropped connections, broken bodies, and status 408, 409, 429 and 5xx.
+    """
 
     def __init__(
         self, message: str, *, retry_after: float | None = None, may_be_billed: bool = False
@@ -169,25 +171,25 @@ class TransientError(ModelError):
 
 
 class RateLimitedError(TransientError):
-    """429: all calls to the model must slow down."""
+    """Status 429: all calls to the model must slow down."""
 
 
 class QuotaError(ModelError):
-    """The account has no quota left (not the same as a rate limit)."""
+    """The account has no quota left, which is not a rate limit."""
 
 
 class FatalModelError(ModelError):
-    """Wrong key, no access, unknown model: no call to this model can succeed."""
+    """The key, the access or the model is wrong, so no call to this model can succeed."""
 
     exit_code = EXIT_INPUT
 
 
 class NotFoundError(FatalModelError):
-    """404: the server knows no such model, batch or address."""
+    """Status 404: the server has no such model, batch or address."""
 
 
 class RefusedError(ModelError):
-    """This one request will never be answered. `reason` becomes the reason of `Missing`."""
+    """This request will never be answered. `reason` becomes the reason of `Missing`."""
 
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
@@ -195,17 +197,20 @@ class RefusedError(ModelError):
 
 
 class RejectedError(RefusedError):
-    """The server does not take this request and it is not known why (a plain 400 or 422). Whether
-    that is the fault of this one prompt, the replies to others tell: see `retries.py`."""
+    """The server rejects this request with a plain 400 or 422, for an unknown reason.
+
+    The replies to other requests show whether the cause is this prompt (see `retries.py`).
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="rejected")
 
 
 class ProtocolError(FolkmootError):
-    """A study used the engine against its rules (an address twice, two calls at once, …).
+    """A study broke a rule of the engine, such as one address for two calls.
 
-    `place`: file and line of the study's code, where the traceback would not tell them.
+    `location` (the attribute `place`) is the file and line in the study's code. It is given if the
+    traceback does not show them.
     """
 
     def __init__(self, message: str, location: tuple[str, int] | None = None) -> None:

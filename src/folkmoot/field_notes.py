@@ -1,7 +1,7 @@
-"""Notes on the fields of configuration classes, beside what pydantic knows of a field.
+"""Notes on the fields of configuration classes that pydantic has no place for.
 
-They are written into the JSON Schema of a study file, from which tables of keys and templates are
-made (`folkmoot.authoring`).
+They become part of the JSON Schema of a study file. `folkmoot.authoring` makes tables of keys and
+templates from that schema.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from pydantic import JsonValue, WithJsonSchema
 UNIT = "x-unit"
 ESSENTIAL = "x-essential"
 
-# In JSON Schema: text that is no number, in alternatives to a number.
+# Text that is not a number, for unions with a number. The schema of study files otherwise accepts
+# numbers where text is expected.
 Word = Annotated[str, WithJsonSchema({"type": "string"})]
 
 
 def field_notes(*, unit: str = "", essential: bool = False) -> dict[str, JsonValue]:
     """Return the notes of a field, for `Field(json_schema_extra=…)`.
 
-    `unit`: the unit of its values. `essential`: a new study file sets it.
+    `unit` is the unit of its values. `essential` means that a new study file sets the field.
     """
     notes: dict[str, JsonValue] = {}
     if unit:

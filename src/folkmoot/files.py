@@ -1,4 +1,6 @@
-"""Files: written whole or not at all, CSV read with its lines, data that ships with the code."""
+"""Files: atomic writes, CSV with line numbers, data files of the package, and disk errors in
+words.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,21 @@ import yaml
 
 from folkmoot.errors import InputError, Problem, StorageError
 
+# The error numbers of the disk. Other OSErrors, such as those of a connection, are not about it.
 _DISK = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EFBIG}
 
 
 def write_bytes(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Replace a file by these bytes or leave it as it was; `mode` less the umask are its rights.
+    """Replace a file by these bytes, or leave it unchanged if the write fails. Raises StorageError.
 
-    Raises StorageError.
+    The permissions of the file are `mode` without the bits of the umask.
     """
     with storage_errors(path), whole_file(path, mode) as file:
         file.write(data)
 
 
 def write_with(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Replace a file by what `write` writes, or leave it as it was. Raises StorageError."""
+    """Replace a file by the output of `write`, or leave it unchanged. Raises StorageError."""
     with storage_errors(path), whole_file(path) as file:
         write(file)
 
@@ -40,16 +43,18 @@ READ_CSV_OPTIONS = "save it as CSV in UTF-8, with commas, as many in each row as
 
 
 class CsvTable(NamedTuple):
-    """A CSV file as text: its columns, and each row that is not blank with its line."""
+    """A CSV file as text: its columns, and the rows that are not blank with their line numbers."""
 
     columns: tuple[str, ...]
     rows: list[tuple[int, dict[str, str]]]
 
 
 def read_csv(text: str, name: str) -> CsvTable:
-    """A CSV text with a header, all cells stripped; a cell that is not there is empty.
+    """Return the table of a CSV text with a header. All cells are stripped, missing cells are
+    empty.
 
-    Raises InputError that names the file where a header is misread, or a row has too many cells.
+    `name` is the file name for error messages. Raises InputError for a faulty header or a row with
+    too many cells.
     """
     lines = csv.reader(io.StringIO(text))
     columns = tuple(column.strip() for column in next(lines, ()))
@@ -72,35 +77,37 @@ def read_csv(text: str, name: str) -> CsvTable:
 
 
 def header_problem(columns: Sequence[str], mark: str = ",") -> str:
-    """What is wrong with the header of a table that was read by this mark; else empty."""
+    """Return what is wrong with the header of a CSV file, or an empty string.
+
+    `mark` is the separator with which the file was read.
+    """
     marks = {";": "semicolons", "\t": "tabs", ",": "commas"}
     if len(columns) == 1:
         for other, called in marks.items():
             if other != mark and other in columns[0]:
                 mend = f"save it with {marks[mark]} between the columns"
                 return f"its columns are separated by {called}; {mend}"
-    names = [
-        column.partition("_duplicated_")[0] for column in columns
-    ]  # so polars tells them apart
+    # polars renames a repeated column to "name_duplicated_0".
+    names = [column.partition("_duplicated_")[0] for column in columns]
     count = Counter(names)
     twice = next((name for name in names if name and count[name] > 1), "")
     return f"two columns are called {twice}; leave one out" if twice else ""
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """Rows, a header among them, as a CSV text."""
+    """Return rows, including a header, as a CSV text."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
 def packaged_yaml(beside: str, name: str) -> Any:
-    """Data that ships with the code: `packaged_yaml(__file__, "names_us.yaml")`."""
+    """Return data that ships with the code, as in `packaged_yaml(__file__, "names_us.yaml")`."""
     return yaml.safe_load(Path(beside).with_name(name).read_text(encoding="utf-8"))
 
 
 def user_cache_dir() -> Path:
-    """The user's cache folder for Folkmoot, where the system keeps such folders."""
+    """Return the user's cache folder for Folkmoot, at the usual location of the system."""
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -112,11 +119,12 @@ def user_cache_dir() -> Path:
 
 @contextmanager
 def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A binary file that takes the place of `path` only when the block ends well.
+    """Open a binary file that replaces `path` only if the block succeeds.
 
-    Raises StorageError with the disk's error. Other errors of the block pass, also those
-    of a connection, which are OSErrors too.
+    Raises StorageError for a disk error. Other errors of the block are raised unchanged, including
+    those of a connection, which are OSErrors too.
     """
+    # In the same folder, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,6 +133,8 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
         with file:
             yield file
             file.flush()
+            # The content must be on the disk before the rename, or a power cut could leave an empty
+            # file.
             os.fsync(file.fileno())
         with storage_errors(path):
             temporary.replace(path)
@@ -138,7 +148,7 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn a disk error into a StorageError in plain words."""
+    """Turn a disk error into a StorageError with a message in plain words."""
     try:
         yield
     except OSError as error:
@@ -146,7 +156,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def _describe_disk_error(error: OSError) -> str:
-    """What went wrong with the disk, and what to do about it."""
+    """Return what went wrong with the disk, and what to do about it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full; free some space, then try again (a run: with --resume)"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -163,7 +173,8 @@ def _storage_error(path: Path, error: OSError) -> StorageError:
 
 
 def _sync_folder(folder: Path) -> None:
-    # Some file systems refuse to sync a folder; the file itself is safe by then.
+    # Sync the folder, so that the rename survives a power cut. Some file systems reject this. The
+    # content of the file is already safe.
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

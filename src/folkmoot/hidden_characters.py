@@ -1,8 +1,8 @@
-"""Invisible characters: they make two labels look alike, reverse the reading direction, move a
-terminal's cursor, or break a chart.
+"""Find and remove invisible characters.
 
-A study file, a workbook or an id with one is refused, with its place; people's own texts, and what
-is printed or drawn, lose them.
+They make two labels look alike, reverse the reading direction, move a terminal's cursor, or break a
+chart. A study file, a workbook or an id with such a character is rejected, and the message states
+its location. It is removed from texts of humans and from printed or drawn texts.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ _HIDDEN = re.compile(
     "\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
     "|\r(?!\n)"
-    # The two joiners shape emoji and the letters of some scripts; elsewhere they are only hidden.
+    # The two joiners shape emoji and the letters of some scripts. Elsewhere they have no purpose.
     "|[\u200c\u200d](?![\u0600-\u1fff\u2190-\ud7ff\uf900-\ufdff\ufe70-\ufefe\U00010000-\U000dffff])"
     "|(?<![\u0600-\u1fff\u2190-\ud7ff\uf900-\ufe0f\ufe70-\ufefe\U00010000-\U000dffff])[\u200c\u200d]"
 )
+# Allowed in texts, but not inside a label.
 _BREAKS = re.compile("[\t\r\n]")
 
 
 def hidden_in(text: str, *, label: bool = False) -> str:
-    """The first hidden character in words (`U+202E, right-to-left override`), or "".
+    """Return the first hidden character in words (`U+202E, right-to-left override`), or "".
 
-    In a label tabs and line breaks count as well, save at its ends.
+    In a label, tabs and line breaks count as well, except at its ends.
     """
+    # This quick test decides most texts.
     if text.isascii() and text.isprintable():
         return ""
     found = _HIDDEN.search(text) or (_BREAKS.search(text.strip()) if label else None)
@@ -37,5 +39,5 @@ def hidden_in(text: str, *, label: bool = False) -> str:
 
 
 def without_hidden(text: str) -> str:
-    """The text without hidden characters."""
+    """Return the text without hidden characters."""
     return _HIDDEN.sub("", text)

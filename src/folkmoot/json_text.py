@@ -1,7 +1,7 @@
-"""JSON on the wire and in the journal: by orjson where it can, thirty times as fast.
+"""JSON for requests and the journal, with orjson where possible, which is thirty times as fast.
 
-The standard library handles what orjson refuses: lone surrogates (half an emoji at a token's end)
-and integers beyond 64 bits. Files for people are `storage.json_files`.
+The standard library handles what orjson rejects: lone surrogates (half an emoji at the end of a
+reply) and integers beyond 64 bits. `storage.json_files` writes the files for people.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import Any
 
 import orjson
 
-Schema = dict[str, Any]  # a JSON schema, or a part of one
+# A JSON schema, or a part of one.
+Schema = dict[str, Any]
 
 
 def encode_json(value: object) -> bytes:
-    """Compact JSON in UTF-8. A lone surrogate becomes `?`, which any server can read."""
+    """Return compact JSON in UTF-8. A lone surrogate becomes `?`, which any server can read."""
     try:
-        return bytes(memoryview(orjson.dumps(value)))  # orjson's own keeps room for 4 KB and more
+        # Copy the result, because orjson reserves at least 4 KB for each one.
+        return bytes(memoryview(orjson.dumps(value)))
     except TypeError:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
             "utf-8", "replace"
@@ -25,9 +27,9 @@ def encode_json(value: object) -> bytes:
 
 
 def decode_json(text: bytes | str) -> Any:
-    """The value in JSON text; integers beyond 64 bits come as floats.
+    """Return the value of a JSON text. Integers beyond 64 bits become floats.
 
-    Raises ValueError for invalid JSON, RecursionError for JSON that is too deep.
+    Raises ValueError for invalid JSON, and RecursionError for JSON that is nested too deeply.
     """
     try:
         return orjson.loads(text)

@@ -1,21 +1,21 @@
-"""Where the texts in prompts come from.
+"""The sources of the texts in prompts.
 
-A text of somebody or something (an utterance, a persona, material, an option, a computed value) is
-a `Quoted`: a string that carries its source. Templates, joins and histories keep the sources of
-what they are given, so that a request knows for each of its characters whose they are. No code
-looks for known text inside other text. docs/provenance.md explains this to researchers.
+A text with a source (an utterance, a persona, material, an option, a computed value) is a `Quoted`,
+a string that carries its source. Templates, joins and histories keep the sources of their inputs.
+So a request knows the source of each of its characters, and no code searches for known texts inside
+other texts. docs/provenance.md explains this to researchers.
 
-Kinds are a closed list, and each id says where the text is recorded:
+The kinds are a closed list. The id states where the text is recorded:
 
     kind            id
-    utterance       what a speaker said: `utterance_id` of the table `utterances`
-    answer          a closed answer of a speaker: `address` of the table `answers`
-    reply           the address of an entry of the journal
-    any other       `table.column/key…`, one cell of a table (`cell_id`), or `study.key.path`, a key
-    of
-                    the study file
+    utterance       `utterance_id` in the table `utterances`
+    answer          `address` in the table `answers`
+    reply           address of an entry of the journal
+    any other       `table.column/key…`, one cell of a table (`cell_id`), or
+                    `study.key.path`, a key of the study file
 
-`protocol.…` ids are of numbers that follow from the position in the protocol, such as the round.
+Ids that begin with `protocol.` belong to numbers that follow from the position in the protocol,
+such as the round.
 """
 
 from __future__ import annotations
@@ -29,33 +29,45 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
 from pydantic import BaseModel
 
 Kind = Literal[
-    "utterance",  # what a speaker said, in public or in private
-    "answer",  # a closed answer of a speaker: a choice, a number, a field of a form
-    "persona",  # the description of a participant
-    "material",  # what the study file gives to read: topic, concept, rules, treatment
-    "option",  # one of the alternatives of a choice
-    "proposal",  # what participants decide on and some speaker has made: an item of a ballot
-    "summary",  # what a speaker has made of the words of several others
-    "value",  # a figure or a name: computed by the protocol, or taken from a table
-    "reply",  # the speaker's own last reply, given back because it could not be read
-    "unattributed",  # interpolated text of which the source is unknown
+    # An utterance of a speaker, public or private.
+    "utterance",
+    # A closed answer of a speaker: a choice, a number, a field of a form.
+    "answer",
+    # The description of a participant.
+    "persona",
+    # Reading material from the study file: topic, concept, rules, treatment.
+    "material",
+    # One of the alternatives of a choice.
+    "option",
+    # An item that a speaker wrote and participants decide on, such as an item of a ballot.
+    "proposal",
+    # A speaker's summary of the utterances of several others.
+    "summary",
+    # A number or a name that the protocol computed or took from a table.
+    "value",
+    # The speaker's last reply, repeated in a re-ask because it could not be parsed.
+    "reply",
+    # Interpolated text with an unknown source.
+    "unattributed",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 UNATTRIBUTED = "unattributed"
-STUDY = "study"  # the table of ids that name a key of the study file
-PROTOCOL = "protocol"  # … that name a number which follows from the position in the protocol
+# The first part of ids that name a key of the study file.
+STUDY = "study"
+# The first part of ids of numbers that follow from the position in the protocol.
+PROTOCOL = "protocol"
 
 T = TypeVar("T")
-# Makes a named tuple in a third of the time of its own constructor; a run makes millions of spans.
+# Creates a named tuple in a third of the time of its constructor. A run creates millions of spans.
 _new = tuple.__new__
 
 
 class Source(NamedTuple):
-    """Where a text comes from.
+    """The source of a text.
 
-    `speaker` is the id of who said or chose it, or whom a persona describes; empty for other texts.
-    `altered`: the text was changed on the way (a filter such as `upper`), so that it differs from
-    the recorded one.
+    `speaker` is the id of the speaker who said or chose the text, or of the participant whom a
+    persona describes. It is empty for other texts. `altered` is true if a filter such as `upper`
+    changed the text, so that it differs from the recorded one.
     """
 
     kind: str
@@ -65,8 +77,10 @@ class Source(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The address of the reply that the text comes from; empty if no reply: prescribed words,
-        or a text that no speaker said."""
+        """The address of the reply that contains the text, or an empty string.
+
+        It is empty for prescribed words and for texts that no speaker said.
+        """
         reply = self.id.rpartition("/")[2].partition("#")[0]
         if self.kind not in ("utterance", "answer", "reply") or not reply.startswith("ask"):
             return ""
@@ -77,8 +91,11 @@ UNKNOWN = Source(UNATTRIBUTED)
 
 
 class Span(NamedTuple):
-    """Characters `start` to `end` (end excluded) of a text and their source. In a request, of the
-    content of message number `message`. Spans may be nested: a summary can hold a name."""
+    """The characters `start` to `end` (excluded) of a text, with their source.
+
+    In a request, the positions count within the content of message number `message`. Spans may be
+    nested, because a summary can contain a name.
+    """
 
     start: int
     end: int
@@ -86,12 +103,12 @@ class Span(NamedTuple):
     message: int = 0
 
     def shift_span(self, by: int, message: int = 0) -> Span:
-        """Return the span as it stands in a text in which `by` characters come before it."""
+        """Return the span after `by` characters were inserted before the text."""
         return _new(Span, (self.start + by, self.end + by, self.source, message))
 
 
 class SourcedText(str):
-    """A text that knows the sources of its parts; characters outside all spans are instructions."""
+    """A text with the sources of its parts. Characters outside all spans are instructions."""
 
     __slots__ = ("spans",)
     spans: tuple[Span, ...]
@@ -105,7 +122,8 @@ class SourcedText(str):
         return str(self), self.spans
 
     def __str__(self) -> str:
-        return "".join((self,))  # a plain str, without sources
+        # `join` creates a plain `str` without sources.
+        return "".join((self,))
 
     def __add__(self, other: str) -> SourcedText:
         return concatenate_texts((self, other))
@@ -115,7 +133,7 @@ class SourcedText(str):
 
 
 class Quoted(SourcedText):
-    """A text of one source. A filter or a join keeps it; slicing and f-strings lose it."""
+    """A text with a single source. Filters and joins keep it, slicing and f-strings lose it."""
 
     __slots__ = ("source",)
     source: Source
@@ -132,7 +150,7 @@ class Quoted(SourcedText):
 
 
 class QuotedInt(int):
-    """A whole number of one source."""
+    """A whole number with a single source."""
 
     source: Source
 
@@ -146,7 +164,7 @@ class QuotedInt(int):
 
 
 class QuotedFloat(float):
-    """A number of one source."""
+    """A number with a single source."""
 
     source: Source
 
@@ -160,17 +178,21 @@ class QuotedFloat(float):
 
 
 def cell_id(table_column: str, *key: object) -> str:
-    """Return the id of a cell: `cell_id("items.text", discussion, item)`. The key names the row by
-    the columns that its class declares (`class Item(Row, table="items", key=(…))`)."""
+    """Return the id of a cell, as in `cell_id("items.text", discussion, item)`.
+
+    `key` holds the values of the key columns that the row's class declares (`class Item(Row,
+    table="items", key=(…))`).
+    """
     return "/".join((table_column, *(str(part) for part in key)))
 
 
 def quote_value(text: T, kind: Kind, id: str, speaker: str = "") -> T:
-    """Return a text or number with its source; None, truth values and empty texts as they are."""
+    """Return a text or number with its source. None, booleans and empty texts carry no source."""
     source = Source(kind, id, speaker)
     quoted: Any = text
     if isinstance(text, str):
         quoted = Quoted(text, source)
+    # In Python, True is an int. `bool` cannot be subclassed, so it carries no source.
     elif isinstance(text, int) and not isinstance(text, bool):
         quoted = QuotedInt(text, source)
     elif isinstance(text, float):
@@ -179,10 +201,11 @@ def quote_value(text: T, kind: Kind, id: str, speaker: str = "") -> T:
 
 
 def quote_all(value: Any, kind: Kind, id: str, speaker: str = "") -> Any:
-    """Return a value with all its texts and numbers quoted, however deep, for use in templates.
+    """Return a value with all texts and numbers in it quoted, at any depth, for use in templates.
 
-    A key or attribute `name` of what has the id `study.topic` gets the id `study.topic.name`, an
-    entry of a sequence the id of the sequence. A pydantic model becomes a namespace of its fields.
+    If the value has the id `study.topic`, its key or attribute `name` gets the id
+    `study.topic.name`. The entries of a sequence get the id of the sequence. A pydantic model
+    becomes a namespace of its fields.
     """
     if isinstance(value, BaseModel):
         fields = {
@@ -202,23 +225,25 @@ def quote_all(value: Any, kind: Kind, id: str, speaker: str = "") -> Any:
 
 
 def enclose_text(text: str, source: Source) -> SourcedText:
-    """Return a text as one of this source; each text in it keeps its own, an unknown one too."""
+    """Return a text with one more source around it. The texts inside keep their sources."""
     outer = (Span(0, len(text), source),) if text else ()
     return SourcedText(text, (*outer, *spans_of(text)))
 
 
 def source_of(value: object) -> Source | None:
-    """Return the one source of a value; None if it has none or several."""
+    """Return the single source of a value, or None if it has none or several."""
     return value.source if isinstance(value, (Quoted, QuotedInt, QuotedFloat)) else None
 
 
 def spans_of(text: object) -> tuple[Span, ...]:
-    """Return the spans of a text; none if it is a plain one."""
+    """Return the spans of a text. A plain text has none."""
     return text.spans if isinstance(text, SourcedText) else ()
 
 
 def with_sources(value: object) -> SourcedText:
-    """Return a value as text with its sources; what has none is one unattributed span."""
+    """Return a value as text with its sources. A value without a source is one unattributed
+    span.
+    """
     if isinstance(value, SourcedText):
         return value
     text = str(value)
@@ -229,8 +254,10 @@ def with_sources(value: object) -> SourcedText:
 
 
 def concatenate_texts(parts: Iterable[object], *, plain: Source | None = UNKNOWN) -> SourcedText:
-    """Join parts to one text that keeps their sources. Plain texts get the source `plain`, or count
-    as instructions if it is None."""
+    """Join parts into one text that keeps their sources.
+
+    Plain texts get the source `plain`. If `plain` is None, they count as instructions.
+    """
     texts: list[str] = []
     spans: list[Span] = []
     length = 0
@@ -246,14 +273,14 @@ def concatenate_texts(parts: Iterable[object], *, plain: Source | None = UNKNOWN
 
 
 def join_texts(separator: str, parts: Iterable[object]) -> SourcedText:
-    """Join parts like `separator.join`, and keep their sources. The separator is ours."""
+    """Join parts like `separator.join` and keep their sources. A plain separator has no source."""
     return concatenate_texts(
         _interleave_separator(SourcedText(str(separator), spans_of(separator)), parts)
     )
 
 
 def enumerate_texts(parts: Sequence[object]) -> SourcedText:
-    """Join parts as "a, b and c", and keep their sources."""
+    """Join parts as "a, b and c" and keep their sources."""
     if len(parts) < 2:
         return concatenate_texts(parts)
     return concatenate_texts((join_texts(", ", parts[:-1]), SourcedText(" and "), parts[-1]))
@@ -267,19 +294,23 @@ def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> It
 
 
 def alter_text(text: SourcedText, changed: str) -> SourcedText:
-    """Return what a change has made of a text: with its source if it has one, else unattributed."""
+    """Return a changed text with the source of the original, marked as altered.
+
+    If the original has several sources and another length, the result is unattributed.
+    """
     if changed == text:
         return text
     outer = text.spans[0] if text.spans else None
     if outer is not None and outer.start == 0 and outer.end == len(text):
         return Quoted(changed, outer.source._replace(altered=True))
-    if len(changed) == len(text):  # `upper`: each part stays where it is
+    # Filters such as `upper` keep the length, so each span keeps its position.
+    if len(changed) == len(text):
         return SourcedText(changed, (_mark_altered(span, text, changed) for span in text.spans))
     return with_sources(changed) if text.spans else SourcedText(changed)
 
 
 def derive_number(result: T, operands: Iterable[object]) -> T:
-    """Return a number that was calculated from others with the source of the first that has one."""
+    """Return a calculated number with the source of the first operand that has one."""
     if isinstance(result, bool) or not isinstance(result, (int, float)) or source_of(result):
         return result
     known = next((operand for operand in operands if source_of(operand)), None)
@@ -292,8 +323,10 @@ def derive_number(result: T, operands: Iterable[object]) -> T:
 
 
 def replace_words(text: str, old: str, new: str) -> str:
-    """Return `text.replace(old, new)` with the sources of the text; those that held `old` are
-    altered."""
+    """Return `text.replace(old, new)` with the sources of the text.
+
+    The sources of spans that contained `old` are marked as altered.
+    """
     if not isinstance(text, SourcedText):
         return text.replace(old, new)
     found = [match.start() for match in re.finditer(re.escape(old), text)]
@@ -303,7 +336,8 @@ def replace_words(text: str, old: str, new: str) -> str:
         for start in found:
             if start + len(old) <= at:
                 shift += len(new) - len(old)
-            elif start < at:  # within a replaced word: behind it
+            # An offset inside a replaced word moves to the end of the new word.
+            elif start < at:
                 return start + shift + len(new)
         return at + shift
 
@@ -317,8 +351,10 @@ def replace_words(text: str, old: str, new: str) -> str:
 
 
 def escape_text(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
-    """Return what a change has made of a text that treats each character by itself, as escaping
-    does: every part keeps its source."""
+    """Return a text after a change that treats each character separately, with all its sources.
+
+    Escaping is such a change.
+    """
     ends = sorted({0, len(text), *(end for span in text.spans for end in span[:2])})
     pieces = [change(str(text)[start:end]) for start, end in pairwise(ends)]
     places = dict(zip(ends, accumulate(map(len, pieces), initial=0), strict=True))
@@ -339,7 +375,7 @@ def _mark_altered(span: Span, text: str, changed: str) -> Span:
 
 
 class Replacement(NamedTuple):
-    """A text that takes the place of characters `start` to `end` (end excluded) of another one."""
+    """A text that replaces the characters `start` to `end` (excluded) of another text."""
 
     start: int
     end: int
@@ -347,11 +383,11 @@ class Replacement(NamedTuple):
 
 
 def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedText:
-    """Return a text with some of its parts replaced, and its spans where they are then.
+    """Return a text with some of its parts replaced, and with its spans at their new positions.
 
-    `parts` are in ascending order and do not overlap. A part that is replaced by a plain text keeps
-    its source, if it is exactly one span; spans inside it are gone. A replacement with a source of
-    its own brings its own spans.
+    `parts` are in ascending order and do not overlap. A part that is exactly one span keeps its
+    source if the new text is plain. Spans inside a replaced part are removed. A new text with
+    sources adds its spans.
     """
     pieces: list[str] = []
     spans: list[Span] = []
@@ -378,8 +414,10 @@ def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedTex
 
 
 def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = False) -> int:
-    """Return where an offset of a text is once `parts` of it are replaced. An offset inside a part
-    moves to its beginning, or `after` it."""
+    """Return the new position of an offset after `parts` of the text are replaced.
+
+    An offset inside a part moves to the beginning of the part, or to its end with `after`.
+    """
     moved = offset
     for part in parts:
         if part.end <= offset and (part.start < offset or not after):
@@ -390,9 +428,9 @@ def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = Fal
 
 
 def find_exactly(text: str, wanted: Sequence[str]) -> list[Span]:
-    """Return the spans of texts that an author says stand in a prompt (`ask(shows=…)`).
+    """Return the spans of texts that a study author declared for a prompt (`ask(shows=…)`).
 
-    Raises ValueError that names the first text that does not.
+    Raises ValueError with the first text that does not occur in the prompt.
     """
     spans: list[Span] = []
     for shown in wanted:
@@ -405,12 +443,12 @@ def find_exactly(text: str, wanted: Sequence[str]) -> list[Span]:
 
 
 def count_unattributed(spans: Iterable[Span]) -> int:
-    """Return how many characters have an unknown source."""
+    """Return the number of characters with an unknown source."""
     return sum(span.end - span.start for span in spans if span.source.kind == UNATTRIBUTED)
 
 
 def cover_rest(length: int, spans: Sequence[Span], source: Source = UNKNOWN) -> list[Span]:
-    """Return spans of this source over the characters of a text that no span covers."""
+    """Return spans of `source` over the characters of a text that no span covers."""
     found: list[Span] = []
     at = 0
     for span in sorted(spans):

@@ -1,6 +1,6 @@
-"""What users call from Python: `run`, `arun` and `load`, which return a `Run`.
+"""The Python interface: `run`, `arun`, `fork` and `load`, which return a `Run`.
 
-Its methods have the names of the commands and do the same.
+The methods of `Run` have the names of the commands and do the same.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import PLAN, STUDY_FILE_NAME, RunFolder
 
 _log = logging.getLogger(__name__)
-PRINTED_WIDTH = 100  # columns of text, as notebooks show it
+# The width of printed text in characters, as notebooks show it.
+PRINTED_WIDTH = 100
 IN_PYTHON = 'In Python: if_exists="new" starts a new run beside it, out=… names another folder.'
 
 
 class Run:
-    """A run: its tables as data frames, its findings, and what the commands make of it.
+    """A run: its tables as data frames, its findings, and the methods that the commands offer.
 
-    A run that has not finished has what it recorded so far; `partial` says so.
+    An unfinished run has the rows recorded so far, and `partial` says so.
     """
 
     def __init__(self, folder: RunFolder, found: StudyFile | None = None) -> None:
@@ -68,12 +69,12 @@ class Run:
 
     @cached_property
     def study(self) -> Study:
-        """The study type. Raises InputError if it is not installed and its file is gone."""
+        """The study type. Raises InputError if it is not installed and its file is missing."""
         return self._found.study if self._found is not None else find_study_of_run(self.folder)
 
     @property
     def tables(self) -> Tables:
-        """All tables by name, as polars data frames that are read when they are asked for."""
+        """All tables by name, as polars data frames that are read on access."""
         return Tables(self.folder)
 
     @property
@@ -95,20 +96,22 @@ class Run:
 
     @property
     def partial(self) -> str:
-        """The caveat for every figure of an unfinished run; else empty."""
+        """The caveat for every figure of an unfinished run, or an empty string."""
         return self.folder.partial
 
     @property
     def unusable(self) -> str:
-        """Why nothing in the run is usable (the command line ends with 3); else empty."""
+        """The reason why nothing in the run is usable (exit code 3), or an empty string."""
         return self.folder.unusable_reason
 
     def table(self, name: str) -> pl.DataFrame:
-        """One table as a polars data frame. Raises StorageError that names the tables there are."""
+        """Return one table as a polars data frame. Raises StorageError, which lists the tables."""
         return self.folder.read_table(name)
 
     def to_pandas(self, name: str) -> Any:
-        """One table as a pandas data frame. Raises InputError if the extra is not installed."""
+        """Return one table as a pandas data frame. Raises InputError if the extra is not
+        installed.
+        """
         table = self.table(name)
         try:
             return table.to_pandas()
@@ -116,33 +119,39 @@ class Run:
             raise InputError(lacks_extra("to_pandas", "pandas", "pandas and pyarrow")) from None
 
     def json(self, name: str) -> Any:
-        """One of the study's JSON files, by its name in the folder."""
+        """Return the content of one of the study's JSON files in the folder."""
         return self.folder.read_json(name)
 
     def report(self, *, pdf: bool = False) -> Path:
-        """Write `report.html` (and `report.pdf`) into the folder and return the path, as
-        `folkmoot report` does."""
+        """Write `report.html` (and `report.pdf`) into the folder and return its path."""
         return write_report(self.folder, pdf=pdf)
 
     def check(self, model: str | None = None) -> CheckResult:
-        """Estimate calls, tokens, cost and time of another run with these settings, as
-        `folkmoot check` does. `model` asks for another model than the run's. Pays nothing."""
+        """Estimate calls, tokens, cost and time of another run with these settings.
+
+        `model` names another model than the run's. The estimate costs nothing.
+        """
         found = choose_models(self._study_file(), RunOptions(model=model, resume=True), self.path)
         console = _text_console()
         estimate = print_check(console, found, RunOptions(model=model))
         return CheckResult(estimate, _text_of(console))
 
     def power(self, *, iccs: Sequence[float] = ()) -> Findings:
-        """The smallest effects that this design can detect, as `folkmoot power` shows them."""
+        """Return the smallest effects that this design can detect.
+
+        `iccs` holds intraclass correlations to assume for groups.
+        """
         return Findings(power_of(self._study_file(), iccs))
 
     def verify(self, *, published: str = "") -> Verification:
-        """Rebuild the run from its journal and compare, as `folkmoot verify` does. `published`: a
-        digest that was published elsewhere."""
+        """Rebuild the run from its journal and compare it with its files.
+
+        `published` is a digest that was published elsewhere.
+        """
         return verify_run(self.folder, self.study, published=published)
 
     def _study_file(self) -> StudyFile:
-        """The study as it was run."""
+        """Return the study file with the settings of the run."""
         if self._found is not None:
             return self._found
         kept = self.folder.manifest.get("study_file") or self.folder.plan.get("study_file")
@@ -152,7 +161,7 @@ class Run:
 
 
 class Tables(Mapping[str, pl.DataFrame]):
-    """The tables of a run by name. Each is read when it is asked for."""
+    """The tables of a run by name. Each is read on access."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -176,7 +185,7 @@ class Tables(Mapping[str, pl.DataFrame]):
 
 
 class Findings(tuple[Finding, ...]):
-    """Findings in the order of the report; printed, they read like the end of `folkmoot run`."""
+    """Findings in the order of the report. Printed, they look like the end of `folkmoot run`."""
 
     __slots__ = ()
 
@@ -188,7 +197,7 @@ class Findings(tuple[Finding, ...]):
 
 @dataclass(frozen=True, repr=False)
 class CheckResult:
-    """What another run would take. `text` is what `folkmoot check` prints."""
+    """The estimate for another run. `text` is the output of `folkmoot check`."""
 
     estimate: RunEstimate
     text: str
@@ -198,9 +207,9 @@ class CheckResult:
 
 
 def load(folder: str | Path) -> Run:
-    """Read the run in a folder, finished or not.
+    """Return the run in a folder, finished or not.
 
-    Warns of files that were changed since the run; `Run.verify` compares everything.
+    Warns of files that were changed after the run. `Run.verify` compares everything.
     """
     run = open_run(Path(folder))
     for change in list_changes(run):
@@ -227,27 +236,28 @@ def run(
     """Run a study to its end and return the run.
 
     `study` is the path of a study file, or a `Study` (or the name of one) with its `settings`.
-    `if_exists` says what happens if the folder of the run (`out`) holds a run already:
+    `if_exists` says what happens if the folder of the run (`out`) already holds a run:
 
-    - `"resume"` continues that run: what was answered is read from its journal, and only what is
-      missing is asked. A notebook cell can therefore be run again: a finished run returns the same
-      tables and pays nothing. If the study has changed, DriftError says what differs and the run
-      stays as it is.
-    - `"new"` runs in a new folder beside it: `pilot_001_2`, `pilot_001_3`. It asks, and pays,
-      everything once more.
+    - `"resume"` continues that run. Journaled answers are read, and only missing ones are
+      requested. So a notebook cell can be run again: a finished run returns the same tables and
+      costs nothing. If the study has changed, DriftError says what differs, and the run stays
+      unchanged.
+    - `"new"` starts a run in a new folder beside it: `pilot_001_2`, `pilot_001_3`. All calls are
+      made and paid for again.
     - `"error"` raises RunExistsError.
 
-    No choice overwrites or deletes an answer. `"resume"` is the default because it alone neither
-    pays for an answer twice nor stops a notebook that is run from the top.
+    No choice overwrites or deletes an answer. `"resume"` is the default, because it neither pays
+    for an answer twice nor stops a notebook that is run from the top.
 
-    `provider` answers every call instead of a model (for tests). `trust`: the study file may run
-    the Python code and send data to the addresses that it names. `stopper`, called from any thread,
-    stops the run as Ctrl-C does. Further keywords are fields of `RunOptions`. Raises the errors of
-    `folkmoot.errors`; a run that paused goes on when it is called again.
+    `provider` answers every call instead of a model, for tests. With `trust`, the study file may
+    run the Python code and send data to the addresses that it names. `stopper` stops the run like
+    Ctrl-C and can be called from any thread. Further keywords are fields of `RunOptions`. Raises
+    the errors of `folkmoot.errors`. To continue a paused run, call the function again.
     """
     if "resume" in more:
         raise TypeError("run() has no keyword resume; it is the default of if_exists")
-    if _loop_is_running() and "ipykernel" not in sys.modules:  # a notebook has nothing else to do
+    # In a notebook, blocking the event loop is harmless, because nothing else runs in it.
+    if _loop_is_running() and "ipykernel" not in sys.modules:
         warnings.warn(
             "folkmoot.run blocks the event loop that is running here; write "
             "`await folkmoot.arun(…)` with the same arguments",
@@ -273,7 +283,8 @@ def run(
     found = read(options)
     folder, resume = choose_folder(runner.run_folder_path(found, options), if_exists)
     options = replace(options, out=folder, resume=resume)
-    if resume:  # with the models of its sealed plan
+    # A resumed run uses the models of its sealed plan, so the study file is read again.
+    if resume:
         found = read(options)
     if found.models_note:
         _log.warning(found.models_note)
@@ -297,12 +308,14 @@ def fork(
     trust: bool = False,
     study: Study | None = None,
 ) -> Run:
-    """Repeat a finished run with one reply changed, as `folkmoot fork` does; returns the new run.
+    """Repeat a finished run with one reply changed, and return the new run.
 
-    `address` is that of a question, or the id of an utterance. The reply there is `say`, is left
-    out (`drop`), or is asked of another `model`. What depends on it is asked, everything else is
-    taken over. `out`: an unfinished fork in this folder goes on. `study`: the type, where it is
-    neither installed nor a file beside the run.
+    `address` is the address of a question or the id of an utterance. The reply at that address is
+    replaced by `say`, removed (`drop`), or requested from another `model`. Answers that depend on
+    it are requested again. All others are taken from the source run.
+
+    An unfinished fork in the folder `out` is continued. `study` is the study type, if it is neither
+    installed nor in a file beside the run.
     """
     base = source.folder if isinstance(source, Run) else RunFolder(source)
     replacement = ReplyReplacement(say, drop, model)
@@ -312,6 +325,7 @@ def fork(
     )
     if folder is not None and (folder / PLAN).exists() and fork_change(RunFolder(folder)):
         wanted = change_of(base, folder, address, replacement)
+        # Another change in the same folder is a conflict, which `fork_run` reports.
         if fork_change(RunFolder(folder)) == wanted:
             return Run(resume_fork(RunFolder(folder), options, study=study))
     return Run(fork_run(base, address, replacement, options, study=study))
@@ -320,9 +334,9 @@ def fork(
 async def arun(
     study: str | Path | Study, settings: Mapping[str, object] | None = None, **options: Any
 ) -> Run:
-    """`run` for async code: the same arguments, and the caller's event loop goes on.
+    """Run a study from async code with the arguments of `run`, without blocking the event loop.
 
-    When it is cancelled, replies in flight are awaited and kept; the same call goes on.
+    If the task is cancelled, running calls are awaited and kept. The same call continues the run.
     """
     return await run_beside_loop(lambda stopper: run(study, settings, stopper=stopper, **options))
 
@@ -336,7 +350,7 @@ def _loop_is_running() -> bool:
 
 
 def _text_console() -> Console:
-    """A console that prints plain text into memory."""
+    """Return a console that prints plain text into memory."""
     return Console(file=io.StringIO(), width=PRINTED_WIDTH, color_system=None)
 
 

@@ -1,9 +1,8 @@
-"""Randomness that depends on a seed and a path and on nothing else.
+"""Random numbers that depend on a seed and a path only.
 
-No stream is shared: the generator of a path is made from a hash of (seed, path), so a new stage
-or one more draw shifts nobody else's draws, whatever the scheduling. Numeric libraries are limited
-to one thread where the same result is wanted on every machine: sums in another order give other
-last bits.
+No stream is shared. The generator of a path is created from a hash of (seed, path). So a new stage
+or a further draw changes no other draws, whatever the scheduling. `limit_to_one_thread` limits
+numeric libraries to one thread, because sums in another order differ in their last bits.
 """
 
 from __future__ import annotations
@@ -22,7 +21,10 @@ Seed = int
 
 
 def digest(*parts: str | int | bytes, size: int = 16) -> bytes:
-    """BLAKE2b of the parts, each length-prefixed so that no two lists of parts collide."""
+    """Return the BLAKE2b hash of the parts.
+
+    Each part is preceded by its length, so that different lists of parts have different input.
+    """
     h = hashlib.blake2b(digest_size=size)
     for part in parts:
         raw = part if isinstance(part, bytes) else str(part).encode()
@@ -32,21 +34,31 @@ def digest(*parts: str | int | bytes, size: int = 16) -> bytes:
 
 
 def generator(seed: Seed, path: Sequence[str]) -> np.random.Generator:
-    """The generator of one path. Same (seed, path), same stream, on every machine."""
+    """Return the generator of a path. The same seed and path give the same stream on every
+    machine.
+    """
+    # PCG64 by name, because numpy may change its default generator.
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest(seed, *path), "big")))
 
 
 def uniform_values(seed: Seed, *parts: str | int) -> float:
-    """One counter-based draw in (0, 1), without the cost of building a generator."""
+    """Return one draw from (0, 1) without the cost of creating a generator."""
+    # Adding 0.5 excludes 0, so that a logarithm of the draw is finite.
     return (int.from_bytes(digest(seed, *parts, size=8), "big") + 0.5) / 2.0**64
 
 
 def limit_to_one_thread() -> AbstractContextManager[object]:
-    """A context in which the libraries loaded so far compute in one thread; import them before."""
+    """Return a context in which the numeric libraries use one thread.
+
+    It affects only libraries that are already imported.
+    """
     return cast("AbstractContextManager[object]", _thread_pools(len(sys.modules)).limit(limits=1))
 
 
 @lru_cache(maxsize=1)
 def _thread_pools(_modules: int) -> ThreadpoolController:
-    """Looked for again once there are more modules; to look takes as long as to cluster."""
+    """Return the thread pools of the loaded libraries, cached until more modules are loaded.
+
+    The search takes as long as a clustering.
+    """
     return ThreadpoolController()

@@ -1,7 +1,8 @@
-"""What other packages add: study types, persona sources, model providers.
+"""Extensions by other packages: study types, persona sources and model providers.
 
-They register under entry-point groups. Packages are searched once per process, which takes
-longer than most commands do; what is installed later is found by the next process.
+They are registered under entry-point groups. The installed packages are searched once per process,
+because the search takes longer than most commands. A package that is installed later is found by
+the next process.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ PROVIDERS = "folkmoot.providers"
 
 
 def installed_entry_points(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name, in order of name, none of them imported yet."""
+    """Return the entry points of a group by name, sorted. None of them is imported yet."""
     return {point.name: point for point in sorted(_installed_entry_points().select(group=group))}
 
 
 @lru_cache(maxsize=1)
-def _installed_entry_points() -> Any:  # of one type before Python 3.12 and of another since
+def _installed_entry_points() -> Any:
+    # The type of the result changed in Python 3.12.
     return entry_points()

@@ -1,8 +1,8 @@
-"""The cells of an .xlsx file as plain values, and how its sheets look beyond them.
+"""Read the cells of an .xlsx file as plain values, with the merged and hidden parts of its sheets.
 
-A spreadsheet may come from anybody. So it is read in a process with limits on memory and time,
-whatever is in it: openpyxl builds trees of styles, strings and rows before anybody can count them.
-Nothing in a file is executed; of a formula the value is read that was last calculated.
+A spreadsheet may come from any source. openpyxl builds trees of styles, strings and rows before
+their size can be checked. So every file is read in a child process with limits on memory and time.
+Nothing in a file is executed. For a formula, the last calculated value is read.
 """
 
 from __future__ import annotations
@@ -27,10 +27,15 @@ from folkmoot.errors import InputError, LimitReached, Problem
 
 MAX_FILE_BYTES = 50_000_000
 MAX_UNPACKED_BYTES = 300_000_000
-MAX_CELLS = 2_000_000  # that hold something
-MAX_CHARACTERS = 100_000_000  # of all texts together; one shared string can stand in every cell
-MAX_ROW = 1_048_576  # as in Excel
-MAX_DIGITS = 300  # of a number
+# Filled cells of all sheets together.
+MAX_CELLS = 2_000_000
+# Characters of all texts together. One shared string can be in every cell, so the file size does
+# not bound them.
+MAX_CHARACTERS = 100_000_000
+# The limit of Excel.
+MAX_ROW = 1_048_576
+# Digits of a number. A longer number has no finite float.
+MAX_DIGITS = 300
 LIMITS = Limits(seconds=120, memory_bytes=2_000_000_000)
 _NO_MEMORY = errors.codes[errors.XML_ERROR_NO_MEMORY]
 _AGAIN = "open it in a spreadsheet program and save it again as .xlsx"
@@ -39,8 +44,11 @@ Kind = Literal["", "date", "error", "formula", "number"]
 
 
 class RawCell(NamedTuple):
-    """A cell that holds something. `kind`: a date or time (as ISO text), an error, a formula that
-    was never calculated, a number that is none (the last two without a value)."""
+    """A filled cell.
+
+    `kind` is "date" (a date or time as ISO text), "error", "formula" (never calculated), "number"
+    (not a valid number), or empty. Formulas and invalid numbers have no value.
+    """
 
     row: int
     column: int
@@ -51,8 +59,11 @@ class RawCell(NamedTuple):
 
 @dataclass
 class RawSheet:
-    """The filled cells of a sheet in its order, and what is merged or hidden in it, by rows and
-    columns from 1. `hidden_columns`: (first, last); `merged`: ranges as Excel writes them."""
+    """The filled cells of a sheet in their order, with its merged and hidden parts.
+
+    Rows and columns count from 1. `hidden_columns` holds (first, last). `merged` holds ranges in
+    the notation of Excel.
+    """
 
     name: str
     is_hidden: bool
@@ -83,7 +94,7 @@ def read_spreadsheet(path: Path) -> list[RawSheet]:
 
 
 def _check_kind(path: Path) -> None:
-    """Raise InputError for what is no .xlsx file, by its name and its first bytes."""
+    """Raise InputError for a file that is not .xlsx, judged by its name and first bytes."""
     wrong = hint = ""
     try:
         size = path.stat().st_size
@@ -100,6 +111,7 @@ def _check_kind(path: Path) -> None:
     if path.name.startswith("~$"):
         wrong = "this is the lock file that Excel leaves while a workbook is open"
         hint = f"give the workbook itself, {path.name[2:]}"
+    # The signature of OLE files: old .xls files, and encrypted .xlsx files.
     elif head == b"\xd0\xcf\x11\xe0":
         wrong = "the file is an old .xls or is protected by a password"
         hint = "save it as .xlsx without a password"
@@ -120,19 +132,20 @@ def _read(
 ) -> list[RawSheet] | Problem:
     try:
         with warnings.catch_warnings():
-            # openpyxl warns of drop-downs and styles that it drops; neither matters here.
+            # openpyxl warns of drop-downs and styles that it ignores. Neither matters here.
             warnings.simplefilter("ignore")
             with zipfile.ZipFile(path) as archive:
-                # A part can lie about its size. Then it is the memory that ends.
+                # A forged part can state a wrong size. The memory limit of the process stops it.
                 unpacked = sum(part.file_size for part in archive.infolist())
             if unpacked > max_unpacked:
                 message = f"the file unpacks to {unpacked:,} bytes, the limit is {max_unpacked:,}"
                 hint = "delete the empty rows and columns below and beside the data"
                 return Problem(message, hint=hint)
             return _collect(path, max_cells, max_characters)
-    # A damaged file can break the reader anywhere: XML, zip, numbers, styles, relations.
+    # A damaged file can cause any exception in the reader: XML, zip, numbers, styles, relations.
     except Exception as error:
         if isinstance(error, MemoryError) or getattr(error, "code", None) == _NO_MEMORY:
+            # The parent recognises a MemoryError as a limit and gives another hint.
             raise MemoryError from error
         message = f"the workbook cannot be read ({type(error).__name__}: {error})"
         return Problem(message[:300], hint=_AGAIN)
@@ -168,7 +181,7 @@ def _collect(path: str, max_cells: int, max_characters: int) -> list[RawSheet] |
 
 
 class _SheetReader(WorkSheetParser):  # type: ignore[misc]
-    """openpyxl's reader of one sheet, row by row, with a kind for each cell."""
+    """openpyxl's reader of one sheet, row by row, extended by a kind for each cell."""
 
     def __init__(self, source: Any, reader: ExcelReader) -> None:
         book = reader.wb
@@ -185,7 +198,7 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
         self.col_counter: int
 
     def filled_cells(self, sheet: RawSheet) -> Iterator[RawCell]:
-        """Yield the cells that hold something, and note in the sheet what is merged or hidden."""
+        """Yield the filled cells, and store the merged and hidden parts in the sheet."""
         for number, cells in self.parse():
             if not 1 <= number <= MAX_ROW:
                 raise ValueError(f"row {number} is not between 1 and {MAX_ROW:,}")
@@ -202,8 +215,10 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
         sheet.is_filtered = bool(found and found.filterColumn)
 
     def parse_cell(self, element: Any) -> RawCell | None:
-        """Return a cell; None if it is empty."""
+        """Return a cell, or None if it is empty."""
         written = element.findtext(VALUE_TAG) or ""
+        # openpyxl would fail at an invalid number. Here it becomes a cell, so that the problem can be
+        # reported with its position.
         is_number = element.get("t", "n") in ("n", "b", "s") and written
         if is_number and not _is_finite(written):
             row, column = self.row_counter, self.col_counter + 1
@@ -222,8 +237,10 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
         return RawCell(row, column, value, kind, self._format_of(cell["style_id"]))
 
     def _format_of(self, style: int) -> str:
-        """The number format of a style, at most 40 characters of it: one of a million zeros fills
-        the memory."""
+        """Return at most 40 characters of the number format of a style.
+
+        A forged format can have millions of characters, which would be copied into each cell.
+        """
         number = self.book._cell_styles[style].numFmtId
         if number < BUILTIN_FORMATS_MAX_SIZE:
             return str(BUILTIN_FORMATS.get(number, ""))
@@ -242,7 +259,7 @@ def _is_finite(text: str) -> bool:
 
 
 def _write_date(value: object) -> str:
-    """A date or time as ISO text; a date at midnight without the time."""
+    """Return a date or time as ISO text. A date at midnight has no time."""
     if isinstance(value, dt.datetime):
         midnight = value.time() == dt.time()
         return value.date().isoformat() if midnight else value.isoformat(sep=" ")

@@ -1,8 +1,8 @@
-"""HTTP by aiohttp: many posts at a time over kept connections, and the download of one file.
+"""HTTP with aiohttp: concurrent requests over kept connections, and the download of a file.
 
-http_client.py posts through it and persona_hub.py downloads. Knows of no models. Limits, proxies
-(as the environment names them), certificates (the system's, and those that the environment names)
-and the words for each failure are settled here.
+`http_client.py` sends requests with it and `persona_hub.py` downloads. The module knows nothing
+about models. It handles size limits, proxies (as the environment defines them), certificates (of
+the system and of the environment) and the wording of failures.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from urllib.parse import SplitResult, urlsplit
 import aiohttp
 import truststore
 
-HttpResponse = tuple[int, Mapping[str, str], bytes]  # status, headers by lower-case name, body
+# Status, headers by lower-case name, and body.
+HttpResponse = tuple[int, Mapping[str, str], bytes]
 
+# Opening a connection that takes longer counts as failed.
 CONNECT_SECONDS = 20
 _PROBE_SECONDS = 3
 _DNS_SECONDS = 300
@@ -30,7 +32,7 @@ _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 
 
 class Failure(Enum):
-    """Why no complete answer came, as far as the next step depends on it."""
+    """The reasons for an incomplete response that require different reactions."""
 
     BAD_ADDRESS = "the URL, the proxy or a file of certificates is not usable; nothing was sent"
     UNREACHABLE = "no server that never answered before could be reached at this address"
@@ -40,9 +42,10 @@ class Failure(Enum):
 
 
 class TransferError(Exception):
-    """No whole answer came; `failure` says why, the message names the host and holds no secret.
+    """No complete response was received. `failure` states the reason.
 
-    `answer_began`: the server had sent a status of success before the transfer failed.
+    The message names the host and contains no secret. `answer_began` is true if the server had sent
+    a success status before the transfer failed.
     """
 
     def __init__(self, failure: Failure, message: str, *, answer_began: bool = False) -> None:
@@ -52,8 +55,10 @@ class TransferError(Exception):
 
 
 class HttpRequest(NamedTuple):
-    """One request. `seconds` and `limit` (bytes) replace those of the connections for what takes
-    longer or is longer than a reply."""
+    """One request.
+
+    `seconds` and `limit` (bytes) replace the limits of the connections, for large transfers.
+    """
 
     method: str
     url: str
@@ -64,14 +69,17 @@ class HttpRequest(NamedTuple):
 
 
 class HttpConnections:
-    """Connections to one server, opened when needed and kept. Of one event loop."""
+    """Connections to one server, opened when needed and kept open, in one event loop."""
 
     def __init__(
         self, headers: Mapping[str, str], timeout: float, limit: int, reached_hosts: set[str]
     ) -> None:
-        """`timeout`: seconds for a whole exchange. `limit`: longest body in bytes, unpacked.
-        `headers` go with every request. `reached_hosts` holds all servers that ever answered: one
-        that never did has a wrong address, one that did will come back.
+        """Store the settings. No connection is opened yet.
+
+        `timeout` is the time for a whole exchange in seconds. `limit` is the maximum size of a
+        decompressed body in bytes. `headers` are sent with every request. `reached_hosts` holds all
+        servers that ever answered. A server that is not in it may have a wrong address. A server in
+        it is expected to come back.
         """
         self._headers = headers
         self._timeout = timeout
@@ -80,7 +88,9 @@ class HttpConnections:
         self._session: aiohttp.ClientSession | None = None
 
     async def send_request(self, exchange: HttpRequest, proxy: str | None = None) -> HttpResponse:
-        """Send a request, once; redirections are answers too. Raises TransferError."""
+        """Send a request once and return the response, including redirects. Raises
+        TransferError.
+        """
         url = exchange.url
         server = _server_address(url)
         reached = server in self._reached
@@ -90,12 +100,14 @@ class HttpConnections:
             if reached and error.failure is Failure.UNREACHABLE:
                 raise TransferError(Failure.BROKEN, str(error)) from None
             known = reached or error.answer_began
+            # The server never answered before. Test whether http:// and https:// were confused,
+            # which otherwise looks like a dropped connection.
             if known or error.failure not in (Failure.BROKEN, Failure.TIMED_OUT):
                 raise
             wrong = None if proxy else await _detect_scheme_mismatch(url)
             raise TransferError(Failure.UNREACHABLE, wrong) if wrong else error from None
         if not reached:
-            # "The plain HTTP request was sent to HTTPS port", says a server that can tell.
+            # Some servers answer "The plain HTTP request was sent to HTTPS port".
             if (
                 answer[0] == 400
                 and b"HTTPS" in answer[2]
@@ -117,8 +129,9 @@ class HttpConnections:
             self._session = _client_session(secure=secure)
         answer_began = False
         try:
-            # aiohttp repeats no POST, whatever becomes of a kept connection. The headers go with
-            # the request: those of a session are told to the proxy as well, the key among them.
+            # aiohttp never repeats a POST, even if a kept connection fails. The headers belong to
+            # the request and not to the session, because aiohttp sends session headers to the proxy
+            # too, including the key.
             async with self._session.request(
                 exchange.method,
                 url,
@@ -145,14 +158,15 @@ async def download_file(
     silence: float,
     progress: Callable[[int, int | None], object] | None = None,
 ) -> None:
-    """Hand the file at `url` to `write`, piece by piece; redirections are followed.
+    """Download the file at `url` and pass it to `write` in pieces. Redirects are followed.
 
-    `progress(bytes so far, bytes in all or None)` is called after each piece. `silence`: seconds
-    without a byte before it gives up. Raises TransferError, also when fewer bytes come than were
-    announced; what `write` raises comes out as it is.
+    `progress(bytes so far, total bytes or None)` is called after each piece. `silence` is the time
+    in seconds without a byte after which the download fails. Raises TransferError, also if fewer
+    bytes arrive than announced. Exceptions of `write` are raised unchanged.
     """
     proxy = proxy_for(url)
     done = 0
+    # Without compression, the announced length is that of the file.
     headers = {"Accept-Encoding": "identity"}
     async with _client_session(secure=True, silence=silence) as session:
         try:
@@ -174,14 +188,16 @@ async def download_file(
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment (else the system) names for this address, if any.
+    """Return the proxy for an address from the environment or the system, or None.
 
-    HTTP_PROXY or HTTPS_PROXY, else ALL_PROXY, in either case; none for hosts of NO_PROXY.
+    HTTP_PROXY or HTTPS_PROXY have priority over ALL_PROXY, in upper or lower case. Hosts in
+    NO_PROXY have none.
     """
     try:
         parts = urlsplit(url)
     except ValueError:
-        return None  # an invalid URL is reported when it is used
+        # An invalid URL is reported when it is used.
+        return None
     proxies = urllib.request.getproxies()
     found = proxies.get(parts.scheme) or proxies.get("all")
     if not found or urllib.request.proxy_bypass(_host_and_port(parts)):
@@ -194,9 +210,10 @@ def _client_timeout(total: float | None, silence: float | None = None) -> aiohtt
 
 
 def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.ClientSession:
-    """A session without cookies, with as many connections as are needed."""
+    """Return a session without cookies and without a limit on connections."""
     context = _ssl_context() if secure else True
     return aiohttp.ClientSession(
+        # The rate limiter of the engine limits the calls, so the connector does not.
         connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=_DNS_SECONDS, ssl=context),
         headers={"User-Agent": "folkmoot"},
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -205,7 +222,7 @@ def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.Cl
 
 
 def _ssl_context() -> ssl.SSLContext:
-    """The certificates of the system, and those that the environment names."""
+    """Return a TLS context with the certificates of the system and of the environment."""
     context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for variable in _CA_VARIABLES:
         named = os.environ.get(variable)
@@ -223,12 +240,13 @@ def _ssl_context() -> ssl.SSLContext:
 
 
 async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The whole body, unpacked; hardly more of it than the limit is ever in memory."""
+    """Return the whole decompressed body. Raises TransferError if it exceeds `limit` bytes."""
     pieces: list[bytes] = []
     left = limit
     while piece := await response.content.readany():
         left -= len(piece)
         if left < 0:
+            # Stop reading at once, so that a huge body never fills the memory.
             response.close()
             megabytes = f"{limit / 1e6:g} MB"
             raise TransferError(Failure.TOO_LARGE, f"the answer is longer than {megabytes}")
@@ -237,10 +255,12 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 async def _detect_scheme_mismatch(url: str) -> str | None:
-    """In words, if the server speaks TLS where http:// is written, or plain HTTP for https://."""
+    """Return a sentence if a server uses TLS for an http:// address or plain HTTP for https://."""
     parts = urlsplit(url)
     secure = parts.scheme.lower() == "https"
     unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # The test only asks whether the server speaks TLS. It sends no data, so the certificate is not
+    # checked.
     unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
     try:
         async with asyncio.timeout(_PROBE_SECONDS):
@@ -250,7 +270,8 @@ async def _detect_scheme_mismatch(url: str) -> str | None:
                 ssl=None if secure else unchecked,
             )
             try:
-                if not secure:  # and yet TLS was agreed
+                # The address is http://, but the TLS handshake succeeded.
+                if not secure:
                     return f"{_host_and_port(parts)} speaks TLS: write https:// in its base URL"
                 writer.write(b"HEAD / HTTP/1.0\r\n\r\n")
                 if await reader.read(5) == b"HTTP/":
@@ -259,17 +280,19 @@ async def _detect_scheme_mismatch(url: str) -> str | None:
                     )
             finally:
                 writer.close()
-    except (OSError, ValueError):  # a TimeoutError is an OSError
+    except (OSError, ValueError):
+        # The test found nothing (a TimeoutError is an OSError). The first failure is reported.
         pass
     return None
 
 
 def _classify_error(error: Exception, url: str, proxy: str | None) -> TransferError:
-    """Which failure an error of aiohttp is."""
+    """Return the TransferError for an exception of aiohttp."""
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
         return TransferError(Failure.BAD_ADDRESS, "not an http:// or https:// URL")
     server = _host_and_port(urlsplit(url))
     host = f"the proxy {_host_and_port(urlsplit(proxy))}" if proxy else server
+    # The order matters: the classes are nested, and the first match decides.
     match error:
         case aiohttp.ClientConnectorCertificateError():
             known = getattr(error.certificate_error, "verify_message", "")
@@ -308,11 +331,11 @@ def _classify_error(error: Exception, url: str, proxy: str | None) -> TransferEr
 
 
 def _server_address(url: str) -> str:
-    """Scheme, host and port: what may be reached or not."""
+    """Return scheme, host and port of a URL, by which servers are remembered."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{_host_and_port(parts)}".lower()
 
 
 def _host_and_port(parts: SplitResult) -> str:
-    """host:port, without a password before it."""
+    """Return host and port of a URL, without the password that may precede them."""
     return parts.netloc.rpartition("@")[2]

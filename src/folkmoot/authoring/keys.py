@@ -1,7 +1,7 @@
-"""The keys of a study file as data: default, values, description, and the keys inside of groups.
+"""The keys of a study file as data: default, values, description, and nested keys.
 
-They are read from the annotated JSON Schema of a configuration class. Tables of keys in `docs/` and
-templates are made from them.
+They are read from the annotated JSON Schema of a configuration class. The tables of keys in `docs/`
+and the templates are made from them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from folkmoot.authoring.schema import (
 )
 from folkmoot.field_notes import ESSENTIAL, UNIT
 
-UNSET: Any = object()  # no default, or no example
-# How the keys inside of a group are reached: directly, in each entry of a list, or under each name.
+# The key has no default or no example. None is a valid default, so it cannot mark this.
+UNSET: Any = object()
+# How nested keys are reached: directly, in each entry of a list, or under each name of a mapping.
 Nesting = Literal["group", "list", "names"]
 _STEP: Mapping[Nesting, str] = {"group": ".", "list": "[].", "names": ".*."}
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key. `inner` are the keys of its group, of each list entry, or of each named group.
+    """One key of a study file.
 
-    `default` and `example` are UNSET if there is none. `essential`: a new study file sets it.
+    `inner` holds the keys of its group, of each list entry, or of each named group. `default` and
+    `example` are UNSET if there is none. `essential` means that a new study file sets the key.
     """
 
     name: str
@@ -45,19 +47,21 @@ class Key:
 
     @property
     def required(self) -> bool:
-        """Whether a study file must hold the key."""
+        """Return True if a study file must contain the key."""
         return self.default is UNSET
 
 
 def keys_of(config: type[BaseModel]) -> tuple[Key, ...]:
-    """The keys of a configuration class, in the order of its fields."""
+    """Return the keys of a configuration class in the order of its fields."""
     schema = annotated_schema(config)
     return _keys_in(schema, schema.get("$defs", {}))
 
 
 def walk_keys(keys: tuple[Key, ...], above: str = "") -> Iterator[tuple[str, Key]]:
-    """All keys with their dotted paths, as in `topic.options`, `stimuli[].name`, `guide.*.probes`,
-    each group before the keys inside."""
+    """Yield all keys with their dotted paths, each group before the keys inside it.
+
+    Examples of paths are `topic.options`, `stimuli[].name` and `guide.*.probes`.
+    """
     for key in keys:
         path = f"{above}{key.name}"
         yield path, key
@@ -89,7 +93,11 @@ def _build_key(name: str, node: Node, definitions: Mapping[str, Node], *, requir
 
 
 def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
-    """The default; where a factory makes it, an empty list or the defaults of the keys inside."""
+    """Return the default of a key.
+
+    If a factory creates the default, pydantic's schema omits it. The result is then an empty list,
+    or the defaults of the nested keys.
+    """
     if "default" in node:
         return node["default"]
     if nesting == "list" or node.get("type") == "array":
@@ -101,7 +109,7 @@ def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
 def _nested_keys(
     variants: list[Node], definitions: Mapping[str, Node]
 ) -> tuple[Nesting, tuple[Key, ...]]:
-    """The keys inside of the first alternative that has any."""
+    """Return the nested keys of the first alternative that has any, and how they are reached."""
     for node in variants:
         if "properties" in node:
             return "group", _keys_in(node, definitions)
@@ -118,9 +126,13 @@ def _nested_keys(
 
 
 def _describe_values(variants: list[Node], definitions: Mapping[str, Node]) -> str:
-    """The values that a key takes, in words."""
+    """Return the accepted values of a key in words."""
     words = [
-        _describe_type(node, definitions) for node in variants if node.get("enum") != SWITCH_WORDS
+        # The words `yes`, `no`, `on` and `off` are accepted for every boolean, so they are not
+        # listed.
+        _describe_type(node, definitions)
+        for node in variants
+        if node.get("enum") != SWITCH_WORDS
     ]
     return " or ".join(dict.fromkeys(word for word in words if word))
 

@@ -1,7 +1,7 @@
-"""JSON Schema (draft 2020-12) of study files, for editors and validators.
+"""The JSON Schema (draft 2020-12) of study files, for editors and validators.
 
-It refuses what the loader refuses for reasons of shape, and takes the plain words that the loader
-takes: a number where text is wanted, `yes`, `no`, `on` and `off` where true or false is wanted.
+It rejects what the loader rejects because of its form. It accepts the plain words that the loader
+accepts: a number for a text, and `yes`, `no`, `on` and `off` for a boolean.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ SWITCH_WORDS = [
     function(word) for word in ("yes", "no", "on", "off") for function in (str.lower, str.title)
 ]
 
-Node = dict[str, Any]  # a JSON Schema or a part of one
+# A JSON Schema or a part of one.
+Node = dict[str, Any]
 
 
 class _StudyFileSchema(GenerateJsonSchema):
-    """Pydantic's schema of a configuration, with the words that study files may use for values."""
+    """Generate pydantic's schema of a configuration, extended by the words that study files may
+    use.
+    """
 
     def str_schema(self, schema: core_schema.StringSchema) -> Node:
         return {**super().str_schema(schema), "type": ["string", "number"]}
@@ -36,6 +39,7 @@ class _StudyFileSchema(GenerateJsonSchema):
 
     def dict_schema(self, schema: core_schema.DictSchema) -> Node:
         made = super().dict_schema(schema)
+        # JSON has only texts as keys, so integer keys become a pattern.
         if schema.get("keys_schema", {}).get("type") == "int":
             made["propertyNames"] = {"pattern": "^-?[0-9]+$"}
         return made
@@ -45,41 +49,41 @@ class _StudyFileSchema(GenerateJsonSchema):
 
 
 def annotated_schema(config: type[BaseModel]) -> Node:
-    """The schema of a configuration class, with the notes that keys and templates are made from."""
+    """Return the schema of a configuration class, including the notes for keys and templates."""
     return config.model_json_schema(schema_generator=_StudyFileSchema)
 
 
 def study_file_schema(study: Study) -> Node:
-    """The schema of a study type's files, as `folkmoot schema` writes it."""
+    """Return the schema of a study type's files, as `folkmoot schema` writes it."""
     made = annotated_schema(study.config)
     for node in nodes_in(made):
+        # The notes are no keywords of JSON Schema, and strict validators reject them.
         node.pop(ESSENTIAL, None)
         if unit := node.pop(UNIT, ""):
             node["description"] = with_unit(node.get("description", ""), unit)
-    if (
-        study.name in registered_studies()
-    ):  # else the file names the Python file that defines the type
+    # For a type that is not registered, the key `study` names the Python file that defines it.
+    if study.name in registered_studies():
         made["properties"]["study"] |= {"enum": [study.name]}
     return {"$schema": DIALECT, **made, "title": f"Folkmoot study file: {study.title}"}
 
 
 def schema_file_name(study: Study) -> str:
-    """The name of the file of a study type's JSON Schema."""
+    """Return the name of the file with the JSON Schema of a study type."""
     return f"{study.name}.schema.json"
 
 
 def schema_text(study: Study) -> str:
-    """The content of that file."""
+    """Return the content of the file with the JSON Schema of a study type."""
     return json.dumps(study_file_schema(study), indent=2, ensure_ascii=False) + "\n"
 
 
 def with_unit(description: str, unit: str) -> str:
-    """A description and the unit of its values."""
+    """Return a description followed by the unit of the values."""
     return f"{description} ({unit})" if unit else description
 
 
 def nodes_in(value: object) -> Iterator[Node]:
-    """All objects inside a schema, the outermost first."""
+    """Yield all objects inside a schema, the outermost first."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())
@@ -89,7 +93,9 @@ def nodes_in(value: object) -> Iterator[Node]:
 
 
 def variants_of(node: Mapping[str, Any], definitions: Mapping[str, Node]) -> Iterator[Node]:
-    """The alternatives of a node, references followed and nested alternatives taken apart."""
+    """Yield the alternatives of a node, with references followed and nested alternatives
+    flattened.
+    """
     if "$ref" in node:
         yield from variants_of(definitions[node["$ref"].rpartition("/")[2]], definitions)
     elif alternatives := node.get("anyOf") or node.get("oneOf"):

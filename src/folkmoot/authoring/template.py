@@ -1,7 +1,8 @@
-"""The study file that `folkmoot new` writes: every key of a study type, grouped.
+"""The study file that `folkmoot new` writes: every key of a study type, in groups.
 
-Essential keys are set. The others are behind a `#` with their default, or with an example where
-there is none. A comment in words has a space after its `#`, so that the two can be told apart.
+Essential keys are set. The others are commented out with a `#`, with their default, or with an
+example if they have none. A comment in words has a space after its `#`. This distinguishes it from
+a key that is commented out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from folkmoot.authoring.schema import schema_file_name, schema_text
 from folkmoot.engine.study.study import Study
 
 WIDTH = 100
+# The column at which the notes beside keys begin.
 NOTE_COLUMN = 34
 
 _BEGINNING = """\
@@ -29,7 +31,7 @@ _BEGINNING = """\
 
 
 class _Line(NamedTuple):
-    """One line of a study file: its text, and what the key is for."""
+    """One line of a study file: its text, a note about the key, and whether it is active."""
 
     text: str
     note: str
@@ -37,12 +39,14 @@ class _Line(NamedTuple):
 
 
 def study_file_name(study: Study) -> str:
-    """The name of the study file that `folkmoot new` writes."""
+    """Return the name of the study file that `folkmoot new` writes."""
     return f"{study.name}.yaml"
 
 
 def study_file_template(study: Study, named: str = "") -> str:
-    """A study file with every key of a study type. `named`: the value of its key `study`."""
+    """Return a study file with every key of a study type. `named` is the value of its key
+    `study`.
+    """
     keys = keys_of(study.config)
     shown = {**study.config.SHOWN, "study": named or study.name}
     sections = study.config.SECTIONS
@@ -68,8 +72,10 @@ def study_file_template(study: Study, named: str = "") -> str:
 
 
 def new_files(study: Study, named: str = "") -> dict[str, str | bytes]:
-    """The files of a new study: the study file with its JSON Schema, and those that the study type
-    brings. A type that reads files of another kind, or brings a study file, has no template here.
+    """Return the files of a new study: study file, JSON Schema, and files of the study type.
+
+    Only the files of the study type are returned if it loads its settings differently or provides a
+    study file.
     """
     more = study.template_files()
     name = study_file_name(study)
@@ -83,12 +89,13 @@ def new_files(study: Study, named: str = "") -> dict[str, str | bytes]:
 
 
 def set_all_keys(template: str) -> str:
-    """A template with every key set to the value that it shows."""
+    """Return a template with every key set to the value that it shows."""
     lines = template.splitlines(keepends=True)
     return "".join(line[1:] if _is_unset_key(line) else line for line in lines)
 
 
 def _is_unset_key(line: str) -> bool:
+    # A nested key that is commented out has an indentation of at least two spaces after its `#`.
     return line.startswith("#") and (line[1] != " " or line[2] == " ")
 
 
@@ -98,9 +105,10 @@ def _is_essential(key: Key) -> bool:
 
 
 def _lines_of(key: Key, shown: Any, *, active: bool, start: str = "") -> Iterator[_Line]:
-    """The lines of a key and of those inside. `shown`: its value, or UNSET for the key's own.
+    """Yield the lines of a key and of its nested keys.
 
-    `start` is what stands before the key's name: its indentation, with a dash in a list.
+    `shown` is the value to show, or UNSET for the default or example of the key. `start` is the
+    text before the key's name: its indentation, and a dash in a list.
     """
     value, note = shown, key.description
     if shown is UNSET:
@@ -123,6 +131,7 @@ def _lines_of(key: Key, shown: Any, *, active: bool, start: str = "") -> Iterato
     elif key.inner and key.nesting == "list" and isinstance(value, list) and value:
         yield _Line(head, note, active)
         for number, entry in enumerate(value):
+            # The first entry shows all keys, the others only those that they set.
             inner = key.inner if number == 0 else [key for key in key.inner if key.name in entry]
             yield from _group_lines(inner, entry, active=active, start=below, dash=True)
     elif isinstance(value, str) and "\n" in value:
@@ -137,6 +146,7 @@ def _group_lines(
 ) -> Iterator[_Line]:
     for number, key in enumerate(keys):
         before = start
+        # In YAML, the dash of a list entry precedes its first key only.
         if dash:
             before = start + ("  " if number else "- ")
         yield from _lines_of(
@@ -150,9 +160,10 @@ def _are_groups(value: Any) -> bool:
 
 
 def write_value(value: Any) -> str:
-    """A value on one line, as YAML; nothing for what is not set."""
+    """Return a value as YAML on one line, or an empty string if it is not set."""
     if value is None or value is UNSET:
         return ""
+    # `3` is easier to read than `3.0` and means the same in a study file.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     text = yaml.safe_dump(
@@ -162,7 +173,7 @@ def write_value(value: Any) -> str:
 
 
 def _format_line(line: _Line) -> str:
-    """A line with its note: behind the key if there is room, else above it."""
+    """Return a line with its note, beside the key if there is room, otherwise above it."""
     text = line.text if line.active else f"#{line.text}"
     if not line.note:
         return f"{text}\n"
