@@ -101,9 +101,9 @@ class Topic(_Part):
 
 
 class Ratios(_Part):
-    """Shares from which the general residents are sampled; each sums to 1.
+    """Shares from which the general residents are sampled. Each sums to 1.
 
-    Age groups, genders and ownerships may be any; prompts say them in the words given here.
+    Any words are allowed as age groups, genders and ownerships. Prompts use them as they are.
     """
 
     age_group: Shares = Field(
@@ -135,7 +135,7 @@ class Ratios(_Part):
 
 
 class ResidenceYears(_Part):
-    """Years lived in the quarter: normal, rounded, clipped to [low, high]."""
+    """Years lived in the quarter: normally distributed, rounded, and clipped to [low, high]."""
 
     mean: float = Field(15.0, description="mean", json_schema_extra=field_notes(unit="years"))
     sd: float = Field(
@@ -146,7 +146,7 @@ class ResidenceYears(_Part):
 
 
 class ResidentSettings(_Part):
-    """How the general residents of a set are made."""
+    """Settings from which the general residents of a set are drawn."""
 
     general: PositiveInt = Field(16, description="general residents in each set")
     ratios: Ratios = Field(
@@ -172,7 +172,7 @@ class ResidentSettings(_Part):
 
 
 class LevelSettings(_Part):
-    """Switches of one level; what is left out stays as the level has it."""
+    """Switches of one level. A switch that is left out keeps the value of the level."""
 
     like: LevelName | None = Field(None, description="level from which the rest is taken")
     context: Literal["shared", "separate"] | None = Field(
@@ -491,6 +491,7 @@ def assign_models(
     return {**dealt, **seats}
 
 
+# Measures of the claims, as table.column.
 GAP = "discussions.gap_weighted_inclusivity_score"
 INCLUSION = "discussions.weighted_inclusivity_score"
 SATISFACTION = "satisfaction.satisfaction"

@@ -180,7 +180,7 @@ class Meeting:
         }
 
     def topic_for(self, resident: Resident, said: Mapping[str, T]) -> list[T]:
-        """Return what the topic says of a resident: for all, by ownership, type and label."""
+        """Return the topic's entries on a resident: for all, by ownership, type and label."""
         keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
         return [said[key] for key in keys if key in said]
 

@@ -435,7 +435,7 @@ class CodedConcern(NamedTuple):
 
 
 def concerns_finding(run: RunFolder) -> list[Finding]:
-    """Build the findings on what became of concerns, by level and group.
+    """Build the findings on the outcome of concerns, by level and group.
 
     The list is empty if no coder with evidence coded the concerns. The embedded coder gives none.
     """

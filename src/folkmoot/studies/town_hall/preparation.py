@@ -113,7 +113,7 @@ def seat_models(config: TownHallConfig) -> list[str]:
 
 
 def config_advisories(config: TownHallConfig) -> list[str]:
-    """Return what the researcher should know before the run, one advisory a line."""
+    """Return the advisories for the researcher before the run, one a line."""
     levels = levels_of(config)
     count = format_count(config.sets * len(levels), "discussion")
     lines = [f"{format_count(config.sets, 'set')} x {format_count(len(levels), 'level')} = {count}"]

@@ -102,7 +102,7 @@ async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Mee
 
 
 def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, object]:
-    """Return what the draw has fixed: residents, orders, levels and the models of seats."""
+    """Return the drawn design: residents, orders, levels and the models of seats."""
     return {
         "residents": {
             f"set{resident_set.number:02d}": [

@@ -1,8 +1,8 @@
-"""What happens at a meeting, recorded as it happens: what is said, and the rows of a discussion.
+"""Record the utterances of a meeting and the rows of its tables.
 
-Statements, what the moderator says and the closing text are public. Thoughts, reflections and the
-wording of questions are not: prompts show them to their owner, or to whom a question is put. Rows
-are recorded when a round, the vote or the discussion ends.
+Statements, the moderator's words and the closing text are public. Thoughts, reflections and the
+text of questions are private: only prompts to their speaker, or to the addressee of a question,
+show them. Rows are recorded when a round, the vote or the discussion ends.
 """
 
 from __future__ import annotations
@@ -79,27 +79,33 @@ from folkmoot.studies.town_hall.tables import (
 )
 
 RESIDENT, MODERATOR, PLANNER = "resident", "moderator", "planner"
-# Parts of a reply beside the statement; where a reply holds several residents, behind their id.
+# Names of the private parts of a reply. In a shared reply the resident's id comes before the name.
 THOUGHTS, REFLECTION, QUESTION = "thoughts", "reflection", "question"
 
 
 def part_of(utterance_id: str) -> str:
-    """Return which private part of a reply an utterance is: thoughts, reflection or question; empty
-    for what was said in public."""
+    """Return the private part to which an utterance belongs: thoughts, reflection or question.
+
+    Return "" for a public utterance.
+    """
+    # An id is `address#part`, and in a shared reply `address#resident.part`.
     part = utterance_id.partition("#")[2].rpartition(".")[2]
     return next((name for name in (THOUGHTS, REFLECTION, QUESTION) if part.startswith(name)), "")
 
 
 def round_of(utterance_id: str) -> int:
-    """Return the round in which an utterance was made; 0 for none."""
+    """Return the round of an utterance, or 0 if it belongs to no round."""
     stage = utterance_id.split("/")[1]
     return int(stage.removeprefix("round")) if stage.startswith("round") else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply that holds words of a speaker: in which round, and at which address. `shared`: it
-    holds those of several residents."""
+    """A reply that holds an utterance of a speaker.
+
+    `round`: its round or None. `address`: its address in the journal. `shared`: True if it holds
+    the utterances of several residents.
+    """
 
     meeting: Meeting
     speaker: Speaker
@@ -110,8 +116,10 @@ class Reply:
     def record_text(
         self, scope: Scope, text: str, stage: str, part: str = "", **columns: Any
     ) -> Utterance:
-        """Record one text of the reply; what has a `part` of its own is private. `columns`: those
-        of `SpokenRow` that differ from their defaults, and `missing`."""
+        """Record one text of the reply and return its utterance.
+
+        A text with a `part` is private. `columns` are columns of `SpokenRow`, and `missing`.
+        """
         meeting, who = self.meeting, self.speaker
         of = {"discussion_id": meeting.id, "set": meeting.set.number, "level": meeting.level.name}
         own = {"turn": None, "is_vulnerable": who.id in meeting.vulnerable_ids, "addressee": None}
@@ -130,26 +138,32 @@ class Reply:
 def reply_of(
     meeting: Meeting, resident: str, number: int, address: str, *, shared: bool = False
 ) -> Reply:
-    """The reply at an address, as one of a resident in a round."""
+    """Return the reply at an address as a reply of one resident in a round."""
     speaker = Speaker(resident, meeting.names_by_id[resident], RESIDENT)
     return Reply(meeting, speaker, number, address, shared)
 
 
 def record_thoughts(scope: Scope, reply: Reply, thinking: Thinking | None) -> Utterance | None:
-    """Record what a resident thought, as they are shown it again; None if there is nothing."""
+    """Record the thoughts of a resident as later prompts show them.
+
+    Return None if there are none.
+    """
     if thinking is None or thinking.unanswered:
         return None
     noted = thinking.to_prompt()
     if not noted["reactions"]:
-        del noted["reactions"]  # as in the first round, which has none
+        # The answer type of round 1 has no reactions, so a later prompt shows no empty list either.
+        del noted["reactions"]
     return reply.record_text(scope, _as_json(noted), "think", THOUGHTS)
 
 
 def record_statement(
     scope: Scope, reply: Reply, turn: Turn, thoughts: Utterance | None
 ) -> Recorded:
-    """Record what a resident said to the hall (an empty text is silence), and each question in it
-    for those to whom it is put."""
+    """Record a resident's public statement and each question in it.
+
+    An empty statement is silence. Only prompts to the addressee show a question as a question.
+    """
     speaking, me = turn.speaking, reply.speaker.id
     assert reply.round is not None
     said = reply.record_text(
@@ -157,11 +171,12 @@ def record_statement(
         speaking.full_statement,
         "speak",
         missing=None if turn.has_statement else DECLINED if speaking.declined else UNREAD,
+        # The position at which prompts list the statement, from 1.
         turn=reply.meeting.orders[reply.round - 1].index(me) + 1,
     )
     questions = []
     for number, question in enumerate(speaking.questions, start=1):
-        # Whoever made no statement has put no question that anybody could hear.
+        # Without a statement no other resident can have heard the question.
         if speaking.full_statement and question.content:
             part, to = f"{QUESTION}{number}", question.target
             put = reply.record_text(scope, question.content, "speak", part, addressee=to)
@@ -170,7 +185,10 @@ def record_statement(
 
 
 def record_reflection(scope: Scope, reply: Reply, reflection: Reflection) -> Utterance | None:
-    """Record how a resident looked back, as they are shown it again; None if there is nothing."""
+    """Record the reflection of a resident as later prompts show it.
+
+    Return None if there is none.
+    """
     if reflection.unanswered:
         return None
     return reply.record_text(scope, _as_json(reflection.to_prompt()), "reflect", REFLECTION)
@@ -179,10 +197,11 @@ def record_reflection(scope: Scope, reply: Reply, reflection: Reflection) -> Utt
 def record_moderation(
     scope: Scope, meeting: Meeting, who: Speaker, said: Moderation, call: Call
 ) -> Utterance:
-    """Record what the moderator said after a round."""
+    """Record the moderator's speech after a round."""
     missing = call.missing or (UNREAD if said.parse_error or "spoken" in said.missing else None)
     reply = Reply(meeting, who, call.round, call.address)
-    turn = len(meeting.ids) + 1  # behind the statements
+    # The moderator speaks after all residents.
+    turn = len(meeting.ids) + 1
     return reply.record_text(scope, said.spoken, "moderate", missing=missing, turn=turn)
 
 
@@ -204,19 +223,19 @@ DEFAULT_LEVELS: Mapping[str, int] = {
     "question": 2,
     "cite": 3,
     "agree": 4,
-    # Support with reservations is support; a study file may say otherwise.
+    # Partial agreement is support with reservations. A study file may give it another level.
     "partial_agree": 4,
 }
 
 
 def interaction_levels(config: TownHallConfig) -> dict[str, int]:
-    """Level of each interaction type."""
+    """Return interaction type → reaction level, with the levels that the study file changes."""
     own = {str(kind): level for kind, level in config.reaction_levels.items()}
     return {**DEFAULT_LEVELS, **own}
 
 
 def record_set(scope: Scope, of: ResidentSet, residents: Sequence[Resident]) -> None:
-    """The residents of one set, one row each, and the orders in which options are listed."""
+    """Record the residents of one set and the orders in which it lists options."""
     for resident in residents:
         scope.record(ResidentRow(set=of.number, **resident.to_row()))
     for name, options in of.options.to_json().items():
@@ -226,8 +245,9 @@ def record_set(scope: Scope, of: ResidentSet, residents: Sequence[Resident]) -> 
 
 
 class Recorder:
-    """Records the rows of one discussion and keeps them, because its measures are computed from
-    them when it ends."""
+    """Record the rows of one discussion and keep them, because its measures are computed from
+    them.
+    """
 
     def __init__(self, scope: Scope, hall: HallSpeakers) -> None:
         self._scope = scope
@@ -250,7 +270,7 @@ class Recorder:
         )
 
     def end_round(self, rounds: Sequence[Round]) -> None:
-        """Record the last of these rounds."""
+        """Record the rows of the last of `rounds`."""
         meeting, key, now = self._meeting, self._key, rounds[-1]
         references = list(_reference_rows(meeting, now, key))
         reactions = list(_reaction_rows(meeting, rounds, references, key))
@@ -263,7 +283,7 @@ class Recorder:
         self._add([*answers, *own, *reactions, *references])
 
     def end_vote(self, discussion: Discussion) -> tuple[ItemRow, ...]:
-        """Record the ballot and all votes; how each item came out."""
+        """Record the ballot and all votes, and return the items with their outcomes."""
         ballots = discussion.ballots
         if discussion.planned:
             self._add([self._answer("plan", PLANNER, discussion.planned)])
@@ -277,7 +297,7 @@ class Recorder:
         return outcomes
 
     def end_discussion(self, discussion: Discussion) -> None:
-        """Record what is known when all have answered for the last time."""
+        """Record the closing text, repairs, satisfaction, quality counts and measures."""
         key = self._key
         self._add([self._answer("consensus", PLANNER, discussion.closing)])
         self._add(
@@ -301,12 +321,13 @@ class Recorder:
         named = final_consensus(tables, groups) | {
             name: total_count(counts, name) for name in counts
         }
+        # The remaining columns of the row have the names of counts or of outcomes.
         rest = DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
         self._add(
             QualityRow(**key, count=count, stage=stage, kind=kind, n=n)
             for count, stage, kind, n in count_rows(counts)
         )
-        # The last row, by which a report knows that all others are there.
+        # This row comes last: a report takes a discussion as complete if its row exists.
         self._add([DiscussionRow(**key, **figures, **{name: named[name] for name in rest})])
 
     def _add(self, rows: Iterable[Row]) -> None:
@@ -334,8 +355,11 @@ class Recorder:
 def _reference_rows(
     meeting: Meeting, round_: Round, key: Mapping[str, Any]
 ) -> Iterator[ReferenceRow]:
-    """Yield the public references of a round. `said_aloud` is a check of robustness: its rule over
-    words misses paraphrases and is fooled by shared words."""
+    """Yield the public references of a round.
+
+    `said_aloud` comes from a rule over words. It is a robustness check, because the rule misses
+    paraphrases and is misled by shared words.
+    """
     asked = AskContext(meeting.ids, names=meeting.names_by_id)
     for speaker, turn in round_.turns.items():
         said = turn.speaking.full_statement
@@ -358,14 +382,19 @@ def _reaction_rows(
     references: Iterable[ReferenceRow],
     key: Mapping[str, Any],
 ) -> Iterator[ReactionRow]:
-    """Yield all possible reactions of the last round, public and private side by side."""
+    """Yield all possible reactions in the last of `rounds`, each with its public and private
+    sides.
+    """
     if len(rounds) < 2:
         return
     (before, now), config = rounds[-2:], meeting.config
+    # A reaction needs a statement to react to. An unreadable statement had no hearers.
     heard = [resident_id for resident_id in meeting.ids if before.turns[resident_id].has_statement]
     made: dict[tuple[str, str], list[ReferenceRow]] = {}
     for reference in references:
         made.setdefault((reference.speaker, reference.target), []).append(reference)
+    # A speaker with unknown references is left out, so that unreadable answers do not count as
+    # silence.
     for speaker in (
         resident_id for resident_id in meeting.ids if now.turns[resident_id].has_known_references
     ):
@@ -401,9 +430,9 @@ def _reaction_rows(
 
 
 def _find_level(made: Sequence[ReferenceRow], config: TownHallConfig) -> int | None:
-    """The level that counts, of one speaker's references to one resident in one round.
+    """Return the reaction level of one speaker's references to one resident in one round.
 
-    0 without a reference; None if the type of none is known.
+    Return 0 if there is no reference, and None if no reference has a known type.
     """
     levels = interaction_levels(config)
     found = [
@@ -413,6 +442,7 @@ def _find_level(made: Sequence[ReferenceRow], config: TownHallConfig) -> int | N
     ]
     if not found:
         return None if made else 0
+    # The study file decides which of several references counts.
     by_rule = {"highest": max(found), "lowest": min(found), "last": found[-1]}
     return by_rule[config.repeated_reaction]
 
@@ -456,7 +486,7 @@ def _round_row(
 
 
 def _count_made(turn: Turn) -> tuple[int | None, int | None]:
-    """The new points and the references of a turn; None where they are not known."""
+    """Return the number of new points and of references of a turn, each None if unknown."""
     said = turn.speaking
     points = None if said.unanswered or "new_points" in said.missing else len(said.new_points)
     return points, len(said.references) if turn.has_known_references else None
@@ -465,7 +495,10 @@ def _count_made(turn: Turn) -> tuple[int | None, int | None]:
 def _why_no_stance(
     answer: Thinking | Reflection | None, field: str, further: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return why an answer holds no stance; None if it holds one or was not asked for."""
+    """Return the reason why an answer holds no stance, or None.
+
+    It is None if the answer holds a stance or was not asked for.
+    """
     if answer is None:
         return None
     if answer.unanswered:
@@ -480,8 +513,10 @@ def _item_row(
     ballots: Mapping[str, Ballot],
     key: Mapping[str, Any],
 ) -> ItemRow:
-    """How an item came out: the majority decides, a tie fails. Votes that were declined (or are for
-    neither yes nor no), and votes that could not be read, are counted apart."""
+    """Return the row of a ballot item. The majority decides, and a tie fails.
+
+    Declined votes (also "none of these") and unreadable votes are counted separately.
+    """
     votes = [ballot.votes.get(id) for ballot in ballots.values()]
     yes, no = votes.count("yes"), votes.count("no")
     declined = sum(ballot.missing.get(id) in WAYS_OUT for ballot in ballots.values())
@@ -543,14 +578,19 @@ def _satisfaction_rows(discussion: Discussion, key: Mapping[str, Any]) -> Iterat
 CODEBOOK = Path(__file__).parent / "codebooks" / "concern.yaml"
 
 
-CONCERN = "concern"  # the name of the codebook
+# The name of the codebook, by which its codes are found in the tables.
+CONCERN = "concern"
 
 
 def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
-    """What the coder reads, for each vulnerable resident and as many others, who are drawn by the
-    seed and are the same at every level. Nothing for who never spoke: no concern was voiced."""
+    """Return the texts for the coder: one per vulnerable resident and per drawn general resident.
+
+    As many general residents are drawn as there are vulnerable ones. The draw uses the seed, so it
+    is the same at every level. A resident who never spoke voiced no concern and has no text.
+    """
     meeting = discussion.meeting
     rng = generator(seed, ("town_hall", f"set{meeting.set.number:02d}", "concerns"))
+    # Sizes are equal so that coding costs no more than the comparison of groups needs.
     some = rng.permutation(len(meeting.general_ids))[: len(meeting.vulnerable_ids)]
     chosen = [
         *meeting.vulnerable_ids,
@@ -564,8 +604,11 @@ def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
 
 
 def _concern_text(discussion: Discussion, me: str) -> coding.TextToCode | None:
-    """The points that a resident made aloud (without points, the statements), and all that others
-    said and proposed after the first of them."""
+    """Return the coder's text on one resident, or None if the resident never spoke.
+
+    The concern is the resident's public points, or the statements if there are no points. The text
+    holds all that others said and proposed after the first of them.
+    """
     rounds, names = discussion.rounds, discussion.meeting.names_by_id
     spoke = [r for r in rounds if r.turns[me].speaking.full_statement]
     if not spoke:
@@ -580,6 +623,7 @@ def _concern_text(discussion: Discussion, me: str) -> coding.TextToCode | None:
         )
         for s in row["statements"]
     ]
+    # The moderator speaks after the statements, so the first round's moderation is included.
     chair = [on_one_line(r.moderator) for r in rounds[first - 1 :] if r.moderator]
     items = [
         quote_item(discussion.meeting, item_row.item_id, item_row.text)
@@ -603,13 +647,13 @@ def _concern_text(discussion: Discussion, me: str) -> coding.TextToCode | None:
 async def code_concerns(
     session: Session[TownHallConfig], texts: Sequence[coding.TextToCode]
 ) -> None:
-    """Code what became of the concerns (or only record the texts, where coding is off)."""
+    """Code the outcome of the concerns. If coding is off, only record the texts."""
     if texts:
         await coding.code_texts(session, CODEBOOK, texts)
 
 
 def quote_item(meeting: Meeting, id: str, text: str) -> dict[str, str]:
-    """An item with its sources, for prompts."""
+    """Return the id and text of a ballot item with their sources, for prompts."""
     return {
         "id": quote_value(id, "value", cell_id("items.item_id", meeting.id, id)),
         "text": quote_value(text, "proposal", cell_id("items.text", meeting.id, id), PLANNER),

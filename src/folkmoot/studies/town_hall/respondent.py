@@ -1,12 +1,12 @@
-"""What the answers of a town hall mean to the embedded respondent.
+"""The answers of the embedded respondent at a town hall.
 
-Residents talk about the matters that the topic names. What is planted: who is named by others (a
-moderator, above all) is answered more often, and whoever is answered ends more content; nothing
-else tells levels apart.
+Residents speak of the matters that the topic names. One effect is built in: a resident whom others
+name, above all the moderator, is answered more often and ends more satisfied. No other effect
+depends on the level.
 
-It reads the passages of a request by their sources: a statement is known by who made it and in
-which reply, a portrait by whom it describes, an item and its votes by the row of the table. No word
-of the instructions is read. Matters, names and questions are looked for inside a statement.
+Passages of a request are found by their sources: a statement by speaker and reply, a persona by
+resident, an item by its table row. Instructions are not read. Only matters, names and questions are
+searched for in statements.
 """
 
 from __future__ import annotations
@@ -42,20 +42,32 @@ from folkmoot.studies.town_hall.recording import (
     round_of,
 )
 
-Fields = dict[str, object]  # the fields of a JSON answer
+# The fields of a JSON answer.
+Fields = dict[str, object]
 
 WORDS: Mapping[str, Any] = packaged_yaml(__file__, "respondent.yaml")
-NAMED = 3.2  # by how much more likely one answers somebody who has been named, at most
-SHARED = 0.8  # … somebody who speaks of a matter of one's own
-ASKED = 2.5  # … somebody who has asked one something
-EAGER = 1.05  # what it takes to wish to respond
-HEARD = 0.9  # how much being named moves a stance on the scale −1 … 1, at most
-CONTENT = 2.5  # … and satisfaction, on the scale 1 … 10
-OWN = 1.0  # by how much better one likes a matter of one's own description
-ASIDE = 0.25  # what it counts to be named by another resident
-FEW = 4  # people whom a sentence may name before it is a list
-MAX_INVITED = 4  # quiet residents whom the moderator invites in one round
-HALF = 2.0  # sentences that name somebody at which half of that is done
+# Maximum gain in the eagerness to answer a resident who has been named, …
+NAMED = 3.2
+# … who speaks of a matter of the respondent's, …
+SHARED = 0.8
+# … or who has asked the respondent something.
+ASKED = 2.5
+# Minimum eagerness at which a resident wishes to respond.
+EAGER = 1.05
+# Maximum effect of being named on a stance (scale −1 … 1), …
+HEARD = 0.9
+# … and on satisfaction (scale 1 … 10).
+CONTENT = 2.5
+# Added liking of a matter in the resident's persona.
+OWN = 1.0
+# Weight of being named by a resident. The weight of a leader is 1.
+ASIDE = 0.25
+# Maximum number of residents named in a sentence before it is a list.
+FEW = 4
+# Maximum number of quiet residents whom the moderator invites in one round.
+MAX_INVITED = 4
+# Weighted number of sentences at which being named has half of its maximum effect.
+HALF = 2.0
 
 # --- the matters of a topic ---
 
@@ -71,7 +83,7 @@ _OWNERSHIP = re.compile(r"\b(owner|tenant)s?\b", re.IGNORECASE)
 
 @lru_cache(maxsize=64)
 def matters_in(text: str) -> tuple[str, ...]:
-    """What a text is about: nouns after an article, with the words before them, as they stand."""
+    """Return the matters in a text: nouns after an article, with the words before them."""
     found = []
     for run in _NOUN.findall(text):
         words = run.split()
@@ -99,7 +111,7 @@ def with_article(matter: str) -> str:
 
 
 def _normalise_words(text: str) -> str:
-    """The words of a text in lower case, one form for one thing and for several."""
+    """Return the words of a text in lower case and in the singular, with spaces around them."""
     words = _WORD.findall(text.casefold())
     return f" {' '.join(_PLURAL.sub('', word) for word in words)} "
 
@@ -116,14 +128,12 @@ def _matters_in_text(names: tuple[str, ...], text: str) -> tuple[str, ...]:
 
 
 def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
-    """The matters that a text speaks of, without those whose names are parts of longer ones. What
-    one wishes for ("a street that …") is not what one speaks of."""
+    """Return the matters that a text mentions outside its wishes ("a street that …")."""
     return _matters_in_text(mind.mentioned_names, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
 
 
 def own_matters(mind: SimulatedRespondent) -> list[str]:
-    """The three matters that a resident cares about most, of those in their own description and
-    those of the topic, without what is said of others (owners, tenants)."""
+    """Return a resident's three best-liked matters, without sentences on other ownerships."""
     mine = _OWNERSHIP.search(mind.who.key)
     told = [
         matter
@@ -146,12 +156,13 @@ def own_matters(mind: SimulatedRespondent) -> list[str]:
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _QUESTION = re.compile(r"[^.!?]*\?")
 _NUMBER = re.compile(r"(\d+)")
-LEADER = ""  # the moderator and the planner, as those who name residents
+# The moderator and the planner together, as those who name residents.
+LEADER = ""
 LEADERS = (MODERATOR, PLANNER)
 
 
 def shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
-    """The passages from this column of a table, in the order of their rows."""
+    """Return the passages from a column of a table, in the order of their rows."""
     found = (
         passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
     )
@@ -159,13 +170,13 @@ def shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
 
 
 def _row_order(passage: Passage) -> list[tuple[int, str]]:
-    """A key that sorts `round10` behind `round9`: a prompt may show its texts in any order."""
+    """Return a key that sorts `round10` after `round9`."""
     parts = _NUMBER.split(passage.source.id)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def _last_key(passage: Passage) -> str:
-    """The last key of the row from which a text was taken."""
+    """Return the last key of the table row from which a text was taken."""
     return passage.source.id.rpartition("/")[2]
 
 
@@ -176,8 +187,11 @@ def _any_name(called: tuple[str, ...]) -> re.Pattern[str]:
 
 
 class HeardStatements:
-    """What a request shows of a meeting: statements `said` (id, words) in order, questions `asked`
-    in them by id of who asks, what leaders said (`led`), and `names` by id."""
+    """The statements of a meeting in a request.
+
+    `said`: (resident id, words) in order. `asked`: resident id → questions asked. `led`: words of
+    the leaders. `names`: resident id → name.
+    """
 
     def __init__(
         self,
@@ -190,37 +204,38 @@ class HeardStatements:
         self.last = dict(self.said)
         self._called = {resident_id: resident_id for resident_id in (*names, *self.last)}
         for resident_id, name in names.items():
-            # A prompt may write names in capitals, and a statement not.
+            # A prompt may write names in capitals, and a statement may not.
             self._called |= dict.fromkeys((name, name.title(), name.upper()), resident_id)
         self._naming: list[tuple[str, set[str]]] = []
         for who, text in (*self.said, *((LEADER, words) for words in led)):
             for sentence in _SENTENCE.split(text):
                 found = self.named_in(sentence)
-                # A list of people names nobody in particular.
+                # A list of residents addresses none of them in particular.
                 if 0 < len(found) <= FEW:
                     self._naming.append((who, found))
 
     def with_statements(self, said: Sequence[tuple[str, str]]) -> HeardStatements:
-        """The same with further statements."""
+        """Return a copy with further statements."""
         return HeardStatements((*self.said, *said), self.names, self.led, self.asked)
 
     def named_in(self, text: str) -> set[str]:
-        """The ids of those whom a text names, by id or name."""
+        """Return the ids of the residents whom a text names by id or name."""
         if not self._called:
             return set()
         return {self._called[name] for name in _any_name(tuple(self._called)).findall(text)}
 
     def statements_by(self, who: str) -> str:
-        """All that somebody said."""
+        """Return all statements of a resident as one text."""
         return " ".join(words for resident_id, words in self.said if resident_id == who)
 
     def name(self, who: str) -> str:
         return self.names.get(who, who)
 
     def naming_weight(self, who: str, but: str = LEADER) -> float:
-        """How many sentences name somebody, a resident's counting less than those of whoever leads.
-        Not counted: their own, and those of `but`, by default of whoever leads: to be called upon
-        is not yet to be answered."""
+        """Return the weighted number of sentences of others than `but` that name a resident.
+
+        By default leaders are left out, because being called upon is not yet being answered.
+        """
         return sum(
             1.0 if by == LEADER else ASIDE
             for by, found in self._naming
@@ -229,14 +244,14 @@ class HeardStatements:
 
 
 def public_statements(mind: SimulatedRespondent) -> list[Passage]:
-    """What was said in public, round by round, each utterance once; private notes are left out."""
+    """Return the public utterances, round by round, each once."""
     found = {
         passage.source.id: passage
         for passage in of_kind(mind.reading.passages, "utterance")
         if not passage.inner and not part_of(passage.source.id)
     }
-    # Drawn within a round, whatever the order in the prompt: by id, those with low ones (who are
-    # not vulnerable) would be named first by the moderator in every round.
+    # Shuffle within a round. Sorted by id, residents with low ids, who are not vulnerable, would be
+    # named first by the moderator in every round.
     return [found[id] for id in sorted(found, key=lambda id: (round_of(id), _draw_lot(mind, id)))]
 
 
@@ -245,7 +260,7 @@ def _draw_lot(mind: SimulatedRespondent, id: str) -> float:
 
 
 def read_hall(mind: SimulatedRespondent) -> HeardStatements:
-    """What was said in public, what was asked in it, and who is called what."""
+    """Return the public statements, the questions in them and the names of residents."""
     by = [(passage.source.speaker, passage.text) for passage in public_statements(mind)]
     asked: dict[str, str] = {}
     for passage in sorted(of_kind(mind.reading.passages, "utterance"), key=_row_order):
@@ -261,8 +276,7 @@ def read_hall(mind: SimulatedRespondent) -> HeardStatements:
 
 
 def last_round(mind: SimulatedRespondent) -> dict[str, str]:
-    """The statements of the last round that is shown, by resident; empty for those who are listed
-    and said nothing in it."""
+    """Return resident id → statement of the last round shown, "" for residents without one."""
     said = [passage for passage in public_statements(mind) if passage.source.speaker not in LEADERS]
     last = max((round_of(passage.source.id) for passage in said), default=0)
     there = {_last_key(passage): "" for passage in shown_passages(mind, "residents.id")}
@@ -271,12 +285,12 @@ def last_round(mind: SimulatedRespondent) -> dict[str, str]:
 
 
 def items_in(mind: SimulatedRespondent) -> dict[str, str]:
-    """The items of the ballot by id."""
+    """Return item id → text of the ballot."""
     return {_last_key(passage): passage.text for passage in shown_passages(mind, "items.text")}
 
 
 def passed_in(mind: SimulatedRespondent) -> list[str]:
-    """The items that got more yes than no."""
+    """Return the texts of the items with more yes than no votes."""
     yes, no = (
         {_last_key(passage): int(passage.text) for passage in shown_passages(mind, column)}
         for column in ("items.yes", "items.no")
@@ -289,7 +303,7 @@ def passed_in(mind: SimulatedRespondent) -> list[str]:
 
 
 def stance_before(mind: SimulatedRespondent, who: str) -> str:
-    """The stance of a resident that is shown to them; empty if none is."""
+    """Return the earlier stance that a resident is shown, or ""."""
     own = (
         passage.text.casefold()
         for passage in of_kind(mind.reading.passages, "utterance")
@@ -299,7 +313,7 @@ def stance_before(mind: SimulatedRespondent, who: str) -> str:
 
 
 def saturating_share(amount: float) -> float:
-    """0 … 1: how far n sentences that name somebody have done what they can."""
+    """Return the share (0 … 1) of the maximum effect that `amount` sentences have."""
     return amount / (amount + HALF)
 
 
@@ -326,7 +340,7 @@ class Resident:
         self._eager: dict[str, float] = {}
 
     def view_of_plan(self, title: str = "stance") -> float:
-        """What they think of the plan, −1 … 1: their leaning, and how far they have been heard."""
+        """Return the view of the plan, −1 … 1: the leaning plus the effect of being named."""
         named, leaning = (
             saturating_share(self.hall.naming_weight(self.me)) * self.push,
             self.mind.stable_leaning(title),
@@ -341,7 +355,7 @@ class Resident:
         return self.mind.agreement_with(self.hall.last[who], self.mind.mentioned_names)
 
     def eagerness(self, who: str) -> float:
-        """How much they wish to respond to somebody."""
+        """Return how eager the resident is to respond to `who`."""
         if who not in self._eager:
             said, mind = self.hall.statements_by(who), self.mind
             self._eager[who] = (
@@ -353,12 +367,12 @@ class Resident:
         return self._eager[who]
 
     def asked_by(self, who: str) -> str:
-        """What somebody asked this resident last; empty if nothing."""
+        """Return the last question of `who` to this resident, or ""."""
         asked = _QUESTION.findall(f"{self.hall.last[who]} {self.hall.asked.get(who, '')}")
         return next((q for q in reversed(asked) if self.me in self.hall.named_in(q)), "")
 
     def kind(self, who: str) -> str:
-        """How they take up somebody: nobody speaks against a matter that was not raised."""
+        """Return the type of the reference to `who`: "cite" if there is no matter to oppose."""
         liked = self.agreement_with_resident(who)
         if not spoken_matters(self.mind, self.hall.statements_by(who)):
             return "cite"
@@ -367,7 +381,7 @@ class Resident:
         return ("agree" if liked > 0.3 else "partial_agree") if liked > 0 else "disagree"
 
     def matter_taken_up(self, who: str) -> str:
-        """The matter of somebody's that they take up: a common one, else the one named last."""
+        """Return the matter of `who` to respond to: a shared one if possible, or the last."""
         theirs = spoken_matters(self.mind, self.hall.last[who]) or spoken_matters(
             self.mind, self.hall.statements_by(who)
         )
@@ -378,7 +392,6 @@ class Resident:
         return self.mind.tongue.fill_frame(self.mind.tongue.pick_unused(WORDS[kind]), **slots)
 
     def describe_matter(self, who: str) -> str:
-        """What they take up of somebody's, in words."""
         about = self.matter_taken_up(who)
         return with_article(about) if about else "where they stand"
 
@@ -406,8 +419,7 @@ class Resident:
         }
 
     def answer_speaking(self) -> Statement:
-        """A statement: answers to those they are most eager to answer, then a matter of their own
-        in the tone of their stance. Now and then nothing."""
+        """Return a statement: responses and own matters, or sometimes silence."""
         draws = self.mind.draws
         terse = self.mind.who.voice == "terse"
         said: Statement = {
@@ -440,7 +452,7 @@ class Resident:
         return said
 
     def _answer_resident(self, who: str) -> tuple[str, str]:
-        """How they take up somebody, in their words; a question that was put is answered."""
+        """Return type and words of the response to `who`, who may have asked a question."""
         kind, about = self.kind(who), self.matter_taken_up(who)
         matter = with_article(about) if about else "where we stand"
         words = self.fill_frame(kind, T=self.hall.name(who), M=matter)
@@ -451,7 +463,7 @@ class Resident:
         return kind, words
 
     def _fresh_matters(self) -> list[str]:
-        """Own matters, the one spoken of least so far first."""
+        """Return the resident's matters, with those they have mentioned least first."""
         before = Counter(spoken_matters(self.mind, self.hall.statements_by(self.me)))
         return sorted(self.matters, key=lambda matter: before[matter])
 
@@ -460,8 +472,7 @@ class Resident:
         return self.fill_frame(kind, M=with_article(matter), N=self.mind.tongue.draw_noun())
 
     def reflection(self, before: str = "") -> Fields:
-        """Whom they liked most and least, and whether they stand where they stood `before` (by
-        default the one that is shown)."""
+        """Return the liked and disliked opinions, and the change since the stance `before`."""
         others = sorted(
             self.others,
             key=lambda resident_id: (
@@ -494,14 +505,14 @@ class Resident:
         return {"agent_id": who, "opinion_summary": self.describe_matter(who), **why}
 
     def answer_satisfaction(self) -> Fields:
-        """A stable level; after the meeting, what being heard adds, and proposals that passed."""
+        """Return a stable level, plus the effects of being named and of passed items."""
         mind = self.mind
         level = (
             5.5
             + 2.0 * mind.stable_leaning("how things are dealt with")
             + 0.8 * mind.stable_leaning("say")
         )
-        # Before a meeting nobody else has spoken, and nothing was voted on.
+        # Before a meeting no other resident has spoken, and there are no items.
         if not (self.others or items_in(mind)):
             return {"satisfaction": _clip_level(level), "reason": "That is how things stand."}
         named = self.hall.naming_weight(self.me)
@@ -534,7 +545,7 @@ def _clip_level(level: float) -> int:
 def _played_residents(
     mind: SimulatedRespondent, ids: Iterable[str], hall: HeardStatements
 ) -> dict[str, Resident]:
-    """The residents whom one session plays, by id."""
+    """Return the residents whom one session plays, by id."""
     told = {
         resident_id: "\n".join(persona_of(mind.reading.passages, resident_id)) or resident_id
         for resident_id in ids
@@ -554,7 +565,7 @@ _PARTS: Mapping[str, Callable[[Resident], Fields]] = {
 
 
 def _answer_for_residents(mind: SimulatedRespondent) -> Fields | None:
-    """Parts of several residents: which, the schema says."""
+    """Return the parts of several residents. The schema says which residents and which part."""
     parts = mind.schema.get("properties", {})
     first: Mapping[str, str] = next(iter(parts.values()), {})
     part = _PARTS.get(first.get("title") or first.get("$ref", "").rsplit("/", 1)[-1])
@@ -565,7 +576,7 @@ def _answer_for_residents(mind: SimulatedRespondent) -> Fields | None:
 
 
 def _answer_round(mind: SimulatedRespondent) -> Fields:
-    """A whole round of a shared session: turns, then reflections on them."""
+    """Return a whole round of a shared session: turns, then reflections on them."""
     ids = list(mind.schema["properties"]["turns"]["properties"])
     hall = read_hall(mind)
     people = _played_residents(mind, ids, hall)
@@ -598,7 +609,7 @@ _MINE = re.compile(r"\b(?:I|me|my|mine)\b", re.IGNORECASE)
 
 
 def _raised_matters(mind: SimulatedRespondent, hall: HeardStatements) -> dict[str, list[str]]:
-    """Matter → who spoke of it in the first person, each once, the most raised first."""
+    """Return matter → residents who mention it in the first person, the most frequent first."""
     found: dict[str, list[str]] = {}
     for who, words in hall.said:
         for sentence in _SENTENCE.split(words):
@@ -624,8 +635,10 @@ def _describe_count(hall: HeardStatements, matter: str, who: Sequence[str]) -> s
 
 
 def answer_moderation(mind: SimulatedRespondent) -> Fields:
-    """What was said last by how many, who was quiet, and whose matter nobody else took up: first
-    of those residents whom the list of the vulnerable names."""
+    """Return the moderation: matters, quiet residents and concerns that others left unanswered.
+
+    Concerns of residents on the list of the vulnerable come first.
+    """
     hall = read_hall(mind)
     last = hall.last
     raised = _raised_matters(mind, HeardStatements(tuple(last.items()), hall.names))
@@ -633,7 +646,8 @@ def answer_moderation(mind: SimulatedRespondent) -> Fields:
     words = {resident_id: len(text.split()) for resident_id, text in last_round(mind).items()}
     middle = median(words.values()) if words else 0
     quiet = [resident_id for resident_id, n in words.items() if n == 0 or n < middle / 2]
-    # Drawn if there are more than can be invited: those with the last ids are vulnerable.
+    # Draw the invited residents if there are too many, since those with the last ids are
+    # vulnerable.
     invited = sorted(
         quiet, key=lambda resident_id: _draw_lot(mind, f"{mind.at.address}/{resident_id}")
     )[:MAX_INVITED]
@@ -671,13 +685,13 @@ def answer_moderation(mind: SimulatedRespondent) -> Fields:
 
 
 def answer_planning(mind: SimulatedRespondent) -> Fields:
-    """A proposal on each of the matters that were raised most, credited to who raised it."""
+    """Return a proposal on each of the most frequent matters, with the residents who raised it."""
     hall = read_hall(mind)
     raised = _raised_matters(mind, hall)
     ranked = list(raised)
-    # One seat is for a matter that few have raised.
+    # The last of six items is for the rarest matter.
     kept = ranked if len(ranked) <= 6 else [*ranked[:5], ranked[-1]]
-    # By place alone, whatever the planner's prompts say.
+    # Draw by address alone, so that the wordings do not depend on the prompt.
     draws = Draws(mind.at.seed, mind.at.address, PLANNER)
     wordings = draws.shuffled_copy(WORDS["proposals"])
     speakers = [_addressed_residents(hall, raised[matter][:3]) for matter in kept]
@@ -695,7 +709,7 @@ def answer_planning(mind: SimulatedRespondent) -> Fields:
 
 
 def answer_closing(mind: SimulatedRespondent) -> Fields:
-    """What passed, and whose matters that takes up."""
+    """Return the closing text: the items that passed, and the residents with matters in them."""
     hall = read_hall(mind)
     passed = passed_in(mind)
     if not passed:

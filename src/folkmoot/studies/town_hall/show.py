@@ -1,6 +1,6 @@
 """The lines that `folkmoot show RUN [ID]` adds for a town hall.
 
-For a discussion: the votes and the closing text. For a resident: who responded, what became of the
+For a discussion: the votes and the closing text. For a resident: responses, the outcome of the
 resident's concern, and the resident's votes.
 """
 

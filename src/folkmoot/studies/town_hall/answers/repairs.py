@@ -153,7 +153,7 @@ def parse_whole_number(raw: object, top: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class AskContext:
-    """The context in which an answer is read: who was asked, and what for.
+    """The context in which the answer of one speaker is read.
 
     `ids`: all residents. `names`: resident id → name. `me`: id of the speaker. `round`: number of
     the round. In round 1 there is no earlier statement to react to. `stance`: the resident's

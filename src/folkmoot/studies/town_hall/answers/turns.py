@@ -143,7 +143,7 @@ class Reference(Record):
 
 
 class Reaction(Record):
-    """A private reaction to what another resident said."""
+    """A private reaction to an opinion of another resident."""
 
     model_config = pin_schema("Reaction", "A private reaction to what another resident said.")
 
