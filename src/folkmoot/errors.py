@@ -1,7 +1,7 @@
 """Every error that Folkmoot raises on purpose, in one tree.
 
     FolkmootError
-    ├── InputError            the user's file or flag is wrong; lists every problem   exit 2
+    ├── InputError            the user's file or flag is wrong: all its problems      exit 2
     ├── StorageError          the run folder cannot be read or written                exit 2
     │   ├── RunExistsError        an existing folder is never overwritten
     │   ├── RunLockedError        another process is writing this run
@@ -15,7 +15,7 @@
     │   └── BudgetReachedError    the researcher's budget is used up
     ├── ModelError            a provider sent no reply
     │   ├── TransientError        retry with backoff (408, 409, 425, 429, 5xx, time-outs)
-    │   │   └── RateLimitedError      429; `retry_after` pauses all calls to the model
+    │   │   └── RateLimitedError      429: `retry_after` pauses all calls to the model
     │   ├── QuotaError            the account is empty: wait once, then QuotaExhaustedError
     │   ├── FatalModelError       wrong key, unknown model, no access: the run stops  exit 2
     │   │   └── NotFoundError         404: no such model, batch or address

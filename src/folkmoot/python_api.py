@@ -91,7 +91,9 @@ class Run:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """Models, settings, versions and cost of the run; empty if its process was killed."""
+        """The models, settings, versions and cost of the run, or empty if its process was
+        killed.
+        """
         return self.folder.manifest
 
     @property

@@ -217,8 +217,8 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
     def parse_cell(self, element: Any) -> RawCell | None:
         """Return a cell, or None if it is empty."""
         written = element.findtext(VALUE_TAG) or ""
-        # openpyxl would fail at an invalid number. Here it becomes a cell, so that the problem can be
-        # reported with its position.
+        # openpyxl would fail at an invalid number. Here it becomes a cell, so that the problem can
+        # be reported with its position.
         is_number = element.get("t", "n") in ("n", "b", "s") and written
         if is_number and not _is_finite(written):
             row, column = self.row_counter, self.col_counter + 1

@@ -22,7 +22,8 @@ from folkmoot.models.urls import find_secrets, is_secret_name, join_url
 Endpoints = Mapping[str, object]
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # RFC 9110
+# The characters of a header name (RFC 9110).
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PAIRS = {"type": ["object", "null"], "additionalProperties": {"type": ["string", "number"]}}
 _SERVER_KEYS = {
     "url": {"type": "string", "pattern": r"\S", "description": "base URL of the server"},

@@ -62,7 +62,7 @@ _ECHOED_ROLE_PATTERN = re.compile(r"role\W{3,8}(?:system|developer|user|assistan
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What one model at one endpoint accepts.
+    """The capabilities of one model at one endpoint.
 
     - `structured_output_mode`: `SCHEMA`, `JSON_MODE` or `PROMPT`.
     - `uses_max_completion_tokens`: True if the limit is called max_completion_tokens instead of
