@@ -1,14 +1,14 @@
-"""Coding: free text becomes data by a codebook, a coder, and a check of the coder.
+"""Coding: turn free text into data with a codebook, a coder, and a check of the coder.
 
-No finding rests on a list of phrases. A study hands the texts it wants read to `code_texts`, with a
-codebook; a model that sees the text and the codebook and nothing else gives each code with the
-quote that justifies it. Where a speaker can be asked in a structured way, ask instead.
+No finding rests on a list of phrases. A study passes its texts to `code_texts` with a codebook. The
+coder is a model that sees only the text and the codebook. It assigns codes, each with the quote
+that justifies it. If a speaker can be asked with a closed question, ask instead of coding.
 
 **A codebook** is a YAML file, `studies/<name>/codebooks/price.yaml`:
 
     name: price
     question: What does the speaker say about the price?
-    choose: one                    # or any: all codes that apply; then none may
+    choose: one                    # or any: all codes that apply, possibly none
     codes:
       - name: too_dear
         definition: The price keeps the speaker from buying, or is called too high.
@@ -18,40 +18,41 @@ quote that justifies it. Where a speaker can be asked in a structured way, ask i
         definition: The price is not spoken of.
         quoted: false              # no quote can show what is absent
 
-`fixed: true` where findings name the codes: a user's own version then has to keep them. Codebooks
-stand in the folder `codebooks` beside the study's config. `level: ordinal` says that codes of
-`choose: one` stand in order, most first. `slots` names what a code is said of
-(`slots: {option: the option that is decided on}`); each text lists its values.
+Set `fixed: true` if findings name the codes. A researcher's version of the codebook must then keep
+them. Codebooks are in the folder `codebooks` next to the study's config. `level: ordinal` states
+that the codes of `choose: one` are ordered, the highest first. `slots` names the objects of a code
+(`slots: {option: the option that is decided on}`). Each text lists the values of its slots.
 
 **In the study**, four lines:
 
-    class Config(CodedConfig):                                 # adds the key `coding:`
+    class Config(CodingStudyConfig):                           # adds the key `coding:`
         ...
     STUDY = Study(..., tables=(Vote, *coding.TABLES))
 
     async def protocol(session):
         ...
-        texts = [coding.Text(f"g1/turn{n}", said.text, said.speaker_id) for n, said in ...]
-        codes = await coding.code(session, CODEBOOKS / "price.yaml", texts)
-        codes["g1/turn0"]                                      # (Coded("too_dear", "…"),)
+        texts = [TextToCode(f"g1/turn{n}", said.text, said.speaker_id) for n, said in ...]
+        codes = await code_texts(session, CODEBOOKS / "price.yaml", texts)
+        codes["g1/turn0"]                                      # (AssignedCode("too_dear", "…"),)
 
-`about` of a text is what the codebook's question refers to (`{"concern": "…"}`); it is shown to the
-coder, so nothing in it may tell the condition. `rule=` is a phrase rule, text → codes, recorded as
-a coder of its own, whose disagreement the report shows; nothing else may use it.
+`context` of a text is what the codebook's question refers to (`{"concern": "…"}`). The coder sees
+it, so it must not reveal the condition. `rule=` is a phrase rule, text → codes. It is recorded as
+an additional coder, and the report shows its disagreement with the model. It must not be used for
+anything else.
 
-**In the findings**, from the tables, never from the protocol's memory:
+**In the findings**, read the tables, not variables of the protocol:
 
-    read = coding.codings(run)["price"]
-    read.one("g1/turn0")           # "too_dear"; None where no answer was had
-    read.of("g1/turn0")            # {code: quote}; {} where no code applies
-    read.supports                  # False: embedded codes, or nobody coded; then no finding
-    read.note                      # who coded, α; one of the finding's notes
+    results = read_codings(run)["price"]
+    results.single_code("g1/turn0")    # "too_dear", or None without an answer
+    results.codes_of("g1/turn0")       # {code: quote}, or {} if no code applies
+    results.supports_findings          # False if the coder was embedded or absent
+    results.note                       # who coded, and α, for the notes of the finding
 
-**Roles** are `coder` and `second_coder` under `models:`. The second codes a sample drawn by the
-seed and sealed; it may not be the first. `--model synthetic` answers with the embedded coder
-(`coder.py`). `folkmoot codes RUN` codes a finished run, writes the sheets on which
-a person corrects the coder or codes the sample blind, and reads them back as amendments.
-See docs/coding.md.
+**Roles** are `coder` and `second_coder` under `models:`. The second coder codes a sample that is
+drawn by the seed and sealed. It must be another model than the coder. `--model synthetic` answers
+with the embedded coder. `folkmoot codes RUN` codes a finished run. It also writes sheets on which a
+human corrects the coder or codes the sample blind, and reads them back as amendments. See
+docs/coding.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Codebooks: what a coder looks for in free text, as a YAML file that people and models read."""
+"""Codebooks: YAML files that tell models and humans what to look for in free text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 
-NO_CODE_LABEL = "(none)"  # stands where a text was read and no code applies
+# Marks a text that was coded and to which no code applies. It differs from a missing answer.
+NO_CODE_LABEL = "(none)"
 SUFFIX = ".yaml"
-ALL_SLOT_VALUES = "all"  # a coder's word for all values of a slot
+# A coder writes this word instead of listing all values of a slot.
+ALL_SLOT_VALUES = "all"
 
 
 class _FrozenModel(BaseModel):
@@ -25,7 +27,7 @@ class _FrozenModel(BaseModel):
 
 
 class Code(_FrozenModel):
-    """One code. `quoted: false` marks a code for what is absent, which no quote can show."""
+    """One code. `quoted: false` marks a code for something absent, which no quote can show."""
 
     name: str = Field(min_length=1)
     definition: str = Field(min_length=1)
@@ -35,12 +37,12 @@ class Code(_FrozenModel):
 
 
 class Codebook(_FrozenModel):
-    """What is asked of a text, and the codes that answer it.
+    """A question about a text, and the codes that answer it.
 
-    `fixed`: findings name its codes, so that a user's own version may reword them and add others
-    but needs them all. `choose`: exactly one code (`one`), or all that apply (`any`).
-    `level: ordinal`: the codes stand in order, for the agreement. `slots`: what each code is said
-    of (an option, a member), name → meaning; each text lists the values of its own.
+    `choose`: exactly one code (`one`), or all that apply (`any`). `level: ordinal`: the codes are
+    ordered, which the measure of agreement uses. `slots`: name → meaning of an object of the codes,
+    such as an option or a member. Each text lists the values of its slots. `fixed`: findings name
+    the codes. A researcher's version may reword them and add others, but must keep them all.
     """
 
     name: str = Field(pattern=r"^\w+$")
@@ -48,11 +50,13 @@ class Codebook(_FrozenModel):
     choose: Literal["one", "any"] = "any"
     level: Literal["nominal", "ordinal"] = "nominal"
     slots: dict[str, str] = {}
+    # The coder has no use for `fixed`, so it is in neither the prompt nor the sealed codebook.
     fixed: bool = Field(False, exclude=True)
     codes: tuple[Code, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _check_distinct_names(self) -> Codebook:
+        # `find_code` ignores case, so names that differ only in case would be one code.
         names = [code.name.casefold() for code in self.codes]
         if twice := [
             code.name for i, code in enumerate(self.codes) if code.name.casefold() in names[:i]
@@ -60,6 +64,7 @@ class Codebook(_FrozenModel):
             raise ValueError(f"duplicate code {twice[0]!r}")
         if wrong := {NO_CODE_LABEL, ALL_SLOT_VALUES} & set(names):
             raise ValueError(f"no code can have the name {wrong.pop()!r}")
+        # A slot becomes a field of the reply next to these two.
         if wrong := {"code", "quote"} & set(self.slots):
             raise ValueError(f"no slot can have the name {wrong.pop()!r}")
         if self.level == "ordinal" and self.choose == "any":
@@ -71,26 +76,27 @@ class Codebook(_FrozenModel):
         return tuple(code.name for code in self.codes)
 
     def find_code(self, name: str) -> Code | None:
-        """The code of this name, case and spaces folded; None if there is none."""
+        """Return the code with this name, or None. Case, spaces, hyphens and underscores are
+        ignored."""
         return next(
             (code for code in self.codes if _normalise_name(code.name) == _normalise_name(name)),
             None,
         )
 
     def to_json(self) -> dict[str, object]:
-        """As it is written in the file, without what stands at its default."""
+        """Return the codebook as in its file, without keys that have their default value."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @cached_property
     def to_yaml(self) -> str:
-        """The codebook as the coder reads it."""
+        """The codebook as YAML text for the coder's prompt."""
         return yaml.safe_dump(
             self.to_json(), sort_keys=False, allow_unicode=True, width=100
         ).strip()
 
 
 def read_codebook(path: Path) -> Codebook:
-    """A codebook from its file. Raises InputError with the line of every mistake."""
+    """Read a codebook from its file. Raises InputError with the line of every mistake."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -106,8 +112,11 @@ def read_codebook(path: Path) -> Codebook:
 
 
 def check_user_codebooks(user_folder: Path, shipped: Path) -> list[Problem]:
-    """Every mistake in a user's own codebooks: files that replace nothing, and codebooks that a
-    study could not go by in place of the shipped ones."""
+    """Return every problem in a researcher's codebooks.
+
+    A file must have the name of a shipped codebook and must fit the findings that use that
+    codebook.
+    """
     if not user_folder.is_dir():
         return [Problem(f"no such folder: {user_folder}")]
     known = {path.stem: path for path in shipped.glob(f"*{SUFFIX}")}
@@ -127,6 +136,8 @@ def check_user_codebooks(user_folder: Path, shipped: Path) -> list[Problem]:
 
 
 def _check_replacement(own: Codebook, shipped: Codebook, path: Path) -> list[Problem]:
+    """Return the keys in which a researcher's codebook must agree with the shipped one and does
+    not."""
     problems = [
         Problem(
             f"must be as in the shipped codebook: {getattr(shipped, key)!r}", str(path), key=key

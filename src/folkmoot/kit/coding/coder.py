@@ -1,4 +1,4 @@
-"""The coder: asks a model for the codes of a text, and refuses a code whose quote is not there."""
+"""Ask a model for the codes of a text, and reject codes with a quote that is not in the text."""
 
 from __future__ import annotations
 
@@ -69,11 +69,12 @@ from folkmoot.randomness import generator
 PROMPT = "coder"
 PROMPTS = PromptLibrary(Path(__file__).parent / "prompts")
 QUOTE_NOT_FOUND = "the quote is not in the text"
-MAX_SHOWN = 80  # characters of a quote that is not in the text
+# Characters of a quote that a re-ask repeats. Models sometimes quote whole paragraphs.
+MAX_SHOWN = 80
 
 
 class CodingSettings(BaseModel):
-    """The key `coding:` of a study file; `coding: off` is short for `coding: {enabled: off}`."""
+    """The key `coding:` of a study file. `coding: off` is short for `coding: {enabled: off}`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -89,15 +90,19 @@ class CodingSettings(BaseModel):
 
 
 def _expand_switch(value: object) -> object:
-    """`coding: off` in full."""
+    """Return the settings for `coding: on` or `coding: off`. Other values are
+    returned unchanged."""
     words = {"on": True, "yes": True, "off": False, "no": False}
     value = words.get(value.lower(), value) if isinstance(value, str) else value
     return {"enabled": value} if isinstance(value, bool) else value
 
 
 class CodingStudyConfig(StudyConfig):
-    """The settings of a study with free text to code. The models of the coders are those of the
-    roles `coder` and `second_coder` under `models:`; without `second_coder` there is none."""
+    """The settings of a study with free text to code.
+
+    The coders' models are those of the roles `coder` and `second_coder` under `models:`. Without
+    `second_coder` there is no second coder.
+    """
 
     SECTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Coding of free text": ("coding",),
@@ -111,7 +116,8 @@ class CodingStudyConfig(StudyConfig):
 
     @model_validator(mode="after")
     def _check_user_codebooks(self, info: ValidationInfo) -> CodingStudyConfig:
-        # Before anything is spent: codes are asked for at the end of a run.
+        # Check at load time. Coding is the last stage, so a later error would come after the
+        # researcher has paid for the run.
         folder = (info.context or {}).get("folder")
         if folder is not None and self.coding.codebooks is not None:
             shipped = Path(inspect.getfile(type(self))).parent / "codebooks"
@@ -134,21 +140,23 @@ class CodingStudyConfig(StudyConfig):
 
 
 def same_model(first: str, second: str, endpoints: Endpoints) -> bool:
-    """Whether two names mean one model."""
+    """Return whether two names mean the same model."""
     try:
         return resolve_model(first, endpoints).name == resolve_model(second, endpoints).name
-    except InputError:  # the check of all models says so
+    except InputError:
+        # The general check of model names reports an unknown name.
         return first == second
 
 
 @dataclass(frozen=True)
 class TextToCode:
-    """A text to be coded. `id` is unique within the codebook and tells the study where it stood.
+    """A text to be coded.
 
-    `context`: what the codebook's question refers to (name → text), shown to the coder; nothing in
-    it may tell the condition. `slots`: the values that each slot of the codebook may have here.
-    Texts that know their sources keep them in the prompt of the coder; give a conversation as
-    `provenance.join`.
+    `id` is unique within the codebook and lets the study find the place of the text. `context` is
+    what the codebook's question refers to (name → text). The coder sees it, so it must not reveal
+    the condition. `slots` holds the permitted values of each slot of the codebook. The coder's
+    prompt keeps the recorded sources of the texts. Pass a conversation as the result of
+    `provenance.join_texts`.
     """
 
     id: str
@@ -159,8 +167,10 @@ class TextToCode:
 
 
 class AssignedCode(NamedTuple):
-    """One code of a text. `slots`: slot → value; `rejection_reason`: why the code does not
-    count."""
+    """One code of a text.
+
+    `slots`: slot → value. `rejection_reason`: why the code does not count, or empty if it counts.
+    """
 
     code: str
     quote: str = ""
@@ -178,18 +188,22 @@ async def code_texts(
     *,
     rule: RuleCoder | None = None,
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Code texts by a codebook; the codes that count by text id, a text without an answer left out.
+    """Code texts by a codebook and return the valid codes by text id. Texts without an answer are
+    absent.
 
-    Records every text in the table `texts` and every code in `codes`. Where `coding:` is off the
-    texts are recorded all the same, to be coded afterwards, and the reply is empty. `rule`: a
-    phrase rule, recorded as a coder of its own for comparison; nothing else may rest on it.
+    Records every text in the table `texts` and every code in `codes`. If `coding:` is off, the
+    texts are still recorded for a later coding, and the result is empty. `rule` is a phrase rule.
+    It is recorded as another coder for comparison, and no finding may rest on it.
     """
     settings = session.config.coding
     book = load_codebook(session, codebook, settings)
     listed = list(texts)
     require_unique_texts(listed, book)
     said = [text_to_code for text_to_code in listed if text_to_code.text.strip()]
+    # Only texts with words can be sampled: a human or second coder has nothing to do for an empty
+    # one.
     sample = draw_sample(session.seed, book, said, settings.sample)
+    # Seal the codebook: a later coding must use exactly this version.
     await session.seal(f"codebook {book.name}", book.to_json())
     session.record(
         CodebookRow(
@@ -224,13 +238,14 @@ async def code_texts(
 async def code_with_models(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], sample: frozenset[str]
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Ask the coder for all texts, and the second coder, where one is named, for the sample."""
+    """Ask the coder for all texts, and the second coder, if there is one, for the sample."""
     prompt = {"prompt": PROMPTS.hashes()[PROMPT], "sample": sorted(sample)}
     await session.seal(f"coding {book.name}", prompt)
     found = await _code_all(session, book, texts, CODER_ROLE)
     if SECOND_CODER_ROLE not in session.config.models:
         return found
     first, second = session.resolve_model(CODER_ROLE), session.resolve_model(SECOND_CODER_ROLE)
+    # `--model` on the command line may give both roles the same model after the file was checked.
     if same_model(first, second, session.config.endpoints):
         session.warn(f"{first} takes both coders' seats, so there is no second coder")
     else:
@@ -246,10 +261,13 @@ async def code_with_models(
 async def _code_all(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], role: str
 ) -> dict[str, tuple[AssignedCode, ...]]:
+    """Ask one coder for the codes of all texts and record them. Return the valid codes by
+    text id."""
     kind = "embedded" if session.is_synthetic(role) else "model"
     who = CoderInfo(role, kind, session.resolve_model(role))
 
     async def code_one_text(scope: Scope, text: TextToCode) -> tuple[AssignedCode, ...] | None:
+        # An empty text gets a row without a call, so that every text has a result.
         codes: tuple[AssignedCode, ...] = (AssignedCode("", rejection_reason="no text"),)
         if text.text.strip():
             codes = await ask_for_codes(scope, role, book, text)
@@ -258,9 +276,8 @@ async def _code_all(
         return good if good or not codes else None
 
     stage = session.child("coding" if role == CODER_ROLE else "second_coding", book.name)
-    found = (
-        await stage.map(texts, code_one_text)
-    ).values()  # keyed as parts of an address, not by id
+    # `map` keys its results by parts of addresses, not by text id, but keeps their order.
+    found = (await stage.map(texts, code_one_text)).values()
     return {
         text_to_code.id: codes
         for text_to_code, codes in zip(texts, found, strict=True)
@@ -271,10 +288,12 @@ async def _code_all(
 async def ask_for_codes(
     scope: Scope, role: str, book: Codebook, text: TextToCode
 ) -> tuple[AssignedCode, ...]:
-    """What a model codes in one text; what is still refused after the re-asks says why."""
+    """Ask a model for the codes of one text. A code that stays invalid after the re-asks has a
+    reason."""
     text = quote_text(book, text)
     wanted = CodesAnswer(book, text)
     coder = Speaker(role, role=role, system=build_coder_prompt(wanted))
+    # Temperature 0: a coder should assign the same codes to the same text.
     got = await scope.ask(
         coder, text.text, answer_type=wanted, temperature=0.0, about=book.question
     )
@@ -284,9 +303,12 @@ async def ask_for_codes(
 
 
 def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
-    """Return a text to be coded of which every part knows its source: as the study gave it, else
-    the row of the table `texts`. Of a coding afterwards that is in the run that is coded. A text
-    of several sources is also one of that row, which is what the coder reads."""
+    """Return the text with a recorded source for each of its parts.
+
+    Parts keep the source that the study gave them. All others refer to their row in the table
+    `texts`. In a post-hoc coding that is the table of the coded run. A text with several sources
+    also refers to its row, because the coder reads it as a whole.
+    """
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:
         known = isinstance(part, SourcedText)
@@ -308,7 +330,7 @@ def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
 
 
 def build_coder_prompt(wanted: CodesAnswer) -> str:
-    """All that a coder is told: the codebook and what its question refers to."""
+    """Return the system prompt of a coder: the codebook and the context of its question."""
     book, text = wanted.book, wanted.text
     slots = quote_all(list(book.slots), "material", cell_id("codebooks.slots", book.name))
     unquoted = [code.name for code in book.codes if not code.quoted]
@@ -324,8 +346,9 @@ def build_coder_prompt(wanted: CodesAnswer) -> str:
 
 
 def _format_about(about: Mapping[str, str]) -> str:
-    """Return what a question refers to as JSON in lines; the names are the study's own words."""
+    """Return the context of a question as indented JSON that keeps the sources of its values."""
     lines = [
+        # `json.dumps` would lose the sources, so the JSON is assembled from escaped parts.
         concatenate_texts((f'  "{escape_json(name)}": "', escape_json(part), '"'), plain=None)
         for name, part in about.items()
     ]
@@ -333,7 +356,8 @@ def _format_about(about: Mapping[str, str]) -> str:
 
 
 def load_codebook(session: Session[Any], path: Path, settings: CodingSettings) -> Codebook:
-    """The codebook of the study, or the user's own of the same file name in its place."""
+    """Return the study's codebook, or the researcher's codebook with the same file name if it
+    exists."""
     if settings.codebooks is not None:
         own = session.study_folder / Path(settings.codebooks).expanduser() / path.name
         if own.exists():
@@ -344,14 +368,15 @@ def load_codebook(session: Session[Any], path: Path, settings: CodingSettings) -
 def draw_sample(
     seed: int, book: Codebook, texts: Sequence[TextToCode], size: int
 ) -> frozenset[str]:
-    """The ids of the texts that a second coder codes, drawn by the seed of the run."""
+    """Return the ids of the texts for the second coder, drawn by the seed of the run."""
     rng = generator(seed, ("coding", book.name, "sample"))
+    # A prefix of a permutation, so that a smaller sample is part of a larger one.
     chosen = rng.permutation(len(texts))[:size]
     return frozenset(texts[int(item_id)].id for item_id in chosen)
 
 
 def require_unique_texts(texts: Sequence[TextToCode], book: Codebook) -> None:
-    """Raise ProtocolError for two texts of one id, or one that lacks the values of a slot."""
+    """Raise ProtocolError for two texts with the same id, or a text without values for a slot."""
     seen: set[str] = set()
     for text in texts:
         if text.id in seen:
@@ -362,7 +387,7 @@ def require_unique_texts(texts: Sequence[TextToCode], book: Codebook) -> None:
 
 
 class CoderInfo(NamedTuple):
-    """Who coded: as what (coder, second_coder, rule), which model, of which kind."""
+    """The role (coder, second_coder, rule), the kind and the name of a coder."""
 
     coder_role: str
     kind: str
@@ -372,7 +397,8 @@ class CoderInfo(NamedTuple):
 def record_codes(
     scope: Scope, book: Codebook, text: TextToCode, codes: Iterable[AssignedCode], who: CoderInfo
 ) -> None:
-    """Add the codes of one text to the table; a text in which no code applies has a row too."""
+    """Add the codes of one text to the table `codes`. A text without an applicable code gets a row
+    too."""
     for each in tuple(codes) or (AssignedCode(NO_CODE_LABEL),):
         scope.record(
             CodeRow(
@@ -394,8 +420,10 @@ def record_codes(
 
 
 class _CodeReply(BaseModel):
-    """A code as a model gives it; slots are further fields."""
+    """One code in a model's reply. The slots are additional fields."""
 
+    # The description is part of the schema that is sent to the model. It is pinned to the text that
+    # earlier runs have journaled.
     model_config = pin_schema(
         "_Item", "A code as a model gives it; slots are further fields.", ConfigDict(extra="allow")
     )
@@ -406,8 +434,11 @@ class _CodeReply(BaseModel):
 
 @dataclass(frozen=True)
 class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
-    """The answer type of a coder. Unreadable while a code, a slot or a quote is wrong, so that it
-    is asked for again; `salvage_reply` then keeps what stands."""
+    """The answer type of a coder.
+
+    A wrong code, slot or quote makes the reply a parse failure, so the coder is asked again. After
+    the last re-ask `salvage_reply` keeps the valid codes.
+    """
 
     book: Codebook
     text: TextToCode
@@ -438,7 +469,10 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         return object_schema("Codes", {"codes": codes})
 
     def _codes_with_ways_out(self) -> tuple[str, ...]:
-        """The codes, with the ways out where exactly one is wanted (else a list may be empty)."""
+        """Return the codes, with ways out if exactly one code is wanted.
+
+        With `choose: any`, an empty list already states that no code applies.
+        """
         return (
             with_ways_out(self.book.code_names)
             if self.book.choose == "one"
@@ -451,6 +485,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         read = JsonList(_CodeReply, name="codes").parse_reply(reply)
         if not isinstance(read, ParsedAnswer):
             return read
+        # A way out counts only if the coder gave no code besides.
         ways_out = [way for item in read.value if (way := self._way_out(item)) is not None]
         coded = [item for item in read.value if self._way_out(item) is None]
         if ways_out and not coded:
@@ -465,6 +500,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
             f"{repair.original!r} could not be read" for repair in read.repairs if repair.is_dropped
         ]
         if problems or (self.book.choose == "one" and not codes):
+            # Three problems are enough for a re-ask. A long list would distract small models.
             first = "; ".join(problems[:3]) or "no code was given"
             return ParseFailure(
                 f"Not every code can be taken: {first}. Reply with the whole JSON object again, "
@@ -473,7 +509,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         return ParsedAnswer(codes, read.parse_step, read.repairs)
 
     def salvage_reply(self, reply: str) -> ParsedAnswer[tuple[AssignedCode, ...]] | None:
-        """The codes of a reply that is still not right, the wrong ones with the reason."""
+        """Return the codes of a reply that is still invalid. Wrong codes carry the reason."""
         read = JsonList(_CodeReply, name="codes").parse_reply(reply)
         codes = self._check_items(read.value) if isinstance(read, ParsedAnswer) else ()
         return ParsedAnswer(codes, "exact") if codes else None
@@ -486,6 +522,8 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         for item in items:
             for each in self._check_item(item):
                 said_of = tuple(each.slots.items())
+                # With `choose: one` each combination of slot values has one code. Otherwise only
+                # exact repetitions are merged.
                 place = said_of if self.book.choose == "one" else (each.code, said_of, each.quote)
                 other = found.setdefault(place, each)
                 if (
@@ -493,6 +531,8 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
                     and not other.rejection_reason
                     and not each.rejection_reason
                 ):
+                    # Keep the first code and mark it as rejected: to choose one of two would be a
+                    # guess.
                     both = f"{other.code!r} and {each.code!r} exclude each other"
                     found[place] = other._replace(rejection_reason=both)
         return tuple(found.values())
@@ -523,19 +563,22 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         ]
 
     def _slot_values(self, slot: str, item: _CodeReply) -> list[str]:
-        """The values of a slot that an item names: one, several, or all."""
+        """Return the values of a slot that an item names: one, several, or all."""
         said = getattr(item, slot, None)
         wanted = {_normalise_quote(str(s)) for s in (said if isinstance(said, list) else [said])}
         known = list(self.text.slots[slot])
         named = [value for value in known if _normalise_quote(value) in wanted]
+        # A slot may have a value called "all". An exact name wins over the word for all values.
         return named or (known if ALL_SLOT_VALUES in wanted else [])
 
 
 def quote_occurs_in(quote: str, text: str) -> bool:
-    """Whether a quote is in a text, as whole words; case, spaces, quotation marks and dashes fold.
+    """Return whether a quote occurs in a text as whole words.
 
-    A quote without a letter or a digit shows nothing.
+    Case, spaces, quotation marks and dashes are normalised. A quote without a letter or digit
+    counts as not found, because it shows nothing.
     """
+    # Models often add quotation marks, an ellipsis or a full stop at the ends of a quote.
     wanted, whole = _normalise_quote(quote).strip("\"'.… "), _normalise_quote(text)
     if not re.search(r"\w", wanted):
         return False
@@ -548,8 +591,11 @@ def quote_occurs_in(quote: str, text: str) -> bool:
 
 
 def _joins_word(before: str, after: str) -> bool:
-    """Whether two characters belong to one word. Scripts whose letters have no case are taken to
-    write without spaces, as Chinese and Thai do."""
+    """Return whether two neighbouring characters belong to one word.
+
+    Letters without case count as separate, because scripts such as Chinese and Thai are written
+    without spaces.
+    """
     return all(
         column.isdecimal() or column.islower() or column == "_" for column in (before, after)
     )

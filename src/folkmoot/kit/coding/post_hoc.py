@@ -1,4 +1,4 @@
-"""Coding of a finished run by a model: a run below it, in `RUN/codings/<coder>/`."""
+"""Code a finished run with a model. The coding is a run below it, in `RUN/codings/<coder>/`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CODINGS_FOLDER = "codings"
 
 
 class PostHocCodingConfig(StudyConfig):
-    """The settings of a coding of a finished run. `sample`: only the sample of each codebook."""
+    """The settings of a coding of a finished run."""
 
     sample: bool = Field(False, description="code only the sample of each codebook")
 
@@ -46,18 +46,23 @@ def code_finished_run(
     sample: bool = False,
     stopper: RunStopper | None = None,
 ) -> RunFolder:
-    """Let a model code the texts of a finished run, all or only the sample; resumes a coding that
-    stopped. Raises InputError for an unfinished run, one without texts, and a coder who has
-    coded it already; otherwise what `run_study` raises."""
+    """Code the texts of a finished run with the model `coder`, or resume a coding that was
+    interrupted.
+
+    `sample` restricts the coding to the sample of each codebook. Raises InputError for an
+    unfinished run, a run without texts, and a model that has already coded it. Also raises the
+    errors of `run_study`.
+    """
     require_codable(run, coder)
     settings = {**calling_settings(run), "model": coder, "sample": sample}
+    # A model name may contain slashes and colons, and not every file system allows them.
     name = re.sub(r"[^\w.-]+", "-", coder)
     below = Below(build_coding_study(run), f"{CODINGS_FOLDER}/{name}", POST_HOC_CODING, coder)
     return run_below(run, below, settings, options, stopper)
 
 
 def require_codable(run: RunFolder, coder: str) -> None:
-    """Raise InputError where this coder cannot code this run."""
+    """Raise InputError if this model cannot code this run."""
     require_finished(run)
     read = read_codings(run)
     if not read:
@@ -84,7 +89,7 @@ def require_codable(run: RunFolder, coder: str) -> None:
 
 
 def build_coding_study(run: RunFolder) -> Study[PostHocCodingConfig]:
-    """The coding of this run as a study type."""
+    """Return the coding of this run as a study type."""
 
     async def run_coding(session: Session[PostHocCodingConfig]) -> None:
         for name, texts, sample in read_texts(run):
@@ -93,6 +98,7 @@ def build_coding_study(run: RunFolder) -> Study[PostHocCodingConfig]:
                 for text_to_code in texts
                 if text_to_code.id in sample or not session.config.sample
             ]
+            # Use the codebook of the run's plan. The shipped file may have changed since the run.
             await session.seal(f"codebook {name}", sealed_codebook(run, name).to_json())
             await code_with_models(session, sealed_codebook(run, name), wanted, sample)
 
@@ -102,7 +108,8 @@ def build_coding_study(run: RunFolder) -> Study[PostHocCodingConfig]:
 
 
 def read_texts(run: RunFolder) -> Iterator[tuple[str, list[TextToCode], frozenset[str]]]:
-    """Codebook, its texts, and the ids of its sample, as the run recorded them."""
+    """Yield each codebook name with its texts and the ids of its sample, as the run
+    recorded them."""
     table = run.read_table("texts")
     for name in table["codebook"].unique(maintain_order=True):
         rows = list(table.filter(codebook=name).iter_rows(named=True))
@@ -116,13 +123,14 @@ def _text_from_row(row: Mapping[str, Any]) -> TextToCode:
 
 
 def verify_codings(run: RunFolder) -> Iterator[tuple[str, Verification]]:
-    """Every coding that the amendments name, replayed and compared like a run."""
+    """Replay and compare every coding that the amendments name. Yield its folder and the result."""
     try:
         coded = [
             amendment
             for amendment in read_amendments(run.path)
             if amendment.kind == POST_HOC_CODING
         ]
-    except StorageError:  # what is wrong with the amendments is told with the run
+    except StorageError:
+        # The verification of the run itself reports unreadable amendments.
         return
     yield from (verify_below(run, made, build_coding_study(run)) for made in coded)

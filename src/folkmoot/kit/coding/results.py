@@ -1,4 +1,4 @@
-"""What was coded in a run, read back: the codes that count, and how far coders agree."""
+"""Read the codes of a run from its tables and amendments, and measure the agreement of coders."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ from folkmoot.storage.amendments import Amendment, read_amendments
 from folkmoot.storage.findings import Finding, ResultTable, column_heading
 from folkmoot.storage.run_folder import RunFolder
 
-# The kinds of amendments that this mechanism makes.
+# The kinds of amendments that codings and sheets make.
 POST_HOC_CODING, CODE_CORRECTION, HAND_CODING = "coding", "code", "hand_coding"
-RELIABLE_ALPHA, TENTATIVE_ALPHA = 0.8, 0.667  # Krippendorff's customary limits
+# Krippendorff's customary limits for conclusions and for tentative conclusions.
+RELIABLE_ALPHA, TENTATIVE_ALPHA = 0.8, 0.667
 
-Key = tuple[str, str]  # what a code is said of (JSON), and the code
+# The object of a code (slot values as JSON), and the code.
+Key = tuple[str, str]
 EMBEDDED_NOTE = (
     "The embedded coder, which only compares words, gave codes: they serve tests and demos and "
     "support no finding."
@@ -41,10 +43,10 @@ EMBEDDED_NOTE = (
 
 @dataclass(frozen=True)
 class CoderResult:
-    """One coder's codes by one codebook: text id → the codes that count, with their quotes.
+    """The codes of one coder by one codebook.
 
-    `coder_role`: coder, second_coder, rule or person. A text without an answer is not in `codes`;
-    one in which no code applies is there with none.
+    `coder_role`: coder, second_coder, rule or person. `codes`: text id → valid codes with quotes. A
+    text without an answer is absent. A text without an applicable code has an empty mapping.
     """
 
     coder_role: str
@@ -60,11 +62,11 @@ class CoderResult:
 
 @dataclass(frozen=True)
 class CodebookResults:
-    """All that was coded by one codebook in a run.
+    """All codes by one codebook in a run.
 
-    `codes_by_text` is what a finding rests on: the coder's codes, with people's corrections. Where
-    `supports_findings` is false nothing may rest on it, and `note` says why; otherwise `note` says
-    who coded and how far another agrees, for the notes of the finding.
+    Findings use `codes_by_text`: the coder's codes with human corrections. If `supports_findings`
+    is False, no finding may use the codes. `note` names the coder and the agreement with other
+    coders, for the notes of the finding, or says why the codes support no finding.
     """
 
     book: Codebook
@@ -74,7 +76,7 @@ class CodebookResults:
 
     @cached_property
     def primary_coder(self) -> CoderResult | None:
-        """Who coded: the first real model, else the embedded coder; None where nobody did."""
+        """The coder that findings use: the first real model, else the embedded coder, else None."""
         first = [
             coder_result for coder_result in self.coders if coder_result.coder_role == CODER_ROLE
         ]
@@ -85,17 +87,18 @@ class CodebookResults:
 
     @property
     def supports_findings(self) -> bool:
-        """Whether a finding may rest on the codes."""
+        """True if findings may use the codes."""
         return self.primary_coder is not None and not self.primary_coder.is_embedded
 
     @cached_property
     def codes_by_text(self) -> dict[str, dict[Key, str]]:
-        """Text id → codes with their quotes, corrected; texts without an answer left out."""
+        """Text id → codes with quotes, after corrections. Texts without an answer are absent."""
         found = {
             text: dict(codes)
             for text, codes in (self.primary_coder.codes if self.primary_coder else {}).items()
         }
         for each in self.corrections:
+            # A correction may also code a text for which the coder gave no answer.
             codes = found.setdefault(each.data["text_id"], {})
             codes.pop((each.data["of"], each.data["was"]), None)
             if (now := each.data["code"]) != NO_CODE_LABEL:
@@ -103,24 +106,27 @@ class CodebookResults:
         return found
 
     def codes_of(self, text_id: str) -> dict[str, str] | None:
-        """Code → quote of one text, whatever the codes are said of; None without an answer."""
+        """Return code → quote of one text, for all slot values together. None if there is no
+        answer."""
         codes = self.codes_by_text.get(text_id)
         return None if codes is None else {code: quote for (_, code), quote in codes.items()}
 
     def single_code(self, text_id: str) -> str | None:
-        """The code of a text by a codebook of `choose: one` without slots; None without one."""
+        """Return the code of a text for a codebook with `choose: one` and no slots, or None."""
         return next(iter(self.codes_of(text_id) or ()), None)
 
     def codes_with_target(self, text_id: str) -> list[tuple[dict[str, str], str, str]]:
-        """(what it is said of, code, quote) of one text."""
+        """Return (slot values, code, quote) for each code of one text."""
         codes = self.codes_by_text.get(text_id, {})
         return [(json.loads(of), code, quote) for (of, code), quote in codes.items()]
 
     def agreement_with(self, other: CoderResult, code: str | None = None) -> Estimate:
-        """Krippendorff's α of the coder and another over the texts that both coded, by text.
+        """Return Krippendorff's α of the primary coder and another coder over the texts that both
+        coded.
 
-        `code`: of this code alone, given or not. Without it: of one code a text, its level (and of
-        what it is said of, "none" included); of several, whether each is given.
+        With `code`, the units are decisions whether this code applies. Without it, `choose: one`
+        compares the one code of each text and slot value, "none" included. `choose: any` compares
+        for each code whether it applies. The interval is a bootstrap over texts.
         """
         ids, ratings, level = self._rating_matrix(other, code)
         if not ids:
@@ -128,7 +134,8 @@ class CodebookResults:
         return krippendorff_interval(ratings, level, ids)
 
     def agreement_by_code(self, other: CoderResult) -> dict[str, float]:
-        """α of each code alone, given or not; NaN where one code is never or always given."""
+        """Return code → α of the decisions whether it applies. NaN if the code is never or always
+        assigned."""
         alphas = {}
         for code in self.book.code_names:
             ids, ratings, level = self._rating_matrix(other, code)
@@ -138,13 +145,13 @@ class CodebookResults:
     def _rating_matrix(
         self, other: CoderResult, code: str | None
     ) -> tuple[list[str], FloatArray, Level]:
-        """Text id of each unit, the codes of both (2, units), and their level."""
+        """Return the text id of each unit, the ratings of both coders (2, units), and the level."""
         units = list(self._shared_units(other, code))
         ids = [unit[0] for unit in units]
         ratings = [[unit[1] for unit in units], [unit[2] for unit in units]]
         if self.book.level == "ordinal" and code is None:
             place = {name: float(i) for i, name in enumerate(self.book.code_names)}
-            # A code that is none of them has no place in their order.
+            # "(none)" has no rank among the ordered codes, so it counts as a missing rating.
             numbers = [[place.get(column, math.nan) for column in coder] for coder in ratings]
             return ids, np.array(numbers), "ordinal"
         return ids, number_codes(ratings), "nominal"
@@ -152,13 +159,15 @@ class CodebookResults:
     def _shared_units(
         self, other: CoderResult, wanted: str | None
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Text id, the coder's code and the other's, for every unit that both decided on."""
+        """Yield (text id, primary coder's rating, other's rating) for each unit that both coders
+        rated."""
         assert self.primary_coder is not None
         several = self.book.choose == "any"
         for text_id, theirs in other.codes.items():
             ours = self.primary_coder.codes.get(text_id)
             if ours is None:
                 continue
+            # Slot values that neither coder mentioned are no units: to count them would inflate α.
             for of in dict.fromkeys([option for option, _ in (*ours, *theirs)] or ["{}"]):
                 for code in (wanted,) if wanted else self.book.code_names if several else ():
                     yield text_id, (of, code) in ours, (of, code) in theirs
@@ -167,7 +176,7 @@ class CodebookResults:
 
     @cached_property
     def confirmed_counts(self) -> tuple[int, int]:
-        """Of the codes that a person looked at, how many were kept, and how many there are."""
+        """Number of codes that a human confirmed, and number of codes that a human checked."""
         kept = sum(
             amendment.data["was"] == amendment.data["code"] for amendment in self.corrections
         )
@@ -175,7 +184,8 @@ class CodebookResults:
 
     @property
     def note(self) -> str:
-        """Who coded by which codebook, and how far others agree; first, whether it is of use."""
+        """The primary coder and the agreement with others. It starts with a warning for embedded
+        codes."""
         if self.primary_coder is not None and self.primary_coder.is_embedded:
             return f"{EMBEDDED_NOTE} {self.who}"
         return self.who
@@ -189,7 +199,7 @@ class CodebookResults:
 
     @property
     def who(self) -> str:
-        """Who coded, and how far others agree, in a sentence or two."""
+        """The primary coder and the agreement with others, in one or two sentences."""
         if self.primary_coder is None:
             return f"Nobody coded by the codebook {self.book.name}."
         said = (
@@ -201,6 +211,7 @@ class CodebookResults:
             f"{format_count(estimate.clusters, 'text')}"
             for coder_result in self.coders
             if coder_result is not self.primary_coder
+            # A phrase rule is a cross-check and no coder, so its α says nothing about reliability.
             and coder_result.coder_role != RULE_ROLE
             and (estimate := self.agreement_with(coder_result)).n
         ]
@@ -221,7 +232,10 @@ class CodebookResults:
 
 
 def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
-    """What was coded in a run, and afterwards, by name of the codebook; empty if nothing was."""
+    """Return codebook name → all codes of a run, from its stages, post-hoc codings and sheets.
+
+    The result is empty if the run records no texts.
+    """
     if not run.has_table("texts"):
         return {}
     texts = run.read_table("texts")
@@ -241,7 +255,8 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
             for table in tables
             for coder_result in _read_coders(table.filter(codebook=name))
         ]
-        # What a person said of other words than those that stand there now counts for nothing.
+        # A correction counts only for the text that the human saw. A withdrawal may have changed
+        # the text since.
         words = {text_id: text_digest(row) for text_id, row in listed.items()}
         own = [
             amendment
@@ -249,6 +264,7 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
             if amendment.data.get("codebook") == name
             and words.get(amendment.data.get("text_id", "")) == amendment.data.get("words")
         ]
+        # The last correction of a code wins: later entries replace earlier ones with the same key.
         corrections = {
             (amendment.data["text_id"], amendment.data["of"], amendment.data["was"]): amendment
             for amendment in own
@@ -262,12 +278,12 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
 
 
 def text_digest(row: Mapping[str, Any]) -> str:
-    """What tells the words of a text from others: those that a person was shown."""
+    """Return a digest of a text and its context. It identifies the words that a human was shown."""
     return digest(row["text"] or "", row["about"] or "", size=8).hex()
 
 
 def sealed_codebook(run: RunFolder, name: str) -> Codebook:
-    """The codebook as the plan of the run holds it."""
+    """Return the codebook from the plan of the run."""
     return Codebook.model_validate(run.plan["sealed"][f"codebook {name}"]["data"])
 
 
@@ -275,7 +291,8 @@ TITLE = "How free text was coded"
 
 
 def coding_finding(run: RunFolder) -> Finding | None:
-    """How free text was coded, and how far coders agree; None where there were none."""
+    """Return the finding on how free text was coded and how far coders agree. None without any
+    texts."""
     rows: list[Row] = []
     said: list[str] = []
     by_code: list[str] = []
@@ -289,6 +306,7 @@ def coding_finding(run: RunFolder) -> Finding | None:
         for coder in read.coders or (None,):
             rows.append(_coder_row(read, coder))
             by_code += _format_code_agreement(read, coder)
+    # While a run is in progress the tables exist, but coding is its last stage.
     if not rows and run.partial and run.has_table("texts"):
         what = "Nothing is coded yet: texts are coded when all parts of the run have ended."
         return Finding("coding", TITLE, what, ResultTable((), ()), section="Coding")
@@ -341,7 +359,7 @@ def _coder_row(read: CodebookResults, coder: CoderResult | None) -> Row:
 
 
 def _format_code_agreement(read: CodebookResults, coder: CoderResult | None) -> list[str]:
-    """α of each code, for a coder who is compared, in one line."""
+    """Return the α of each code in one line, for any coder other than the primary one."""
     if coder is None or read.primary_coder in (None, coder):
         return []
     by_code = read.agreement_by_code(coder).items()
@@ -356,7 +374,7 @@ def _format_code_agreement(read: CodebookResults, coder: CoderResult | None) -> 
 
 
 def _read_coders(table: pl.DataFrame) -> list[CoderResult]:
-    """Everyone who coded by one codebook in one run."""
+    """Return the results of every coder of one codebook in one run."""
     found = []
     for (by, name, kind), own in table.group_by("by", "coder", "coder_kind", maintain_order=True):
         codes: dict[str, dict[Key, str]] = {}
@@ -365,6 +383,8 @@ def _read_coders(table: pl.DataFrame) -> list[CoderResult]:
             if row["refused"] is not None:
                 refused += 1
                 continue
+            # A text without an applicable code must have an entry, to differ from a text without an
+            # answer.
             of_text = codes.setdefault(row["text_id"], {})
             if row["code"] != NO_CODE_LABEL:
                 of_text[row["of"] or "{}", row["code"]] = row["quote"] or ""
@@ -373,7 +393,10 @@ def _read_coders(table: pl.DataFrame) -> list[CoderResult]:
 
 
 def _hand_coders(hand: Sequence[Amendment]) -> list[CoderResult]:
-    """People who coded the sample by hand, one coder each; who did so twice, by the last time."""
+    """Return the codes that humans assigned to the sample, one coder per human.
+
+    If a human coded a text twice, the last codes count.
+    """
     found: dict[str, dict[str, dict[Key, str]]] = {}
     for amendment in hand:
         codes = {(amendment.data["of"], code): "" for code in amendment.data["codes"]}

@@ -1,5 +1,5 @@
-"""Codes on paper: a sheet on which a person corrects the coder, or codes the sample blind, and its
-way back into the run as amendments."""
+"""Spreadsheets for human coders: write codes or the blind sample to a sheet, read it
+as amendments."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ from folkmoot.spreadsheet_cells import RawSheet, read_spreadsheet
 from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import RunFolder, utc_timestamp
 
-CORRECTION_SHEET, BLIND_SHEET, CODEBOOK_SHEET = "codes", "sample", "codebooks"  # names of sheets
+# Names of the sheets in the workbook.
+CORRECTION_SHEET, BLIND_SHEET, CODEBOOK_SHEET = "codes", "sample", "codebooks"
 COMMON_COLUMNS = ("codebook", "number", "of", "text", "about")
 CORRECTION_COLUMNS = (*COMMON_COLUMNS, "coder", "code", "quote", "corrected")
 BLIND_COLUMNS = (*COMMON_COLUMNS, "your_codes")
 CONFIRM_MARKS = ("ok", "=")
 NO_CODE_MARKS = ("none", NO_CODE_LABEL, "-")
-MAX_CELL_CHARACTERS = 32_000  # a spreadsheet's own limit is 32,767
+# A spreadsheet cell holds at most 32,767 characters.
+MAX_CELL_CHARACTERS = 32_000
 INSTRUCTIONS = (
     "codes: in “corrected”, write ok, the right code, or none. Leave it empty where you did not "
     "look. To add a code, copy a line and empty its “code”.",
@@ -53,8 +55,11 @@ COLUMN_WIDTHS = {
 
 
 def write_sheet(run: RunFolder, path: Path, *, blind: bool) -> int:
-    """Write a sheet for a person; how many lines it has. `blind`: the sample without any codes,
-    otherwise all codes with their quotes. Raises InputError, StorageError; never overwrites."""
+    """Write a workbook for a human coder and return the number of lines.
+
+    `blind` writes the sample without any codes. Otherwise the sheet lists all codes with their
+    quotes. Raises InputError if there is nothing to write, and StorageError if the file exists.
+    """
     if path.exists():
         hint = "read it back with --read, or name another file"
         raise StorageError(f"{path} already exists; {hint}")
@@ -67,7 +72,8 @@ def write_sheet(run: RunFolder, path: Path, *, blind: bool) -> int:
         for codebook_results in read.values()
         for line in (_blind_rows(codebook_results) if blind else _correction_rows(codebook_results))
     ]
-    lines.sort(key=lambda line: (line["codebook"], line["number"]))  # their order tells as little
+    # The numbers are digests, so their order does not reveal the condition of a text either.
+    lines.sort(key=lambda line: (line["codebook"], line["number"]))
     if not lines:
         raise InputError(
             Problem(
@@ -92,6 +98,7 @@ def _correction_rows(read: CodebookResults) -> Iterator[dict[str, str]]:
     if read.primary_coder is None:
         return
     for text_id, codes in read.codes_by_text.items():
+        # A text without an applicable code also gets a line, because a human may disagree.
         for (of, code), quote in (codes or {("{}", NO_CODE_LABEL): ""}).items():
             coder = {"coder": read.primary_coder.name, "code": code, "quote": quote}
             yield {**_common_cells(read, text_id, of), **coder}
@@ -107,7 +114,8 @@ def _blind_rows(read: CodebookResults) -> Iterator[dict[str, str]]:
 
 
 def anonymous_number(book: str, text_id: str) -> str:
-    """What stands for a text on a sheet: an id may tell the condition, this tells nothing."""
+    """Return the number of a text on a sheet. A text id may reveal the condition, a digest does
+    not."""
     return digest(book, text_id, size=5).hex()
 
 
@@ -144,7 +152,9 @@ def _write_sheet(
     for number, line in enumerate(lines, 2):
         for place, column in enumerate(columns, 1):
             text = ILLEGAL_CHARACTERS_RE.sub("", line.get(column, ""))[:MAX_CELL_CHARACTERS]
-            if text:  # as text, never as a formula: models wrote it
+            if text:
+                # Force the type text. A model may have written something that starts with "=",
+                # and a spreadsheet would evaluate it as a formula.
                 sheet.cell(number, place, text).data_type = "s"
     sheet.freeze_panes = "A2"
     for place, column in enumerate(columns):
@@ -152,9 +162,10 @@ def _write_sheet(
 
 
 def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
-    """Take a person's corrections and codes from a sheet into the run, as amendments; the new ones.
+    """Add the corrections and codes on a sheet to the run as amendments, and return the new ones.
 
-    What was read before is not added again. Raises InputError with the cell of every mistake.
+    Amendments that the run already has are not added again. `by` names the human coder. Raises
+    InputError with the cell of every mistake.
     """
     read = read_codings(run)
     now = utc_timestamp()
@@ -177,8 +188,10 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
             elif data:
                 kind = CODE_CORRECTION if name == CORRECTION_SHEET else HAND_CODING
                 made.append(Amendment(kind, by, now, data))
+    # Add nothing if any cell is wrong, so that the corrected sheet can be read as a whole.
     if problems:
         raise InputError(problems)
+    # Compare with the existing amendments under the lock, because another process may add some.
     with lock_folder(run.path):
         _require_blind_coder(run, made, by)
         last = {
@@ -193,7 +206,7 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
 
 
 def _require_blind_coder(run: RunFolder, made: Sequence[Amendment], by: str) -> None:
-    """Raise InputError where somebody codes the sample after having seen the coder's codes."""
+    """Raise InputError if a human codes the blind sample after seeing the coder's codes."""
     seen = {
         amendment.author.casefold()
         for amendment in read_amendments(run.path)
@@ -210,7 +223,8 @@ def _require_blind_coder(run: RunFolder, made: Sequence[Amendment], by: str) -> 
 
 
 def _amendment_key(amendment: Amendment) -> tuple[object, ...]:
-    """What an amendment decides; a later one of the same replaces it."""
+    """Return the decision that an amendment makes. A later amendment with the same key
+    replaces it."""
     return (
         amendment.kind,
         amendment.author,
@@ -219,7 +233,7 @@ def _amendment_key(amendment: Amendment) -> tuple[object, ...]:
 
 
 def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """The lines of a sheet in which the person wrote something, by number."""
+    """Yield (row number, line) for each line of a sheet that the human filled in."""
     rows: dict[int, dict[int, str]] = {}
     for cell in sheet.cells:
         rows.setdefault(cell.row, {})[cell.column] = str(cell.value).strip()
@@ -229,11 +243,16 @@ def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str
         raise InputError(Problem(f"there is no column {lacking[0]}", file, f"{sheet.name}!1"))
     for number, cells in sorted(rows.items()):
         line = {header[column]: text for column, text in cells.items() if column in header}
+        # The last column is the one for the human's answer.
         if line.get(wanted[-1]):
             yield number, {**dict.fromkeys(wanted, ""), **line, "of": line.get("of") or "{}"}
 
 
 def _find_misplaced(read: Mapping[str, CodebookResults], line: dict[str, str]) -> Problem | None:
+    """Return the problem of a line that names no text of the run.
+
+    Otherwise add `text_id` and `words` (the digest of the text) to the line and return None.
+    """
     if line["codebook"] not in read:
         hint = did_you_mean(line["codebook"], read)
         return Problem(f"no codebook {line['codebook']!r} in this run", key="codebook", hint=hint)
@@ -282,7 +301,7 @@ def _line_location(line: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parse_code_name(book: Codebook, said: str) -> str | Problem:
-    """The code that a person wrote."""
+    """Return the code that a human wrote, or the problem if the codebook has no such code."""
     if said.casefold() in NO_CODE_MARKS:
         return NO_CODE_LABEL
     found = book.find_code(said)

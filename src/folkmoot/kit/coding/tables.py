@@ -1,15 +1,15 @@
-"""The tables of coding: the codebooks, the texts that there are to code, and what coders gave."""
+"""The tables of coding: codebooks, texts to code, and assigned codes."""
 
 from __future__ import annotations
 
 from folkmoot.storage.rows import Row, column
 
-# Who coded: the two models, the phrase rules, people.
+# Who coded: the two models, a phrase rule, a human.
 CODER_ROLE, SECOND_CODER_ROLE, RULE_ROLE, HUMAN_ROLE = "coder", "second_coder", "rule", "person"
 
 
 class CodebookRow(Row, table="codebooks", key=("codebook",)):
-    """A codebook, as the coders of the run read it."""
+    """A codebook as the coders of the run saw it."""
 
     codebook: str = column("the codebook")
     text: str = column("the codebook in YAML, as prompts show it")
@@ -18,7 +18,7 @@ class CodebookRow(Row, table="codebooks", key=("codebook",)):
 
 
 class TextRow(Row, table="texts", key=("codebook", "text_id")):
-    """A piece of free text. What it was said under stands in the study's own tables."""
+    """One text to code. The study's own tables hold the occasion at which it was said."""
 
     codebook: str = column("the codebook by which the text is coded")
     text_id: str = column("the text: where it was said, in the study's own words")
@@ -30,7 +30,7 @@ class TextRow(Row, table="texts", key=("codebook", "text_id")):
 
 
 class CodeRow(Row, table="codes"):
-    """One code that one coder gave to one text."""
+    """One code that one coder assigned to one text."""
 
     codebook: str = column("the codebook")
     text_id: str = column("the text, as in the table texts")

@@ -1,6 +1,6 @@
-"""Effect and user drift over the cells of a grid: how much does a setting change of both?
+"""Compare effect and user drift between the cells of a grid.
 
-The setting that this is for is `controls.confounders`, with attributes stated and without.
+The typical grid varies `controls.confounders`, with and without stated attributes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 
 class _Pair(NamedTuple):
-    """Effect and drift of one contrast in one cell; None for what is not known."""
+    """Effect and user drift of one contrast in one cell. None means unknown."""
 
     effect: float | None
     drift: float | None
@@ -24,9 +24,10 @@ class _Pair(NamedTuple):
 def effect_and_drift_over_cells(
     cells: Iterable[tuple[str, Sequence[Finding]]],
 ) -> Finding | None:
-    """The finding over cells, each with its specification in words and its findings.
+    """Return the finding that compares effect and user drift between the specifications of a grid.
 
-    None if fewer than two specifications have controls.
+    `cells` holds the specification in words and the findings of each cell. Returns None if fewer
+    than two specifications have controls.
     """
     found: dict[str, dict[str, list[_Pair]]] = {}
     for specification, findings in cells:
@@ -35,9 +36,11 @@ def effect_and_drift_over_cells(
             own = dict(zip(drift.grid.columns, row, strict=True)) if drift is not None else {}
             pair = _Pair(_number(own["effect_share"]), _number(own["drift_share"]))
             by_contrast = found.setdefault(specification, {})
+            # Repeats share a specification, so each contrast has a list of pairs.
             by_contrast.setdefault(str(own["contrast"]), []).append(pair)
     if len(found) < 2:
         return None
+    # The first specification of the grid is the reference.
     first, *others = found
     rows: list[dict[str, TableCell]] = []
     said = []

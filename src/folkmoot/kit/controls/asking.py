@@ -1,4 +1,4 @@
-"""Controls of a finished run: a run below it, in `RUN/controls/`."""
+"""Ask the controls of a finished run. They are a run below it, in `RUN/controls/`."""
 
 from __future__ import annotations
 
@@ -61,11 +61,12 @@ from folkmoot.provenance import quote_value
 from folkmoot.storage.amendments import Amendment, read_amendments
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 
+# The kind of the amendment that names the controls. It is data of existing runs.
 AMENDMENT = "controls"
 
 
 class ControlsConfig(StudyConfig):
-    """The settings of the controls of a run: its key `controls`, and how models are called."""
+    """The settings of a controls run: the key `controls` and the settings for calls to models."""
 
     @property
     def requested_controls(self) -> ControlSettings:
@@ -79,18 +80,19 @@ def run_controls(
     stopper: RunStopper | None = None,
     **calling: object,
 ) -> RunFolder:
-    """Ask control questions about a finished run; resumes controls that stopped. `settings` are
-    keys of `controls:`, and `calling` others of a study file, such as a budget.
+    """Ask control questions about a finished run, or resume controls that were interrupted.
 
-    Raises InputError for an unfinished run, one without decisions, and one that has controls
-    already; otherwise what `run_study` raises.
+    `settings` are keys of `controls:`. `calling` are other keys of a study file, such as a budget.
+    Raises InputError for an unfinished run, a run without decisions, and a run that already has
+    controls. Also raises the errors of `run_study`.
     """
     require_finished(run)
     if finished_controls(run) is not None:
         hint = f"they are in {run.path / CONTROLS}; folkmoot report shows them"
         raise InputError(Problem(f"{run.path}: the run has controls already", hint=hint))
     asked = Counter(decision.model for decision in find_decisions(run))
-    # The command line may have chosen another model than the study file names.
+    # Ask the model that answered most decisions. It may differ from the study file's model, because
+    # the command line can override it.
     model = asked.most_common(1)[0][0]
     kept = {**calling_settings(run, "respondent", "temperature"), "model": model}
     below = Below(study_of(run), CONTROLS, AMENDMENT, "folkmoot")
@@ -102,9 +104,9 @@ def run_with_controls(
 ) -> RunFolder:
     """Run (or resume) a study and then the controls that its file names, within one budget.
 
-    A run that paused among its controls has all its own answers, and a resume asks the controls
-    that are left. Raises what `run_study` raises, and InputError before the run for controls of a
-    study type that records no decisions.
+    If the run pauses during its controls, all answers of the study exist, and a resume asks the
+    rest. Raises the errors of `run_study`, and InputError before the run if the study type records
+    no decisions.
     """
     require_decisions(found)
     run = run_study(found, options, stopper)
@@ -113,7 +115,7 @@ def run_with_controls(
 
 
 def require_decisions(found: StudyFile) -> None:
-    """Raise InputError for a study file that names controls of a type without decisions."""
+    """Raise InputError if a study file names controls but its study type records no decisions."""
     if found.config.controls is not None and ExposureRow not in found.study.tables:
         raise InputError(
             Problem(
@@ -136,8 +138,9 @@ def run_grid_with_controls(
 ) -> RunGrid:
     """Run (or resume) a grid and then the controls of its cells, within the budget of the grid.
 
-    Raises what `run_grid` raises.
+    Raises the errors of `run_grid`.
     """
+    # Check before the grid, because it may run for hours.
     first = load_study_with_options(source, options)
     require_decisions(first)
     grid = run_grid(source, options, axes, repeats, stopper, samples)
@@ -145,6 +148,7 @@ def run_grid_with_controls(
     cells = [run for _, run in grid.finished_cells().values()]
     for run in cells:
         settings = find_study_of_run(run).config.model_validate(run.config).controls
+        # The budget of the grid covers all cells, so their cost counts as spent.
         others = [other for other in cells if other.path != run.path]
         ask_named_controls(run, settings, limits, options, stopper, others)
     return grid
@@ -158,10 +162,10 @@ def ask_named_controls(
     stopper: RunStopper | None = None,
     others: Sequence[RunFolder] = (),
 ) -> None:
-    """Ask the controls that a study file names, if it names any and they are not asked yet.
+    """Ask the controls that a study file names, unless there are none or they have been asked.
 
-    `limits` holds the budget. The run, its `others` (cells of one grid) and their controls share
-    it.
+    `limits` holds the budget. The run, the `others` (cells of the same grid) and all their controls
+    share it.
     """
     if settings is None or run.unusable_reason or finished_controls(run) is not None:
         return
@@ -174,6 +178,8 @@ def ask_named_controls(
         calling["budget_usd"] = max(0.0, limits.budget_usd - sum(usd for _, usd in spent))
     if limits.budget_calls is not None:
         calling["budget_calls"] = max(0, limits.budget_calls - sum(calls for calls, _ in spent))
+    # Reset the options that apply to the study alone: its budget object, overrides, seats and
+    # workers.
     below = replace(
         options,
         budget=None,
@@ -185,13 +191,17 @@ def ask_named_controls(
         executor=None,
         fork_executor=None,
     )
-    # The conversations that are continued hold the stated attributes already.
+    # Leave `confounders` out: the conversations that the controls continue already contain the
+    # stated attributes.
     given = settings.model_dump(mode="json", exclude_defaults=True, exclude={"confounders"})
     run_controls(run, given, below, stopper, **calling)
 
 
 def _spent_in(folder: Path) -> tuple[int, float]:
-    """Calls and cost (USD) of a run, with what processes that were killed have possibly paid."""
+    """Return the calls and the cost (USD) of a run.
+
+    Calls that a killed process may have paid for count as spent.
+    """
     if not (folder / JOURNAL).exists():
         return 0, 0.0
     with JournalReader(folder / JOURNAL) as journal:
@@ -201,7 +211,7 @@ def _spent_in(folder: Path) -> tuple[int, float]:
 
 
 def study_of(run: RunFolder) -> Study[ControlsConfig]:
-    """The controls of this run as a study type."""
+    """Return the controls of this run as a study type."""
     study = find_study_of_run(run)
     part = part_for(study.respondent_part, study.config.model_validate(run.config))
     return Study(
@@ -216,12 +226,15 @@ def study_of(run: RunFolder) -> Study[ControlsConfig]:
 
 
 async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> None:
+    """The protocol of a controls run: seal the sample, then ask each sampled
+    decision's controls."""
     settings = session.config.requested_controls
     decisions = find_decisions(run)
     samples = {
         control: sample_decisions(decisions, settings.size_of(control), session.seed)
         for control in (NEGATIVE, RETEST, *REPLACING)
     }
+    # A smaller sample is part of a larger one, so the largest sample contains all decisions.
     everyone = max(samples.values(), key=len)
     plan = {
         "decisions": {
@@ -231,6 +244,7 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
         "questions": [question.model_dump(mode="json") for question in settings.questions],
     }
     await session.seal("controls", plan)
+    # Read all conversations before the first call, so that the journal is not open during the run.
     with JournalReader(run.path / JOURNAL) as journal:
         conversations = read_conversations(run, journal, everyone)
     treatments = read_treatments(run)
@@ -252,10 +266,14 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
                 asked[own.id] = partial(
                     _ask_control, conversation, decision, own, FACT, settings.language
                 )
+        # Negative controls work after any decision. The other controls need a decision with a
+        # closed answer.
         if conversation.answer is not None:
             _record_answer(
                 scope, decision, AS_DESIGNED, decision.decision, conversation.value, None
             )
+            # Retest the first decision only: later ones also depend on the participant's earlier
+            # answers.
             if decision.address in chosen[RETEST] and decision.moment == FIRST:
                 asked[decision_scope(RETEST)] = partial(_ask_again, conversation, decision)
             for name in REPLACING:
@@ -268,6 +286,7 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
                     )
         await scope.map(asked)
 
+    # A withdrawal may have removed the conversation of a decision.
     known = [decision for decision in everyone if decision.address in conversations]
     await session.map(known, ask_control_questions, key=lambda decision: decision.key)
 
@@ -280,8 +299,10 @@ async def _ask_control(
     language: Language,
     scope: Scope,
 ) -> None:
-    """Continue a conversation by one question. Each question continues the decision itself, so that
-    no control is heard by another."""
+    """Continue a conversation with one question and record the answer.
+
+    Each question continues the decision itself, so that no control is in the history of another.
+    """
     text = quote_value(question.text, "material", f"study.questions.{question.id}.text")
     if question.number is None:
         listing = quote_value(
@@ -310,7 +331,7 @@ async def _ask_control(
 async def _ask_again(
     conversation: DecisionConversation, decision: ControlledDecision, scope: Scope
 ) -> None:
-    """Ask the decision once more, in a conversation that does not know the first answer."""
+    """Ask the decision again in a fresh conversation without the first answer."""
     asked = conversation.asked.utterances
     same = Replaced(conversation.speaker.system, asked, decision.options)
     await _ask_replaced(conversation, decision, RETEST, same, scope)
@@ -323,7 +344,7 @@ async def _ask_replaced(
     changed: Replaced | Refusal,
     scope: Scope,
 ) -> None:
-    """Ask the decision as a control has it, or record why it cannot be asked."""
+    """Ask the decision in the version of a control, or record why it cannot be asked."""
     if isinstance(changed, str):
         got: Any = Missing(changed)
     else:
@@ -366,20 +387,24 @@ def _record_answer(
 
 
 def verify_controls(run: RunFolder) -> Iterator[tuple[str, Verification]]:
-    """The controls that the amendments name, replayed and compared like a run."""
+    """Replay and compare the controls that the amendments name.
+
+    Yield their folder and the result.
+    """
     try:
         made = finished_controls(run)
-    except StorageError:  # what is wrong with the amendments is told with the run
+    except StorageError:
+        # The verification of the run itself reports unreadable amendments.
         return
     if made is not None:
         yield verify_below(run, made, study_of(run))
 
 
 def finished_controls(run: RunFolder) -> Amendment | None:
-    """The amendment that names the controls of a run; None where there are none.
+    """Return the amendment that names the controls of a run, or None.
 
-    When a person withdraws, the controls go: they continue conversations in which the person was
-    quoted. They can be asked again. Raises StorageError.
+    A withdrawal discards the controls, because they continue conversations that quote the human.
+    They can be asked again. Raises StorageError if the amendments are unreadable.
     """
     made = None
     for amendment in read_amendments(run.path):

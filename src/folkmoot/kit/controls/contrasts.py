@@ -1,4 +1,5 @@
-"""The groups of control answers that findings compare: conditions, and moments of one condition."""
+"""The groups of control answers to compare: conditions, and first and final decisions of a
+condition."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.measures.inference.proportions import wilson
 
-_MOST_CONDITIONS = 6  # of which all pairs are compared
+# Compare all pairs of at most this many conditions: six conditions make 15 pairs.
+_MOST_CONDITIONS = 6
 
 
 class Contrast(NamedTuple):
-    """Two groups of control answers: (condition, moment) each."""
+    """Two groups of control answers to compare, each given as (condition, moment)."""
 
     first: tuple[str, str]
     second: tuple[str, str]
@@ -31,8 +33,8 @@ class Contrast(NamedTuple):
 
 
 def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
-    """The final decisions of each two conditions, then first and final decisions of the same
-    people."""
+    """Yield each pair of conditions at the final decision, then first against final in each
+    condition."""
     groups = answers.select("condition", "moment").unique(maintain_order=True).rows()
     final = [group for group in groups if group[1] == FINAL]
     yield from (Contrast(*pair) for pair in combinations(final[:_MOST_CONDITIONS], 2))
@@ -44,14 +46,18 @@ def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
 
 
 def unit_name(rows: pl.DataFrame) -> str:
-    """What is independent in these rows, for the field `unit` of a finding."""
+    """Return the name of the unit of analysis in these rows, for the field `unit` of a finding."""
     alone = rows.select((pl.col("unit") == pl.col("participant_id")).all()).item()
     return "participant" if alone else "conversation"
 
 
 def share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
-    """The share of hits: Wilson's interval where each unit has one, else by clusters. Where all
-    clusters agree there is no variance to go by, so each counts once."""
+    """Return the share of hits with its interval.
+
+    The interval is Wilson's if each unit has one answer. Otherwise it is a clustered one. If all
+    answers are hits, the variance between clusters is zero. Then Wilson's interval counts each
+    cluster once.
+    """
     if len(set(units)) == len(hits):
         return wilson(sum(hits), len(hits))
     found = clustered_share([float(hit) for hit in hits], units)

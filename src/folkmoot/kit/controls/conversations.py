@@ -1,8 +1,8 @@
-"""The decisions of a finished run, and the conversation in which each was made.
+"""Read the decisions of a finished run and the conversation that led to each.
 
-The table `exposure` says which questions are decisions. The journal holds the messages of each and
-the reply, and `provenance` the sources of their texts. Together they are the conversation as the
-speaker knew it, so a further question can continue it.
+The table `exposure` lists the decisions. The journal holds the messages and the reply of each, and
+`provenance` the sources of their texts. Together they are the conversation as the speaker knew it,
+so another question can continue it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,18 @@ from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder
 
 FIRST, FINAL = "first", "final"
-_AGES = ("age", "demographic_age")  # columns of the age that a persona states
+# Columns for the age of a persona. Study types use one of these names.
+_AGES = ("age", "demographic_age")
+# Columns for the id of a participant in the tables of study types.
 _IDS = ("participant_id", "persona_id", "member_id")
 
 
 class ControlledDecision(NamedTuple):
-    """A decision that controls continue. `moment`: the participant's first in the run, or the final
-    one in this condition. `options` and `value` are of a closed choice."""
+    """A decision that controls continue.
+
+    `moment`: the first decision of the participant in the run, or the final one in this condition.
+    `options` and `value` are empty and None unless the decision is a closed choice.
+    """
 
     participant_id: str
     condition: str
@@ -50,17 +55,17 @@ class ControlledDecision(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name of its scope: no other decision of the run has it."""
+        """The name of the scope of this decision. It is unique within the run."""
         return f"{self.moment}-{self.condition}-{self.unit}-{self.participant_id}"
 
 
 class DecisionConversation(NamedTuple):
     """A decision as its speaker knew it.
 
-    `asked` is the first request for it, which ends in the question. `heard` is the last one, with
-    the reply. `answer` reads a further reply to the same question, and `value` is what it reads in
-    the given one. `answer` is None if the decision is neither a closed choice nor a form with one
-    closed field, and `value` is None if there was no answer.
+    `asked` holds the messages of the first request, which end with the question. `heard` holds
+    those of the last request and the reply. `answer` parses another reply to the same question, and
+    `value` is the parsed value of the given reply. `answer` is None unless the decision is a closed
+    choice or a form with one closed field. `value` is None if the answer is missing.
     """
 
     speaker: Speaker
@@ -71,11 +76,11 @@ class DecisionConversation(NamedTuple):
 
 
 def find_decisions(run: RunFolder) -> list[ControlledDecision]:
-    """The first decision of each participant (a closed choice, if there is one), and the last one
-    in each condition.
+    """Return the first decision of each participant and the final one in each condition.
 
-    Only those in a conversation of the participant's own count: where one reply speaks for several,
-    no participant can be asked further. Raises InputError where the run has none.
+    The first decision is the first closed choice, if the participant made one. Only decisions in
+    the participant's own conversation count. If one reply speaks for several participants, none of
+    them can be asked further. Raises InputError if the run has no suitable decision.
     """
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(
@@ -87,10 +92,12 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
         .with_row_index("at")
     )
     columns = ("participant_id", "condition", "decision", "address", "unit")
+    # The table `exposure` has a row per kind of text, so one decision has several rows.
     decided = run.scan_table(ExposureRow.table).select(columns).unique(maintain_order=True)
     rows = (
         decided.join(asked, on="address", maintain_order="left")
         .filter(pl.col("participant_id") == pl.col("speaker_id"))
+        # Humans have left when controls are asked.
         .filter(pl.col("model_asked") != HUMAN_MODEL)
         .sort("at", maintain_order=True)
         .collect()
@@ -115,6 +122,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
             ages.get(who),
         )
         known = first.setdefault((row["unit"], who), decision._replace(moment=FIRST))
+        # A closed choice can be asked again without the code of its study, so it is preferred.
         if options and not known.options:
             first[row["unit"], who] = decision._replace(moment=FIRST)
         final[row["condition"], row["unit"], who] = decision
@@ -131,10 +139,10 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
 def sample_decisions(
     decisions: Sequence[ControlledDecision], most: int, seed: int
 ) -> list[ControlledDecision]:
-    """At most so many participants of each condition and moment.
+    """Return the decisions of at most `most` participants for each condition and moment.
 
-    The seed ranks the participants. So the same ones are asked before and after, and a smaller
-    sample is part of a larger one.
+    The seed ranks the participants. So the sample before a treatment has the same participants as
+    the sample after it. A smaller sample is part of a larger one.
     """
     groups: dict[tuple[str, str], list[ControlledDecision]] = {}
     for decision in decisions:
@@ -153,7 +161,10 @@ def sample_decisions(
 def read_conversations(
     run: RunFolder, journal: JournalReader, decisions: Collection[ControlledDecision]
 ) -> dict[str, DecisionConversation]:
-    """Address of a decision → its conversation."""
+    """Return the address of each decision → its conversation.
+
+    Decisions without a reply are absent.
+    """
     spans = _spans_at(run, {decision.address for decision in decisions})
     found = {}
     for decision in decisions:
@@ -170,7 +181,9 @@ def _rebuild_conversation(
     last: JournalEntry,
     spans: dict[int, list[Span]],
 ) -> DecisionConversation:
+    """Build the conversation of a decision from its first and its last journal entry."""
     system, asked = _utterances(decision, first, spans)
+    # Ask with the parameters of the original request. Other parameters would be a second treatment.
     speaker = Speaker(
         decision.participant_id,
         role=decision.role,
@@ -181,6 +194,7 @@ def _rebuild_conversation(
     )
     reply = Utterance(decision.participant_id, last.reply, id=decision.address)
     heard = Transcript((*_utterances(decision, last, spans)[1], reply))
+    # A form is parsed by its schema, because the answer type of the study is not in the journal.
     schema = first.request.get("schema")
     answer: AnswerType[Any] | None = Choice(decision.options) if decision.options else None
     value: str | float | None = decision.value
@@ -194,7 +208,7 @@ def _rebuild_conversation(
 def _utterances(
     decision: ControlledDecision, entry: JournalEntry, spans: dict[int, list[Span]]
 ) -> tuple[str, tuple[Utterance, ...]]:
-    """The system prompt of a request, and its other messages."""
+    """Return the system prompt of a request and its other messages as utterances."""
     system, said = "", []
     for number, message in enumerate(entry.request["messages"]):
         text = SourcedText(message["content"], spans.get(number, ()))
@@ -207,17 +221,19 @@ def _utterances(
 
 
 def _last_try(journal: JournalReader, address: str) -> JournalEntry | None:
-    """The entry from which the answer was read: of a question asked again, the last one."""
+    """Return the entry of the answer: the last one if the question was asked again."""
     tries = journal.tries(address)
     return journal.entry_at(tries[-1]) if tries else None
 
 
 def _spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
-    """Address → message → the spans of the first request there."""
+    """Return address → message number → spans of the first request at that address."""
     found: dict[str, dict[int, list[Span]]] = {}
     if not run.has_table(PROVENANCE):
         return found
     own = run.scan_table(PROVENANCE).filter(pl.col("address").is_in(list(addresses)))
+    # Read in batches: `provenance` is the longest table of a run, with a row for each text of each
+    # request.
     for part in own.collect_batches(chunk_size=50_000):
         for row in part.iter_rows(named=True):
             source = Source(row["kind"], row["source_id"], row["speaker"], row["altered"])
@@ -227,7 +243,10 @@ def _spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int,
 
 
 def _ages_by_participant(run: RunFolder) -> dict[str, int]:
-    """Participant → the age in the table that describes them; empty where ids repeat."""
+    """Return participant → age from the table that describes participants.
+
+    Empty if ids repeat there.
+    """
     for name in run.table_names():
         table = run.scan_table(name)
         columns = table.collect_schema().names()

@@ -1,7 +1,7 @@
-"""Where an effect comes from: as designed, and with parts of the prompt replaced.
+"""Measure an effect as designed and with parts of the prompt replaced, to locate its cause.
 
-An effect is the distance of the answers to one decision between two groups, measured as user drift
-is (`measures.drift`), so that both can be read beside each other.
+An effect is the distance between the answers of two groups to one decision. It is measured like
+user drift (`measures.drift`), so that both can be compared.
 """
 
 from __future__ import annotations
@@ -45,9 +45,11 @@ NAMES = {
 
 
 class Version(NamedTuple):
-    """One decision in one version, in one group: the answers that there are, how many decisions
-    could not be asked because the speaker had replied to what would be replaced, and whether any
-    prompt was changed."""
+    """The answers of one group to one decision in one version of its prompt.
+
+    `replied` counts decisions that could not be asked, because the speaker had replied to a
+    replaced text. `is_changed` is True if any prompt was changed.
+    """
 
     answers: Answers
     replied: int
@@ -55,7 +57,7 @@ class Version(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """An effect in one version; `refused` decisions of both groups could not be asked in it."""
+    """An effect in one version. `refused` decisions of both groups could not be asked in it."""
 
     estimate: Estimate
     refused: int
@@ -64,7 +66,8 @@ class Effect(NamedTuple):
 def decision_contrasts(
     table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
 ) -> dict[Contrast, tuple[str, str]]:
-    """The contrasts of decisions with the same answers: contrast → the decision in each group.
+    """Return contrast → the decision in each group, for contrasts of decisions with the same
+    answers.
 
     `options`: address of a decision → its options in any order.
     """
@@ -77,10 +80,12 @@ def decision_contrasts(
             (first, second)
             for first, asked in names[0].items()
             for second, other in names[1].items()
-            # Forms list no options, so that only their name tells that they are the same.
+            # Forms have no options, so their decisions are compared only if they have one name, or
+            # if they are the first and the final decision of one condition.
             if asked == other and (asked or first == second or is_before_and_after)
         ]
         if pairs:
+            # Prefer decisions with the same name. Otherwise take the most frequent pair.
             found[contrast] = next((pair for pair in pairs if pair[0] == pair[1]), pairs[0])
     return found
 
@@ -88,7 +93,7 @@ def decision_contrasts(
 def _decisions(
     made: pl.DataFrame, group: tuple[str, str], options: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    """The decisions of a group with their options, the most frequent ones first."""
+    """Return the decisions of a group with their options, most frequent first."""
     rows = made.filter(condition=group[0], moment=group[1])
     named = rows.group_by("question", maintain_order=True).agg(
         pl.len(), pl.col("decision_address").first()
@@ -100,7 +105,7 @@ def _decisions(
 def measure_effects(
     table: pl.DataFrame, contrasts: Mapping[Contrast, tuple[str, str]]
 ) -> dict[Contrast, dict[str, Effect]]:
-    """The effect of each contrast as designed and in each version that changed a prompt."""
+    """Return the effect of each contrast as designed and in each version that changed a prompt."""
     made = [name for name in REPLACING if name in set(table["control"])]
     found: dict[Contrast, dict[str, Effect]] = {}
     for contrast, decisions in contrasts.items():
@@ -111,6 +116,7 @@ def measure_effects(
             ]
             if name != AS_DESIGNED and not any(arm.is_changed or arm.replied for arm in arms):
                 continue
+            # A fixed seed per estimate: the same table must always give the same report.
             rng = generator(0, ("effect", name, *contrast.first, *contrast.second))
             drift = measure_drift([(arms[0].answers, arms[1].answers)], rng)
             refused = sum(arm.replied for arm in arms)
@@ -119,11 +125,13 @@ def measure_effects(
 
 
 def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: str) -> Version:
+    """Collect the answers of one group to one decision in one version."""
     rows = table.filter(control=name, condition=group[0], moment=group[1], question=decision)
     values, units, replied, is_changed = [], [], 0, False
     for row in rows.iter_rows(named=True):
         replied += row["missing"] == REPLIED
         is_changed |= row["missing"] not in (REPLIED, UNCHANGED)
+        # Nothing to replace means that the prompt is as designed, so the original answer counts.
         value = row["expected"] if row["missing"] == UNCHANGED else None
         if value is None and row["missing"] is None:
             value = row["value"] if row["value"] is not None else str(row["number"])
@@ -145,7 +153,11 @@ def effects_finding(
     drifts: Mapping[Contrast, Estimate],
     table: pl.DataFrame,
 ) -> Finding | None:
-    """The effect in each version beside the effect as designed and user drift, in one picture."""
+    """Return the finding that compares the effect in each version with the original effect and the
+    drift.
+
+    Returns None if no contrast has a version besides the original.
+    """
     if not any(len(versions) > 1 for versions in effects.values()):
         return None
     rows: list[dict[str, TableCell]] = []
@@ -162,6 +174,7 @@ def effects_finding(
         for contrast, versions in effects.items()
         if SAME_LENGTH in versions
     }
+    # Several contrasts are tested, so an alarm uses the adjusted p-value.
     remains = [name for name, holm in with_adjusted_p(lengths).items() if holm < ALPHA]
     alarms = [f"An effect remains with neutral texts of equal length: {name}." for name in remains]
     return Finding(
@@ -216,7 +229,7 @@ def _in_words(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
 
 
 def _refused(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
-    """How many decisions could not be asked, in words."""
+    """Return a sentence on the number of decisions that could not be asked, or an empty text."""
     refused = {
         NAMES[name]: max(effect[name].refused for effect in effects.values() if name in effect)
         for name in REPLACING
@@ -232,7 +245,10 @@ def _refused(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
 
 
 def answers_again(table: pl.DataFrame) -> Finding | None:
-    """Whether the same people answer the same in each version of a decision."""
+    """Return the finding on whether the same participants answer the same in each version.
+
+    Returns None if the table has no version besides the retest.
+    """
     rows: list[dict[str, TableCell]] = []
     shares: dict[str, Estimate] = {}
     shifts: dict[tuple[str, str], Estimate] = {}
@@ -285,12 +301,12 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
 
 
 def expected_answers(rows: pl.DataFrame) -> list[str | float]:
-    """What was answered as designed."""
+    """Return the answers to the decision as designed."""
     return [_as_number(value) for value in rows["expected"].to_list()]
 
 
 def given_answers(rows: pl.DataFrame) -> list[str | float]:
-    """What was answered to the control."""
+    """Return the answers to the control."""
     return [
         _as_number(value) if value is not None else float(number)
         for value, number in rows.select("value", "number").iter_rows()

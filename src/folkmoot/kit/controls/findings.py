@@ -1,4 +1,4 @@
-"""What the controls of a run say: user drift, persona kept, reliability of decisions."""
+"""The findings of the controls of a run: user drift, persona kept, reliability of decisions."""
 
 from __future__ import annotations
 
@@ -43,16 +43,23 @@ from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
 BY_QUESTION, DISTRIBUTIONS = "negative_controls", "negative_distributions"
 USER_DRIFT = "user_drift"
-LONG = (BY_QUESTION, DISTRIBUTIONS)  # the keys of long tables
-MOST_DRIFT = Margin(high=0.1)  # of the mean distance: a tenth of the answers
+# Keys of findings with long tables. The command line does not print them and leaves them to the report.
+LONG = (BY_QUESTION, DISTRIBUTIONS)
+# The mean distance may be at most a tenth of the answers.
+MOST_DRIFT = Margin(high=0.1)
+# At least 90 % of participants must state the age of their persona.
 LEAST_KEPT = Margin(low=0.9)
-LEAST_RELIABLE = Margin(low=0.8)  # share of decisions that a second asking gives again
-# Verdicts of a negative control, as an answer to "equal?".
+# A second asking must repeat at least 80 % of decisions.
+LEAST_RELIABLE = Margin(low=0.8)
+# Verdict of a negative control → cell of the column `equal`.
 _EQUAL = {PASSED: "yes", FAILED: "no", NOT_KNOWN: "not known"}
 
 
 def control_findings(run: RunFolder) -> list[Finding]:
-    """The findings of the controls of a run; empty where it names none and has none."""
+    """Return the findings of the controls of a run.
+
+    The list is empty if the study file names no controls and none were asked.
+    """
     if finished_controls(run) is None:
         return [_unfinished()] if run.config.get("controls") and run.is_finished else []
     controls = RunFolder(run.path / CONTROLS)
@@ -62,12 +69,12 @@ def control_findings(run: RunFolder) -> list[Finding]:
 def findings_in(
     table: pl.DataFrame, options: Mapping[str, tuple[str, ...]], margins: Mapping[str, float]
 ) -> list[Finding]:
-    """The findings of a table of control answers.
+    """Return the findings of a table of control answers.
 
     Args:
         table: `control_answers`
         options: address of a decision → its options, in one order for all participants
-        margins: question → the largest distance between conditions that counts as none
+        margins: question → the largest distance between conditions that counts as equality
     """
     contrasts = decision_contrasts(table, options)
     effects = measure_effects(table, contrasts)
@@ -83,13 +90,14 @@ def findings_in(
 
 
 def _options_in(run: RunFolder) -> dict[str, tuple[str, ...]]:
-    """Address of a decision → its options, in one order for all participants."""
+    """Return the address of a decision → its options, in one order for all participants."""
     listed = run.rows("answers", "address", "options")
+    # Each participant sees the options in a random order, so they are sorted to be comparable.
     return {address: tuple(sorted(json.loads(text or "[]"))) for address, text in listed}
 
 
 def _margins(controls: RunFolder) -> dict[str, float]:
-    """Question → the largest distance between conditions that counts as none."""
+    """Return question → the largest distance between conditions that counts as equality."""
     settings = ControlsConfig.model_validate(controls.config).requested_controls
     return {question.id: question.equivalence_margin for question in settings.questions}
 
@@ -111,7 +119,7 @@ def _drift_findings(
     effects: Mapping[Contrast, Mapping[str, Effect]],
     margins: Mapping[str, float],
 ) -> tuple[dict[Contrast, Drift], list[Finding]]:
-    """The drift of each contrast, and the findings that show it."""
+    """Return the user drift of each contrast, and the findings that show it."""
     negative = table.filter(control=NEGATIVE).filter(pl.col("missing").is_null())
     questions = negative["question"].unique(maintain_order=True).to_list()
     drifts = {
@@ -120,6 +128,7 @@ def _drift_findings(
     }
     if not drifts:
         return {}, []
+    # Judge by the whole interval: a small point estimate with a wide interval shows no equality.
     verdicts = {
         contrast: MOST_DRIFT.judge_interval(drift.mean) for contrast, drift in drifts.items()
     }
@@ -187,13 +196,15 @@ def _question_finding(
     margins: Mapping[str, float],
     negative: pl.DataFrame,
 ) -> Finding:
-    """How far each question differs, and whether its answers are equal within a margin."""
+    """Return the finding on the difference of each question and its equality within a margin."""
     rows: list[dict[str, TableCell]] = []
     for contrast, drift in drifts.items():
         for name, question in zip(questions, drift.questions, strict=True):
             margin = margins.get(name)
             verdict = NOT_KNOWN
             if margin is not None:
+                # A difference of means has a sign, so it has bounds on both sides. A total
+                # variation has none.
                 low = -margin if question.is_numeric else -math.inf
                 verdict = Margin(low, margin).judge_interval(question.difference)
             rows.append(
@@ -231,7 +242,7 @@ def _question_finding(
 
 
 def _distributions(negative: pl.DataFrame, questions: Sequence[str]) -> Finding:
-    """The answers to each question in each condition."""
+    """Return the finding with the answers to each question in each condition."""
     groups = negative.select("condition", "moment").unique(maintain_order=True).rows()
     rows: list[dict[str, TableCell]] = []
     for name in questions:
@@ -291,11 +302,16 @@ def _answers_of_arm(arm: pl.DataFrame, question: str) -> Answers:
 
 
 def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
+    """Return the finding on whether participants state their persona's age.
+
+    None without such questions.
+    """
     facts = table.filter(control=FACT)
     if facts.is_empty():
         return None
     shares: dict[str, Estimate] = {}
     for (condition, moment), rows in facts.group_by("condition", "moment", maintain_order=True):
+        # A refusal or another missing answer counts as a miss.
         hits = [
             number is not None and float(expected) == number
             for number, expected in rows.select("number", "expected").iter_rows()
@@ -331,6 +347,7 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
 
 
 def _reliability_finding(table: pl.DataFrame) -> Finding | None:
+    """Return the finding on the agreement of decisions with their retest. None without a retest."""
     again = table.filter(control=RETEST).filter(
         pl.col("missing").is_null() & pl.col("expected").is_not_null()
     )

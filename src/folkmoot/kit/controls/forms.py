@@ -1,7 +1,7 @@
-"""Forms with one closed field, read from the JSON schema of a request in the journal.
+"""Forms with one closed field, built from the JSON schema of a journaled request.
 
-A decision that was asked for as a JSON object (a reason and a rating, say) can be asked again
-without the code of its study if exactly one of its fields is closed: a number, true or false, or
+A decision may ask for a JSON object, such as a reason and a rating. It can be asked again without
+the code of its study if exactly one field is closed. A closed field is a number, a truth value, or
 one of several texts.
 """
 
@@ -29,7 +29,7 @@ _NUMBERS = ("integer", "number")
 
 @dataclass(frozen=True, slots=True)
 class SingleFieldForm(AnswerType["str | float"]):
-    """A JSON object, of which one closed field counts: a number, or a text."""
+    """The answer type of a JSON object with one closed field: the answer is a number or a text."""
 
     name: str
     schema: Schema = field(default_factory=dict)
@@ -50,10 +50,12 @@ class SingleFieldForm(AnswerType["str | float"]):
             return Missing(DECLINED)
         value, node = form[self.name], _closed(self.schema["properties"][self.name])
         assert node is not None
+        # A schema that permits null offers it as the way out "cannot say".
         if value is None:
             return Missing(CANNOT_SAY)
         if (way_out := parse_way_out(value)) is not None and value not in node.get("enum", ()):
             return way_out
+        # `bool` is a subclass of `int` in Python, so convert it before the check for numbers.
         if isinstance(value, bool):
             value = str(value).lower()
         if node.get("type") in _NUMBERS:
@@ -67,16 +69,24 @@ class SingleFieldForm(AnswerType["str | float"]):
 
 
 def single_field_form(schema: Schema) -> SingleFieldForm | None:
-    """The form that a schema asks for, if exactly one of its fields is closed."""
+    """Return the answer type for a schema with exactly one closed field, or None for
+    other schemas."""
     properties = schema.get("properties", {})
     closed = [
-        name for name, node in properties.items() if name != DECLINED and _closed(node) is not None
+        # Every form has the field DECLINED as a way out. It is no field of the decision.
+        name
+        for name, node in properties.items()
+        if name != DECLINED and _closed(node) is not None
     ]
     return SingleFieldForm(closed[0], schema) if len(closed) == 1 else None
 
 
 def _closed(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The part of a field's schema that is closed: of alternatives, the one that is not null."""
+    """Return the part of a field's schema that is closed, or None if the field is open.
+
+    Of several alternatives, null is ignored. The field is open if more than one other alternative
+    remains.
+    """
     if "anyOf" in node:
         others = [each for each in node["anyOf"] if each.get("type") != "null"]
         return _closed(others[0]) if len(others) == 1 else None

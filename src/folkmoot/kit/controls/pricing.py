@@ -1,7 +1,7 @@
-"""What the controls of a study file will cost, line by line, found by asking them of a small run.
+"""Estimate the cost of a study file's controls, one line per control.
 
-A small part of the study is run in a throwaway folder, answered by the embedded respondent, and its
-controls are asked of it. Their calls and tokens are scaled to the samples of the whole study.
+A small part of the study runs in a temporary folder with the embedded respondent, and its controls
+are asked. Calls and tokens are then scaled to the samples of the whole study.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, ControlRow
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
-ENOUGH = 12  # participants or sessions of the small run, if the study has as many
+# Participants or sessions of the small run, unless the study has fewer.
+ENOUGH = 12
+# A sample size above the number of participants of any study.
 EVERYONE = 10**9
 
 
 def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> RunEstimate:
-    """The estimate of a study with a line for each control that its file names.
+    """Return the cost estimate `total` with a line for each control that the study file names.
 
-    Raises InputError for controls of a study type that records no decisions.
+    Raises InputError for a study type that records no decisions.
     """
     settings = found.config.controls
     require_decisions(found)
@@ -46,7 +48,7 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
         return total
     part, share = small_part(found, ENOUGH)
     with tempfile.TemporaryDirectory(prefix="folkmoot-controls-") as folder:
-        # The attributes that the file states stay in the prompts.
+        # Keep `controls.confounders`: stated attributes make every prompt of the run longer.
         config = part.config.model_copy(update={**DRY_RUN_OVERRIDES, "seats": None})
         config = part.study.dry_run_config(config, Path(folder))
         small = replace(part, config=config)
@@ -55,6 +57,8 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
         run = run_study(small, options)
         decisions = find_decisions(run)
         asked = settings.model_copy(update={"participants": EVERYONE, **_at_most(settings)})
+        # Leave `confounders` out here. The conversations that the controls continue already contain
+        # them.
         given = asked.model_dump(mode="json", exclude_defaults=True, exclude={"confounders"})
         answering = embedded_provider(replace(small, study=study_of(run)))
         controls = run_controls(run, given, replace(options, out=None, custom_provider=answering))
@@ -66,7 +70,7 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
 
 
 def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
-    """Every control that is asked at all, asked of everyone in the small run."""
+    """Return the settings that ask every requested control of all participants of the small run."""
     names = ("retest", "no_persona", "same_length", "order")
     return {name: EVERYONE if settings.size_of(name) else False for name in names}
 
@@ -77,8 +81,11 @@ def _scaled(
     there: Mapping[tuple[str, str], int],
     share: float,
 ) -> tuple[list[StageEstimate], dict[str, StageEstimate]]:
-    """Calls and tokens by control and by model. `there`: decisions of the small run by condition
-    and moment. `share`: how many times as large the study is."""
+    """Return the calls and tokens of the controls by control and by model.
+
+    `there` counts the decisions of the small run by condition and moment. `share` is the size of
+    the study divided by that of the small run.
+    """
     rows = (
         controls.read_table(ControlRow.table)
         .filter((pl.col("control") != AS_DESIGNED) & (pl.col("address") != ""))
@@ -90,7 +97,10 @@ def _scaled(
         for control, condition, moment, address in rows.iter_rows():
             size = settings.size_of(NEGATIVE if control == FACT else control)
             small = there[condition, moment]
+            # Each decision of the small run represents `weight` decisions of the study, limited by
+            # the sample size.
             weight = min(size, round(small * share)) / small
+            # Count re-asks as well, because they are billed.
             for entry in map(journal.entry_at, journal.tries(address)):
                 if entry is None:
                     continue

@@ -1,8 +1,8 @@
-"""A decision with parts of its prompt replaced: no persona, neutral texts, reversed order.
+"""Build a decision with parts of its prompt replaced: no persona, neutral texts, reversed order.
 
-The spans of a request say where each text is. A text can be replaced only while the speaker has not
-replied to it: a history in which the speaker answers other words than it holds would be no
-conversation. `Refusal` says so, and the report counts it.
+The spans of a request give the position of each text. A text can be replaced only if the speaker
+has not replied to it. Otherwise the history would contain a reply to words that are not there. Such
+a decision gets a `Refusal`, which the report counts.
 """
 
 from __future__ import annotations
@@ -32,26 +32,29 @@ from folkmoot.provenance import (
 from folkmoot.randomness import digest
 from folkmoot.storage.run_folder import RunFolder
 
-# Why a decision is not asked with parts replaced; `missing` of the table of control answers.
+# Why a decision is not asked with parts replaced. The values are data: they are in the column
+# `missing` of the table of control answers.
 Refusal = Literal["nothing_to_replace", "replied_to_it"]
 UNCHANGED: Refusal = "nothing_to_replace"
 REPLIED: Refusal = "replied_to_it"
 
-_ID = "study.controls"  # the source of all that is put in
+# The source of all inserted texts.
+_ID = "study.controls"
 NO_DESCRIPTION = {
     "en": "a person about whom nothing is said here",
     "de": "eine Person, über die hier nichts gesagt wird",
 }
 NOT_STATED = {"en": "not stated", "de": "keine Angabe"}
-# A persona text of so many characters is an answer or an attribute and not a description.
+# A persona text of at most this many characters is an attribute or an answer. A longer one is a
+# description.
 LONGEST_ATTRIBUTE = 40
-# Texts with an order that means nothing: what people say one after another is no such list.
+# Kinds of texts with an arbitrary order. Utterances are not among them: their order is part of the
+# conversation.
 _LISTED = ("summary", "proposal", "material")
 
 
 class Replaced(NamedTuple):
-    """What is asked in place of a decision: the system prompt, the messages, and the options in
-    their order there."""
+    """A changed decision: the system prompt, the messages, and the options in their order there."""
 
     system: str
     asked: tuple[Utterance, ...]
@@ -60,21 +63,23 @@ class Replaced(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Treatments:
-    """The texts that a design shows at each decision and that make the conditions differ.
+    """The texts that differ between conditions at each decision.
 
-    `shown`: address of a decision → ids of the texts that the design shows there. `common`: ids
-    that are shown in all of several conditions, which therefore are no treatment.
+    `shown`: address of a decision → ids of the texts that the design shows there. `common`: ids of
+    texts that all of several conditions show. They cannot cause a difference, so they are no
+    treatment.
     """
 
     shown: dict[str, frozenset[str]]
     common: frozenset[str]
 
     def at(self, address: str) -> frozenset[str]:
+        """Return the ids of the treatment texts at a decision."""
         return self.shown.get(address, frozenset()) - self.common
 
 
 def read_treatments(run: RunFolder) -> Treatments:
-    """The treatment texts of a run by its table `exposure`."""
+    """Read the treatment texts of a run from its table `exposure`."""
     table = run.scan_table(ExposureRow.table).select("address", "condition", "text_ids", "expected")
     rows = table.filter(pl.col("expected")).collect()
     shown: dict[str, set[str]] = {}
@@ -85,6 +90,7 @@ def read_treatments(run: RunFolder) -> Treatments:
         for id in listed:
             conditions.setdefault(id, set()).add(condition)
     every = set(table.select("condition").unique().collect()["condition"].to_list())
+    # With a single condition, no text can be common to several.
     common = {id for id, own in conditions.items() if len(every) > 1 and own == every}
     return Treatments({a: frozenset(ids) for a, ids in shown.items()}, frozenset(common))
 
@@ -96,7 +102,8 @@ def replace_in(
     treatments: Treatments,
     language: Language,
 ) -> Replaced | Refusal:
-    """The decision as a control asks it, or why it cannot be asked in this way."""
+    """Return the decision as a control asks it, or the reason why it cannot be asked in
+    this way."""
     texts = [conversation.speaker.system, *(utterance.text for utterance in conversation.asked)]
     treatment = treatments.at(decision.address)
     changed = [
@@ -108,8 +115,9 @@ def replace_in(
     touched = [n for n, text in enumerate(texts) if str(text) != str(changed[n])]
     if not touched:
         return UNCHANGED
-    # The system prompt is before all messages, and `texts` begins with it.
+    # `texts` begins with the system prompt, so messages are counted from 1.
     own = [n for n, utterance in enumerate(conversation.asked, 1) if utterance.speaker_id]
+    # The speaker has replied after the first changed text.
     if any(n > touched[0] for n in own):
         return REPLIED
     asked = tuple(
@@ -127,7 +135,7 @@ def _parts(
     treatment: Collection[str],
     language: Language,
 ) -> list[Replacement]:
-    """What is replaced in one message."""
+    """Return the replacements in one message."""
     every = spans_of(text)
     spans = list(_outermost(every))
     who = decision.participant_id
@@ -140,9 +148,11 @@ def _parts(
         span for span in spans if span.source.id in treatment and not _is_own(span.source, who)
     ]
     if control == ORDER:
-        # Options may be listed inside of what a moderator says.
+        # A moderator's utterance may contain the list of options, so search all spans, not only
+        # the outermost ones.
         listings = list(_listings(every, text, decision.options))
         within = {span[:2] for run in listings for span in run}
+        # Options that belong to a complete list are reversed with that list, and head no group.
         apart = [span for span in spans if span[:2] not in within]
         listed = {span[:2] for span in shown if span.source.kind in _LISTED}
         groups = list(_groups(apart, listed))
@@ -159,15 +169,17 @@ def _parts(
 
 
 def _is_own(source: Source, who: str) -> bool:
-    """Whether a text describes the participant, or is what the participant said or chose."""
+    """Return whether a text describes the participant, or is the participant's own utterance or
+    answer."""
     return source.kind == "persona" or (
         source.speaker == who and source.kind in ("utterance", "answer", "reply")
     )
 
 
 def _outermost(spans: Sequence[Span]) -> Iterator[Span]:
-    """The spans that are not inside another one."""
+    """Yield the spans that are not inside another span."""
     end = 0
+    # Of spans with the same start, the longest comes first.
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if span.start >= end:
             yield span
@@ -181,13 +193,18 @@ def _sourced(text: str) -> str:
 def _without_persona(
     own: Sequence[Span], text: SourcedText, language: Language
 ) -> list[Replacement]:
-    """The first description becomes a person of whom nothing is said, all else is not stated."""
+    """Return replacements for persona texts.
+
+    The first description becomes a person without attributes. All other texts become "not stated".
+    """
     parts, is_described = [], False
     for span in own:
         was = str(text)[span.start : span.end]
         words = NOT_STATED[language]
         if len(was) > LONGEST_ATTRIBUTE and not is_described:
             is_described = True
+            # Keep the grammar of the prompt: the sentence may begin and end inside the persona
+            # text.
             before = "You are " if was.startswith("You are ") else ""
             words = f"{before}{NO_DESCRIPTION[language]}" + "." * was.rstrip().endswith(".")
         parts.append(Replacement(span.start, span.end, _sourced(words)))
@@ -195,12 +212,13 @@ def _without_persona(
 
 
 def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Iterator[list[Span]]:
-    """Runs of neighbouring spans that list all options of the decision, each once."""
+    """Yield runs of neighbouring option spans that list each option of the decision once."""
     found = [span for span in spans if span.source.kind == "option"]
     count = len(options)
     at = 0
     while count and at + count <= len(found):
         run = found[at : at + count]
+        # Compare as sorted lists, because each participant sees another order.
         if sorted(str(text)[span.start : span.end] for span in run) == sorted(options):
             yield run
             at += count
@@ -211,8 +229,11 @@ def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Itera
 def _groups(
     spans: Sequence[Span], listed: Collection[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """The parts of a text that a list is made of: its texts, or under headings that name options
-    each heading with its texts."""
+    """Yield the parts (start, end) that make up a list in a text.
+
+    Without headings, each text is a part. If options are headings of the texts, a part is a heading
+    with its texts.
+    """
     groups: list[list[int]] = []
     heading: Span | None = None
     has_headings = False
@@ -229,10 +250,14 @@ def _groups(
 
 
 def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Replacement]:
-    """Each place of a list with the part from the other end; the places stay where they are."""
+    """Yield replacements that fill each place of a list with the part from the opposite end.
+
+    The text between the parts keeps its position.
+    """
     for place, other in zip(run, reversed(run), strict=True):
         if place != other:
             start, end = other
+            # Move the spans with their text, so that the sources stay recorded.
             inner = [
                 span.shift_span(-start)
                 for span in text.spans
@@ -242,16 +267,19 @@ def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Rep
 
 
 def neutral_text(length: int, id: str, language: Language) -> str:
-    """A neutral text of at most `length` characters, shorter by less than a word.
+    """Return a neutral text of at most `length` characters, shorter by less than a word.
 
-    It begins with a sentence that the id of the replaced text decides, and ends with a full stop.
+    The id of the replaced text selects the first sentence, so different texts get different
+    replacements. The text ends with a full stop.
     """
     sentences = packaged_yaml(__file__, "neutral_texts.yaml")[language]
     start = int.from_bytes(digest("neutral text", id)[:4], "big") % len(sentences)
     words: list[str] = []
-    size = -1  # characters so far, without a space at the end
+    # Characters so far, without a space at the end.
+    size = -1
     for sentence in _endless(sentences, start):
         for word in str(sentence).split():
+            # Reserve one character for the full stop.
             if size + 1 + len(word) > length - 1:
                 return " ".join(words).rstrip(".,") + "." if words else "." * min(1, length)
             words.append(word)

@@ -1,8 +1,9 @@
-"""How the embedded respondent answers control questions.
+"""Answer control questions with the embedded respondent.
 
-It has no childhood and no dentist. It gives each persona a stable answer, and two knobs plant the
-faults that controls must find: `drift` (who has heard others answers as another person would) and
-`persona_forgetting` (who has talked no longer knows what the persona states).
+The embedded respondent has no childhood and no dentist. It gives each persona stable answers. Two
+settings simulate the faults that controls must find. With `drift`, a participant who has read
+others answers as another persona would. With `persona_forgetting`, a participant who has talked
+forgets the attributes of the persona.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from folkmoot.respondent.mind.passages import of_kind
 
 _AGE = re.compile(r"\b(\d{2})\b")
 _DECISION = "decision-"
-TURNS = 4  # passages of others after which the planted faults act in full
+# With this many passages of other speakers, the simulated faults reach their full size.
+TURNS = 4
 
 
 def _exposure_share(mind: SimulatedRespondent) -> float:
-    """How much the person has heard of others, 0 to 1."""
+    """Return the share of the full exposure to other speakers, 0 to 1."""
     said = of_kind(mind.reading.passages, "utterance", "summary", own=False)
     return min(1.0, len(said) / TURNS)
 
@@ -36,7 +38,8 @@ def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
 
 
 def answer_choice(mind: SimulatedRespondent) -> object:
-    """The answer to a negative control: the persona's own, or the first option in a drift."""
+    """Answer a negative control: the persona's stable option, or the first option in case
+    of drift."""
     options = mind.reading.offered
     if not options:
         return None
@@ -48,7 +51,8 @@ def answer_choice(mind: SimulatedRespondent) -> object:
 
 
 def _stated(mind: SimulatedRespondent) -> str:
-    """The attribute that is asked for, as it is stated among the persona's; else empty."""
+    """Return the persona's stated attribute that answers the question, or an empty text."""
+    # The scope of a control question is named by the id of the question.
     id = f"{CONFOUNDER}{mind.at.address.split('/')[-2]}"
     own = (
         passage for passage in of_kind(mind.reading.passages, "persona") if passage.source.id == id
@@ -57,7 +61,7 @@ def _stated(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> object:
-    """A number: the age of the persona where it is asked for, else the persona's own."""
+    """Return a number: the persona's age if the question asks for it, otherwise a stable number."""
     bounds = mind.reading.number_bounds
     if bounds is None:
         return None
@@ -71,21 +75,26 @@ def answer_number(mind: SimulatedRespondent) -> object:
     elif _has_drifted(mind, mind.knobs.drift):
         return round(low + (high - low) / 2)
     share = uniform_draw(mind.at.seed, mind.who.key, mind.reading.about, "answer")
+    # Stay in the lowest quarter of the range and favour small numbers, because most questions ask
+    # for counts, such as siblings.
     return round(low + (high - low) * share * share / 4)
 
 
 def decision_scope(control: str) -> str:
-    """The name of the scope in which a control asks a decision; no id of a question is like it."""
+    """Return the name of the scope in which a control asks a decision.
+
+    No question id looks like it.
+    """
     return f"{_DECISION}{control}"
 
 
 def _is_control(mind: SimulatedRespondent) -> bool:
-    """Whether a control question is asked, and not the decision itself once more."""
+    """Return whether the question is a control question and not the decision itself."""
     return not mind.at.address.split("/")[-2].startswith(_DECISION)
 
 
 def _stable_option(mind: SimulatedRespondent, options: Sequence[str]) -> str:
-    """The option of this persona: the same in every conversation."""
+    """Return the option that this persona always chooses, in every conversation."""
     at = mind.at
     return options[
         int(len(options) * uniform_draw(at.seed, mind.who.key, mind.reading.about, "answer"))
@@ -93,8 +102,9 @@ def _stable_option(mind: SimulatedRespondent, options: Sequence[str]) -> str:
 
 
 def part_for(part: RespondentPart[Any], config: object) -> RespondentPart[Any]:
-    """The part of a study's respondent that also answers control questions about its run."""
+    """Return the respondent part of a study that also answers control questions about its run."""
 
+    # A decision that is asked again must be answered by the study's own respondent part.
     def first_control(own: Answering, others: Answering | None) -> Answering:
         def answer_control(mind: SimulatedRespondent) -> object:
             if _is_control(mind):

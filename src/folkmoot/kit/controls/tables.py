@@ -1,4 +1,4 @@
-"""The table of control answers."""
+"""The table of control answers, and the names of the controls."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from folkmoot.storage.rows import Row, column
 
 NEGATIVE, FACT, RETEST = "negative", "fact", "retest"
 NO_PERSONA, SAME_LENGTH, ORDER = "no_persona", "same_length", "order"
-# The decision as the run has it, beside which the others are read. No call is made for it.
+# The decision as in the run, the reference for all other controls. It needs no call.
 AS_DESIGNED = "as_designed"
 REPLACING = (NO_PERSONA, SAME_LENGTH, ORDER)
 
 
 class ControlRow(Row, table="control_answers"):
-    """One answer to a control question."""
+    """One answer to a control question, or the reason for a missing one."""
 
     control: str = column(
         "negative: a question that no treatment can change; fact: one that the persona answers; "
