@@ -1,4 +1,8 @@
-"""Group negotiation: strategy-locked dialogues of travellers, with auditable decisions."""
+"""The study type `negotiation`: groups of travellers plan a trip under up to five conditions.
+
+A mediator proposes each decision and a deterministic rule can settle it. All decisions have an
+audit trail. `protocol` runs the study, `rules` holds the pure functions and `findings` the results.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,7 @@ from folkmoot.studies.negotiation.tables import TABLES, unusable_reason
 
 
 def _matches_study(raw: Mapping[str, object]) -> bool:
+    # These conditions and keys occur in no other study type, so a study file needs no `study` key.
     conditions = raw.get("conditions")
     ours = isinstance(conditions, list) and bool(conditions) and set(conditions) <= set(CONDITIONS)
     return ours or "groups_per_type" in raw or "max_feedback_rounds" in raw

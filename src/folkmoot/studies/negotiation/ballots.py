@@ -1,11 +1,11 @@
-"""What each member is asked alone: scores of the options as data, and ballots.
+"""Questions that each member answers alone: ballots and own scores of the options.
 
-Members' own scores are the data of the measure of satisfaction. Each member is asked once before
-the mediation, in a separate conversation that no mediator and no other member sees. The same
-scores are used under all conditions. Options that come up later are scored when they enter; else
-the member's score of them is unknown.
+The satisfaction measure uses the members' own scores. Each member gives them once before the
+mediation, in a conversation that neither the mediator nor other members see. The same scores are
+used under all conditions. An option that comes up later is scored when it comes up, otherwise the
+member's score of it is unknown.
 
-What a member states is one of the listed values. What is none of them goes back once.
+Members answer with listed values. An entry that matches none of them causes one re-ask.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ COLLECTED, PARTIAL, MISSING, NOT_HELD = "collected", "partial", "missing", "not_
 M = TypeVar("M", bound=BaseModel)
 
 
-# Why a reply is asked for again once.
+# The reasons for a re-ask.
 THEORY, UNMATCHED = "theory", "unmatched"
-# Why → what the reply should have named → the entries that do not.
+# Reason → what the entries should have named → the entries that do not name it.
 Problems = Mapping[str, Mapping[str, Sequence[str]]]
 
 
 class Question(NamedTuple):
-    """What a speaker is asked, the matter in words, and the options that the prompt shows."""
+    """A question to one speaker: prompt, what it is about, and the options that it shows."""
 
     speaker: Speaker
     prompt: str
@@ -69,10 +69,10 @@ async def ask_and_check(
     answer: Json[M],
     find_problems: Callable[[M], Problems],
 ) -> tuple[AskResult[M], Problems]:
-    """Ask for a JSON reply, and once more if there are problems in it, which the speaker is told.
+    """Ask for a JSON reply, with one re-ask that names the problems of the first reply.
 
-    Return the last reply that could be read, and the problems of the first one. A speaker who
-    declines at the second request has declined.
+    Return the last readable answer and the problems of the first one. If the speaker declines the
+    re-ask, the answer is declined.
     """
     speaker, prompt, about, options = question
     first = await scope.ask_detailed(speaker, prompt, answer_type=answer, about=about)
@@ -83,6 +83,8 @@ async def ask_and_check(
         return first, {}
     shown = {str(option): option for option in options}
 
+    # An entry that repeats an option of the prompt keeps the source of that option. Any other entry
+    # comes from the speaker's reply.
     def quote_entry(entry: str) -> str:
         return shown.get(entry) or quote_value(entry, "reply", first.address, speaker.id)
 
@@ -98,6 +100,7 @@ async def ask_and_check(
     )
     declined = isinstance(second.value, Missing) and second.value.reason == DECLINED
     unread = isinstance(second.value, Missing) or second.parse_step in UNREAD_STEPS
+    # An unreadable second reply must not cost the readable first one.
     return (first if unread and not declined else second), problems
 
 
@@ -116,11 +119,10 @@ def _describe_problem(why: str, entries: Mapping[str, Sequence[str]]) -> Sourced
 async def collect_ballots(
     scope: Scope, case: Negotiation, topic: Topic, tally: Tally, proposal: str
 ) -> dict[str, BallotRead]:
-    """Ask every member who votes for a ballot, apart from each other. `proposal` is the mediator's,
-    with its source.
+    """Ask every eligible member for a ballot, each alone, and return the ballots by member id.
 
-    An entry that names no option on the table is asked for again once. A member without a ballot
-    is counted by the preference text alone.
+    `proposal` is the mediator's proposal with its source. An entry that names no option on the
+    table causes one re-ask. A member without a ballot is counted by the preference text alone.
     """
     scored = case.config.ballots == "scores"
 
@@ -161,7 +163,7 @@ async def ask_for_options(
     answer: Json[M],
     read: Callable[[M], BallotRead],
 ) -> BallotRead:
-    """Ask one member for a ballot or for scores; entries that match nothing go back once."""
+    """Ask one member for a ballot or for scores, with one re-ask for unmatched entries."""
 
     def find_problems(form: M) -> Problems:
         unmatched = read(form).unmatched
@@ -174,14 +176,16 @@ async def ask_for_options(
 
 
 def state_of_ballots(read: Mapping[str, BallotRead]) -> str:
-    """Return whether all ballots could be had, some, or none."""
+    """Return `collected`, `partial` or `missing`: all ballots could be read, some or none."""
     cast = [ballot_read for ballot_read in read.values() if ballot_read.ballot is not None]
     return COLLECTED if len(cast) == len(read) else PARTIAL if cast else MISSING
 
 
 def ballot_as_text(ballot: Ballot) -> str:
-    """`top_choice: …; acceptable: …; hard_no: …` (or `scores: …; hard_no: …`), with "none" for an
-    empty part."""
+    """Return a ballot as one line: `top_choice: …; acceptable: …; hard_no: …`.
+
+    If scores were asked for, the line is `scores: …; hard_no: …`. An empty part is "none".
+    """
     parts = {"top_choice": ballot.top_choice, "acceptable": ", ".join(ballot.acceptable)}
     if ballot.scores:
         parts = {
@@ -195,7 +199,10 @@ def ballot_as_text(ballot: Ballot) -> str:
 
 
 async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnScoresOfTopic]:
-    """Ask all members for scores of all options that the statements put on the table."""
+    """Ask all members to score the options in the statements.
+
+    Return topic → member id → option → score.
+    """
 
     async def ask_member(at: Scope, member: Member) -> dict[str, dict[str, float]]:
         return {
@@ -215,7 +222,7 @@ async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnSc
 async def score_late_options(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """Ask all members for scores of a decision's options that came up after the first scores."""
+    """Ask all members to score the options that came up after the first scores."""
     topic = case.topic(decision.topic)
     known = case.with_all_statements.tally_topic(topic)
     named = dict.fromkeys([*decision.options, *(portion.option for portion in decision.portions)])
@@ -241,7 +248,10 @@ async def _ask_for_scores(
     options: Sequence[str],
     came_up: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
-    """Ask one member and record the scores. A firm no is the lowest score."""
+    """Ask one member to score options, record the scores and return option → score.
+
+    An option that the member firmly rejects gets the lowest score.
+    """
     if not options:
         return {}
     text = case.with_all_statements.texts(topic.id).get(member.id, "")
@@ -256,6 +266,7 @@ async def _ask_for_scores(
         answer_format=answer.describe_format({}),
     )
     speaker = member_speaker(scope, case.group, member, case.config.days)
+    # The ballot has no field for the reason, so `parse_score_form` keeps it here.
     reasons: list[str] = []
 
     def parse_score_form(form: OwnScores) -> BallotRead:

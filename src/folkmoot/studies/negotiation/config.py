@@ -1,4 +1,4 @@
-"""The study file of a negotiation study, and its deeper checks."""
+"""The settings of a negotiation study file, their validators and the claims of the study."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ class _Part(BaseModel):
 class Trip(_Part):
     """The trip that the groups plan, for the export in TripCraft's input format.
 
-    `file` is a CSV in that format whose rows are dealt to the groups in turn (or by a `group_id`
-    column); the other keys fill what it lacks. Reference information is passed through as it is.
+    `file` is a CSV in that format. A group gets the row with its `group_id`, otherwise the rows are
+    assigned to the groups in turn. The other keys fill in columns that the file lacks. Reference
+    information is exported unchanged.
     """
 
     file: str | None = Field(
@@ -69,7 +70,7 @@ class Trip(_Part):
 
 
 class _Stated(BaseModel):
-    """A part of a group as a user states it. What is blank counts as left out."""
+    """Base class of what a researcher states of a group. Blank values count as missing."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, coerce_numbers_to_str=True, str_strip_whitespace=True
@@ -84,7 +85,11 @@ class _Stated(BaseModel):
 
 
 def _by_topic(given: object) -> object:
-    """`lodging` may be one text for both of its topics, or a mapping of the two."""
+    """Return stated preferences by topic, with `lodging` split into its two topics.
+
+    `lodging` may be one text for both topics or a mapping of the two. Raises ValueError if a key is
+    no slot.
+    """
     if not isinstance(given, Mapping):
         return given
     halves = given.get("lodging")
@@ -103,6 +108,7 @@ def _by_topic(given: object) -> object:
     }
 
 
+# The schema that editors use. `_by_topic` accepts more than the annotation of the field says.
 _PREFERENCE_SCHEMA = {
     "type": "object",
     "propertyNames": {"enum": [*SLOTS, *LODGING]},
@@ -118,7 +124,7 @@ _PREFERENCE_SCHEMA = {
 
 
 class MemberInput(_Stated):
-    """A member before ids and names are given; `preferences` by topic."""
+    """A member as the researcher states it, without id. `preferences` maps topics to texts."""
 
     role: Annotated[str, Field(min_length=1), AfterValidator(role_id)] = Field(
         description="role in the group, as `parent` in a family"
@@ -137,7 +143,7 @@ class MemberInput(_Stated):
 
 
 class GroupInput(_Stated):
-    """A group as a user states it."""
+    """A group as the researcher states it."""
 
     id: str = Field("", description="id, which names a folder of the run; default: a number")
     type: Annotated[str, AfterValidator(lambda name: group_type(name).id)] = Field(
@@ -147,12 +153,16 @@ class GroupInput(_Stated):
 
 
 def _as_given(groups: object) -> object:
-    """Groups are checked where they are read, like those of a file (`participants.groups_of`)."""
-    return tuple(groups) if isinstance(groups, list) else groups  # a study file knows no tuples
+    """Return a list of groups as a tuple, without checking the groups.
+
+    `participants.groups_of` checks them, in the same way as the groups of a file.
+    """
+    # YAML has no tuples, and a frozen configuration must not hold a list.
+    return tuple(groups) if isinstance(groups, list) else groups
 
 
 class NegotiationConfig(CodingStudyConfig):
-    """Settings of a negotiation study."""
+    """The settings of a negotiation study."""
 
     SHOWN: ClassVar[Mapping[str, object]] = {
         "hypotheses": [
@@ -164,7 +174,8 @@ class NegotiationConfig(CodingStudyConfig):
                 "expected": 0.5,
             }
         ],
-        "seats": None,  # all are closed as soon as C3, C4 or C5 is run
+        # No example: the default conditions include C3 to C5, under which no seat is open.
+        "seats": None,
     }
 
     title: str = Field(
@@ -254,6 +265,8 @@ class NegotiationConfig(CodingStudyConfig):
     def _without_duplicates(cls, conditions: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(conditions)) != len(conditions):
             raise ValueError("duplicate condition")
+        # The order is always C1 to C5, because C5 continues C4 and the claims compare later
+        # conditions with earlier ones.
         return tuple(condition for condition in CONDITIONS if condition in conditions)
 
     @field_validator("group_types")
@@ -300,11 +313,12 @@ class NegotiationConfig(CodingStudyConfig):
 
 
 def path_in(folder: Path, name: str) -> Path:
-    """A path that the study file names, relative to the file's own folder."""
+    """Return a path from the study file. A relative path starts at the folder of the study file."""
     return folder / Path(name).expanduser()
 
 
-# Measures that conditions are compared in: column → its words. The first is the main one.
+# Measures in which conditions are compared: column → its words. The first one is the main measure,
+# the only one with primary claims.
 COMPARED = {
     "satisfaction": "how content members are",
     "lowest_satisfaction": "how content the least content member is",
@@ -313,11 +327,11 @@ COMPARED = {
 
 
 def declare_claims(config: NegotiationConfig) -> list[Claim]:
-    """What a negotiation compares: conditions within groups, in three measures.
+    """Return the claims of a negotiation: conditions compared within groups, in three measures.
 
-    Primary are the last steps of the ablation in how content members are: C5 against C4, C4 against
-    C3, C3 against C2. Other steps, and the same steps in the other measures, are secondary; pairs
-    that are no step are exploratory.
+    The primary claims compare the satisfaction of the last steps of the ablation: C5 with C4, C4
+    with C3 and C3 with C2. Other steps, and all steps in the other measures, are secondary. Pairs
+    of conditions that are not adjacent are exploratory.
     """
     steps = [(later, earlier) for earlier, later in pairwise(config.conditions)]
     primary = steps[-MOST_PRIMARY:]
@@ -328,9 +342,11 @@ def declare_claims(config: NegotiationConfig) -> list[Claim]:
             family: Family = "secondary" if pair in steps else "exploratory"
             if measure == main and pair in primary:
                 family = "primary"
-            # C2 decides nothing: expectations have no least content member.
+            # C2 decides nothing. Its satisfaction is an expectation, and the lowest of several
+            # expectations is not the expected lowest score.
             if measure != "lowest_satisfaction" or "C2" not in pair:
                 found.append(_within_groups(measure, pair, family))
+    # The sort is stable: it moves the primary claims to the front and keeps the rest in order.
     return sorted(found, key=lambda claim: claim.family != "primary")
 
 

@@ -1,4 +1,4 @@
-"""What members and mediator have before them when they decide."""
+"""The exposure table of a negotiation: the texts in the prompts of members and mediator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from folkmoot.studies.negotiation.decision import theory_words
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, TOPICS
 
 PREFERENCES, STRATEGY, DIALOGUE = "preferences", "strategy", "dialogue"
-# By the scope below the topic; without one it is the mediator's proposal.
+# The name of a decision follows from the scope below the topic. Without such a scope it is the
+# mediator's proposal.
 NAMES = {
     "ballots": "ballot",
     "feedback": "feedback",
@@ -24,14 +25,21 @@ NAMES = {
 
 
 def label_source(source: Source) -> str:
-    """The kind of a source: a stated preference, what was said after these, a strategy's rule."""
+    """Return the kind of a source: a stated preference, the dialogue or a rule of a strategy.
+
+    Return "" for all other sources.
+    """
     if source.kind == "utterance":
         return PREFERENCES if source.id.startswith(quotes.PREFERENCES) else DIALOGUE
     return STRATEGY if source.id.startswith(f"{quotes.RULE}/") else ""
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Stating a preference, and the mediator's proposals, ballots and feedback."""
+    """Yield one Decision for each stated preference, proposal, ballot, confirmation and feedback.
+
+    A Decision names the sources that the design shows in its prompt, by label, and the permitted
+    sources of its session.
+    """
     types = dict(run.rows("groups", "group_id", "group_type"))
     talks = _Talks(run)
     for row in run.read_table("answers").iter_rows(named=True):
@@ -52,6 +60,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
         own = [stated[who]] if who in stated else []
         rules = [cell_id(quotes.RULE, types[group], topic) for topic in TOPICS]
         said = talks.said_in(group, condition, topic)
+        # A member's own ballot is read out in the dialogue, but it is no exposure for that member.
         others = [id for id, voter in said.items() if voter != who]
         shows: Mapping[str, Mapping[str, Collection[str]]] = {
             "preference": {PREFERENCES: (), STRATEGY: ()},
@@ -66,8 +75,10 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 
 
 class _Talks:
-    """The utterances of a run: (group, topic) → member → id of the stated preference, and what was
-    said after these by group, condition and topic."""
+    """The ids of the utterances of a run.
+
+    `stated` maps (group, topic) to member id → id of the stated preference.
+    """
 
     def __init__(self, run: RunFolder) -> None:
         self.stated: dict[tuple[str, str], dict[str, str]] = {}
@@ -85,8 +96,10 @@ class _Talks:
                 self._said.setdefault((group, condition, topic), {})[id] = voter
 
     def said_in(self, group: str, condition: str, topic: str) -> dict[str, str]:
-        """What was said in a talk, with who cast the ballot that a line reads out. C5's talk goes
-        on from C4's."""
+        """Return the later utterances of a topic: utterance id → member who cast the ballot, or "".
+
+        C5 continues the dialogue of C4, so its utterances include those of C4.
+        """
         held = ("C4", "C5") if condition == "C5" else (condition,)
         found: dict[str, str] = {}
         for each in held:
@@ -95,8 +108,10 @@ class _Talks:
 
 
 def _theory_words(run: RunFolder) -> dict[tuple[str, str], set[str]]:
-    """(group, topic) → the words of theory in the mediator's reply under C3. Lines with one are not
-    shown to the members who confirm."""
+    """Return (group, topic) → the theory words in the mediator's reply under C3.
+
+    The members who confirm a decision are not shown lines with such a word.
+    """
     if not run.has_table("decisions"):
         return {}
     rows = run.read_table("decisions").filter(pl.col("theory_words").fill_null("") != "")

@@ -1,9 +1,8 @@
-"""Who takes part: the groups of a run, made up from the seed or read from the user's own file, and
-how they and their mediator are asked.
+"""The groups of a run, generated or read from a file, and the speakers made from them.
 
-YAML and JSON hold a list of groups (or `groups:`), each with `id`, `type` and `members` (roles,
-weights, personas or ready-made preferences); CSV has one row a member. Every mistake is found at
-once, with its line.
+YAML and JSON files hold a list of groups, directly or under `groups:`. Each group has `id`, `type`
+and `members`. A member has a role, a weight, and a persona or preferences. A CSV file has one row
+per member. All problems of a file are reported together, with their lines.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
 
 
 def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
-    """The groups of a study, in order. Raises InputError with every mistake."""
+    """Return the groups of a study, in order. Raises InputError with every problem."""
     if isinstance(config.groups, str):
         return read_groups(path_in(folder, config.groups), config.weights)
     if config.groups is not None:
@@ -58,7 +57,11 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
 
 
 def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
-    """The members whom people could play, each under all conditions of their group."""
+    """Return the seats that humans could take: one per member, for all conditions of the group.
+
+    The seats are closed if a condition has a mediator, because the mediator writes utterances of
+    members.
+    """
     written = [condition for condition in config.conditions if condition not in ("C1", "C2")]
     why = "under {} the mediator writes what members say; set conditions to [C1, C2]"
     closed = why.format(written[0]) if written else ""
@@ -75,8 +78,10 @@ def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
 
 
 def with_anonymous_humans(session: Session[NegotiationConfig], group: Group) -> Group:
-    """The group without what was drawn or written for members who speak for themselves: they are
-    asked for their wishes, and called by their role."""
+    """Return the group without drawn attributes for members who answer as themselves.
+
+    These members are named by their role and are asked for their preferences.
+    """
     roles = [member.role for member in group.members]
 
     def keep_if_simulated(number: int, member: Member) -> Member:
@@ -101,6 +106,7 @@ def _generate_groups(config: NegotiationConfig, folder: Path) -> list[Group]:
     given = iter(people or ())
     groups: list[Group] = []
     for (group_id, kind), roles in seats.items():
+        # Each group has its own random stream, so more groups do not change the existing ones.
         rng = generator(config.random_seed, ("negotiation", "travellers", group_id))
         texts = _draw_travellers(roles, rng) if people is None else [next(given) for _ in roles]
         stated = [
@@ -119,8 +125,10 @@ def _role_ids(config: NegotiationConfig, kind: GroupType) -> list[str]:
 
 
 def _draw_travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """One description per seat; no life, manner or taste is used twice in a group if there are
-    enough."""
+    """Return one persona text per role.
+
+    A group repeats a life, manner or taste only if it has more members than there are texts.
+    """
     words = _load_wordings()
     lives = {r: list(rng.permutation(words["lives"][r])) for r in dict.fromkeys(roles)}
     rest = [
@@ -135,7 +143,7 @@ def _draw_travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str
 
 
 class _Words(TypedDict):
-    """travellers.yaml: lives by role, and what goes with any of them."""
+    """The content of travellers.yaml: lives by role, and texts that go with any life."""
 
     lives: dict[str, list[str]]
     manners: list[str]
@@ -150,7 +158,10 @@ def _load_wordings() -> _Words:
 
 
 def _assign_personas(config: NegotiationConfig, folder: Path, needed: int) -> list[str] | None:
-    """The texts of the user's own personas in a drawn order, `needed` of them; None for none."""
+    """Return the researcher's personas in random order, `needed` of them.
+
+    Return None if the study file names no personas.
+    """
     if config.personas is None:
         return None
     path = path_in(folder, config.personas)
@@ -175,7 +186,7 @@ def _without_you_are(text: str) -> str:
 
 
 def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Speaker:
-    """A member as somebody who can be asked."""
+    """Return a member as a speaker, with the system prompt."""
     id = cell_id("members.persona", group.id, member.id)
     persona = quote_value(member.full_description, "persona", id, member.id)
     others = [m.id for m in group.members if m.id != member.id]
@@ -191,10 +202,11 @@ def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Spe
 
 
 def mediator_speaker(scope: Scope) -> Speaker:
-    """The System: one neutral mediator, asked for the exchange as a whole."""
+    """Return the mediator as a speaker, with the system prompt. Its name is System."""
     return replace(SYSTEM_SPEAKER, system=scope.prompt("mediator_system"))
 
 
+# The id is a folder name. A name must not contain marks that separate speakers in dialogues.
 _ID = re.compile(r"\w[\w.-]{0,79}")
 _NAME = re.compile(r"[^\W_][^\n\r\t:;|]{0,59}")
 
@@ -205,9 +217,9 @@ def build_group(
     stated: Sequence[MemberInput],
     weights: Mapping[str, float] | None = None,
 ) -> Group:
-    """A group with ids `traveler_1…` and names by role ("Parent 1"), in the order given.
+    """Return a group with ids `traveler_1…` and names by role ("Parent 1"), in the given order.
 
-    `weights` maps roles to weights; a member's own weight wins; else 1.
+    `weights` maps roles to weights. A member's own weight has precedence. The default is 1.
     """
     by_role: dict[str, int] = {}
     members: list[Member] = []
@@ -226,7 +238,11 @@ def _by_role(kind: GroupType, role: str, number: int) -> str:
 
 
 def group_problems(group: Group, key: str) -> list[Problem]:
-    """What makes a group unusable: sizes, roles it lacks, bad weights, half-given preferences."""
+    """Return the problems of a group.
+
+    It checks the id, the size, the roles, names and weights, and whether all members have
+    preferences or none.
+    """
     found: list[Problem] = []
 
     def add_problem(message: str, hint: str = "") -> None:
@@ -270,15 +286,17 @@ def group_problems(group: Group, key: str) -> list[Problem]:
     return found
 
 
-Weights = Mapping[str, Mapping[str, float]]  # group type → role → weight
+# Group type → role → weight.
+Weights = Mapping[str, Mapping[str, float]]
 _CSV_KEYS = ("group_id", "group_type", "role", "name", "weight", "persona", *SLOTS, *LODGING)
+# Far above any real file of groups, so a larger file is a mistake and is not parsed.
 MOST_BYTES = 20_000_000
 
 
 def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
-    """The groups of a file, in its order. Raises InputError with every mistake.
+    """Return the groups of a file, in its order.
 
-    `weights` apply where the file gives a member none.
+    `weights` apply to members without a weight in the file. Raises InputError with every problem.
     """
     name = str(path)
     try:
@@ -304,7 +322,7 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
 
 
 def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Group]:
-    """The groups that stand under `groups` in a tree. Raises InputError with every mistake."""
+    """Return the groups under `groups` in a tree. Raises InputError with every problem."""
     problems: list[Problem] = []
     groups: list[Group] = []
     for n, entry in enumerate(tree.value["groups"]):

@@ -1,4 +1,4 @@
-"""Before a run: deeper checks, what a plan foresees, a smaller version, a first study file."""
+"""Hooks of the study type that run before a run: checks, expected rows, limits, templates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from folkmoot.studies.negotiation.participants import groups_of
 
 
 def check_config(config: NegotiationConfig, folder: Path) -> list[Problem]:
-    """What is wrong with the groups, personas and trips that a study file names."""
+    """Return the problems of the groups, personas and trips that a study file names."""
     problems: list[Problem] = []
     for read in (groups_of, read_trips):
         try:
@@ -27,8 +27,7 @@ def check_config(config: NegotiationConfig, folder: Path) -> list[Problem]:
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """The sessions that a sealed plan foresees, every group under every condition, and who sits
-    in them."""
+    """Return the rows that a run with this sealed plan must have: its sessions and its members."""
     rows = tuple(
         {"group_id": group["id"], "condition": condition, "group_type": group["type"]}
         for group in sealed.get("groups", [])
@@ -46,7 +45,8 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 
 def limit_groups(config: NegotiationConfig, limit: int) -> NegotiationConfig:
-    """The same study with at most `limit` groups, as many types as that allows."""
+    """Return the configuration with at most `limit` groups, of as many group types as possible."""
+    # A file of groups is read later, so its groups cannot be cut here.
     if isinstance(config.groups, str):
         return config
     if config.groups is not None:
@@ -57,7 +57,7 @@ def limit_groups(config: NegotiationConfig, limit: int) -> NegotiationConfig:
 
 
 def template_files() -> dict[str, str | bytes]:
-    """A file of groups with ready-made preferences, to go with a study file."""
+    """Return the example file of groups with preferences that goes with a new study file."""
     return {"negotiation_groups.yaml": GROUPS_FILE}
 
 
@@ -91,7 +91,7 @@ groups:
 
 
 def design_size(config: NegotiationConfig, folder: Path) -> DesignSize:
-    """How large the design is, for `folkmoot power`: every group negotiates in all conditions."""
+    """Return the size of the design for `folkmoot power`: every group is in all conditions."""
     groups = groups_of(config, folder)
     members = round(fmean(len(group.members) for group in groups))
     key = ("groups_per_type", config.groups_per_type) if config.groups is None else ("", 0)

@@ -1,8 +1,8 @@
-"""Group negotiation, in the order in which it happens.
+"""The protocol of a negotiation, in the order of its stages.
 
-Groups are drawn and sealed. Each group's members state their preferences once; the group then
-goes through the slots under every condition, from those same statements. What was decided goes to
-the planner, and the conditions are compared within groups.
+The groups are generated or read, and then sealed. The members of a group state their preferences
+once. The group then decides on all topics under every condition, from the same statements. The
+decisions are written for the planner, and conditions are compared within groups.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ from folkmoot.studies.negotiation.tables import PreferenceRow, record_groups
 
 
 async def run_protocol(session: Session[NegotiationConfig]) -> None:
-    """The study."""
+    """Run the study: preferences, own scores, decisions under each condition, coding."""
     config, conditions = session.config, session.config.conditions
     groups = [
         with_anonymous_humans(session, group) for group in groups_of(config, session.study_folder)
@@ -105,10 +105,11 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
     await session.seal("groups", [sealed_group(group) for group in groups])
     await session.seal("conditions", list(conditions))
     record_groups(session, groups, subjects)
-    # Scopes are made beforehand, so that rows come stage by stage, whichever group is quicker.
+    # Create all scopes first. Rows are placed by the position of their scope, so tables are ordered
+    # by stage even if one group is faster than another.
     stating = {group.id: session.child("preferences", group.id) for group in groups}
     scoring = {group.id: session.child("own_scores", group.id) for group in groups}
-    # C5 goes on from what C4 decided, so that C4 is held for it even where it is not compared.
+    # C5 continues the decisions of C4, so C4 runs for C5 even if the study does not compare it.
     held = [
         condition
         for condition in CONDITIONS
@@ -123,6 +124,7 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
 
     async def run_group(scope: Scope, group: Group) -> list[Talks]:
         stated = await state_preferences(stating[group.id], group, subjects, config.days)
+        # C2 stands in for all conditions here: it hears all members and has no mediator.
         hearing_all = Negotiation(group, CONDITIONS["C2"], stated, subjects, config)
         record_options(stating[group.id], hearing_all)
         own_scores = await collect_own_scores(scoring[group.id], hearing_all)
@@ -158,6 +160,7 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
             at, mine = talking[group.id, condition], build_negotiation(condition)
             decisions = [await decide_topic(at.child(topic.id), mine, topic) for topic in subjects]
             decisions = await finish_condition(condition, decisions)
+            # C5 gives feedback on the confirmed decisions of C4, so it must follow C4 in sequence.
             if condition == "C4" and "C5" in conditions:
                 at, mine = talking[group.id, "C5"], build_negotiation("C5")
                 await finish_condition(
@@ -169,7 +172,8 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
                 )
 
         await scope.map([condition for condition in held if condition != "C5"], run_condition)
-        # A decision for which a reply was asked for again is left out under all conditions.
+        # The robustness measures leave out every topic with a re-ask, under all conditions, so that
+        # conditions are compared on the same topics.
         again = {
             slot_decision.topic
             for result, _ in ended.values()
@@ -192,8 +196,11 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
 async def state_preferences(
     scope: Scope, group: Group, subjects: Sequence[Topic], days: int
 ) -> Statements:
-    """What a group's members state, once for all conditions; ready-made texts are taken as they
-    are."""
+    """Return what the members of a group state, by topic and member id.
+
+    The members are asked once, for all conditions. Preferences that the researcher gave are
+    recorded without a question.
+    """
 
     async def interview_member(at: Scope, member: Member) -> Mapping[str, Utterance]:
         return await _interview_member(at, group, member, subjects, days)
@@ -215,7 +222,7 @@ async def _interview_member(
         ready, shown = member.preferences.get(topic.id), list[str]()
         answer: str | Missing = ready or ""
         if not ready:
-            # Each member sees the usual options in an order of the member's own.
+            # Each member sees the usual options in a random order, against position bias.
             shown = [
                 topic.options[int(item_id)] for item_id in at.rng.permutation(len(topic.options))
             ]
@@ -257,7 +264,7 @@ async def _interview_member(
 
 
 async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """One decision up to feedback, with everything that was said on the way to it."""
+    """Run one decision up to feedback and return it with all utterances that led to it."""
     if case.condition.has_locked_strategy:
         decision = await _run_guided_mediator(scope, case, topic)
     elif case.condition.synthesis == "raw":
@@ -272,8 +279,11 @@ async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDec
 async def confirm_standing_decision(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """The decision with each member's word on whether it is what the talk came to, where a
-    mediator wrote it down and they were not asked before."""
+    """Return the decision with the members' confirmations.
+
+    Members confirm a decision that a mediator wrote. They are not asked again about a decision that
+    they have already confirmed.
+    """
     mediated = case.config.confirm and case.condition.synthesis != "none"
     if not mediated or decision.confirmed:
         return decision
@@ -281,7 +291,7 @@ async def confirm_standing_decision(
 
 
 def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
-    """C1: the one member's wish is the decision."""
+    """Return the decision of C1: the first choice of the one member who is heard."""
     tally, lead = case.tally_topic(topic), case.heard_members[0].id
     wish = tally.first_choice(lead)
     everyone = tuple(member.id for member in case.group.members)
@@ -299,7 +309,7 @@ def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
 
 
 def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
-    """C2: all preferences go to the planner as they are, and nothing is decided."""
+    """Return the decision of C2: all preferences go to the planner and nothing is decided."""
     tally = case.tally_topic(topic)
     said = case.texts(topic.id).items()
     return SlotDecision(
@@ -315,7 +325,7 @@ def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
 
 
 async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """C3: the mediator's own judgment, as it states it."""
+    """Run C3: return the decision that the mediator states by its own judgement."""
     tally = case.tally_topic(topic)
     proposal = await propose_decision(scope, case, topic, tally)
     portions = proposal.stated.portions
@@ -350,7 +360,7 @@ def _why_undecided(proposal: Proposal) -> str:
 
 
 def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
-    """What a proposal is before anything is decided."""
+    """Return a decision with the fields of a proposal, before anything is decided."""
     return SlotDecision(
         topic.id,
         "",
@@ -370,9 +380,13 @@ def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
 
 
 async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """C4: proposal, lock, ballots where they are due, decision, split. C5 starts from it."""
+    """Run C4: proposal, locked strategy, ballots where the strategy votes, decision and split.
+
+    C5 starts from this decision.
+    """
     strategy = strategy_for(case.group.type.id, topic.id)
     tally, days = case.tally_topic(topic), case.config.days
+    # Without a vote the operator decides first, and the mediator explains the result.
     decided = None if strategy.votes else apply_operator(tally, strategy, days)
     proposal = await propose_decision(scope, case, topic, tally, strategy, decided)
     outcome = apply_operator(tally, strategy, days, has_conflict=proposal.has_conflict)
@@ -403,7 +417,7 @@ def _announce_decision(
     *,
     votes: bool,
 ) -> SlotDecision:
-    """Record the System's synthesis turn by the contract, then the members' responses."""
+    """Record the System's proposal in its five parts, then the members' responses."""
     assert decision.strategy is not None
     reason = proposal.conflict_description or decision.strategy.rule
     if votes:
@@ -429,13 +443,13 @@ def _announce_decision(
 def _say_responses(
     scope: Scope, case: Negotiation, topic: Topic, proposal: Proposal
 ) -> list[DialogueTurn]:
-    """Record what the mediator has the members say to its proposal."""
+    """Record the responses to the proposal that the mediator wrote for the members."""
     origin = proposal.line_origin("response")
     return say_for_members(scope, case, topic, "user_respond", proposal.responses, origin)
 
 
 def _next_step(decision: SlotDecision, *, votes: bool) -> str:
-    """What follows a synthesis turn: a vote, the plan of a split, or the plan."""
+    """Return the last part of the System's proposal: a vote, the plan of a split, or the plan."""
     if votes:
         return "Collect one ballot from each member, then apply the operator deterministically"
     if decision.subgrouping_required:
@@ -450,7 +464,7 @@ def _next_step(decision: SlotDecision, *, votes: bool) -> str:
 async def _run_vote(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, stated: Tally
 ) -> SlotDecision:
-    """The deterministic vote on texts and ballots, its summary, and what is promised."""
+    """Collect ballots, apply the operator to texts and ballots, and return the decision."""
     strategy, group, days = decision.strategy, case.group, case.config.days
     assert strategy is not None
     proposed = render_decision(group, decision.stated.portions) if decision.stated else ""
@@ -483,7 +497,8 @@ async def _run_vote(
         asked_again=tuple(dict.fromkeys([*decision.asked_again, *again])),
     )
     if case.config.ballots == "scores":
-        # The same members' ballots in the source's form, for the report.
+        # Count the same ballots without scores, so that the report can say whether the source's
+        # form of ballot would have another winner.
         plain = {member_id: replace(ballot, scores={}) for member_id, ballot in cast.items()}
         by_source = apply_operator(case.tally_topic(topic, plain), strategy, days)
         voted = replace(voted, source_winner=by_source.selected_option)
@@ -499,7 +514,7 @@ async def _run_vote(
 
 
 def _vote_result(case: Negotiation, topic: Topic, decision: SlotDecision) -> str:
-    """The System's turn after the ballots."""
+    """Return the System's utterance after the ballots."""
     strategy, outcome, group = decision.strategy, decision.outcome, case.group
     assert strategy is not None and outcome is not None
     promised = decision.coverage
@@ -520,7 +535,7 @@ CODEBOOKS = Path(__file__).parent / "codebooks"
 
 
 class Talks(NamedTuple):
-    """The texts of some sessions: stated preferences, what C3's mediator wrote, talks."""
+    """The texts that coders read: stated preferences, the words of C3's mediator, dialogues."""
 
     wishes: tuple[coding.TextToCode, ...] = ()
     mediators: tuple[coding.TextToCode, ...] = ()
@@ -528,10 +543,15 @@ class Talks(NamedTuple):
 
 
 def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
-    """What is coded of one session. C5 without feedback is C4's talk, which is coded there."""
+    """Return the texts of one session that are coded.
+
+    C5 without feedback repeats the dialogue of C4, so it is not coded twice.
+    """
     wishes, mediators, talks = [], [], []
     for slot_decision in decisions:
         place = f"{case.group.id}/{case.condition.id}/{slot_decision.topic}"
+        # The preferences are the same under all conditions. Code them once, under the first
+        # condition that hears all members.
         if case.condition.id == next(
             (condition for condition in case.config.conditions if condition != "C1"), ""
         ):
@@ -564,7 +584,7 @@ def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
 
 
 async def code_talks(session: Session[NegotiationConfig], held: Sequence[Talks]) -> None:
-    """Code what was said (or only record the texts, where coding is off)."""
+    """Code the texts of all sessions. With coding off, only record the texts."""
     for name, texts, rule in (
         ("conflict", [text_to_code for each in held for text_to_code in each.wishes], None),
         (
@@ -579,8 +599,11 @@ async def code_talks(session: Session[NegotiationConfig], held: Sequence[Talks])
 
 
 def _format_talk_for_coder(lines: Sequence[DialogueTurn]) -> str:
-    """A talk as a coder reads it: what was decided and why, without the form of C4's and C5's turns
-    and the strategy's name, which would tell the condition."""
+    """Return a dialogue as a coder reads it: the decision and its reason, line by line.
+
+    The headings of C4 and C5 and the name of the strategy are left out, because they would reveal
+    the condition.
+    """
     return join_texts(
         "\n",
         (

@@ -1,5 +1,8 @@
-"""What `folkmoot show RUN [ID]` adds for a negotiation: what the groups decided, and the dialogue
-of a topic with what it goes on from (`family_01/C5/cuisine`)."""
+"""The lines that `folkmoot show RUN [ID]` adds for a negotiation.
+
+Without an id they list the decisions of the groups. With one such as `family_01/C5/cuisine` they
+print the dialogue of a topic.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,33 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, SLOTS, slot_of
 from folkmoot.studies.negotiation.tables import DecisionRow, read_table
 
-WIDTH = 72  # leaves room for "(split)" on a narrow terminal
+# Characters of a line. 72 of the usual 80 leave room for "(split)".
+WIDTH = 72
 
 
 def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
-    """Yield the decisions of the run, or a dialogue: of one topic, or of a condition in which
-    members do not talk. Raises InputError for a group, condition or topic that is not there."""
+    """Yield the decisions of a run, or the dialogue that the key names.
+
+    Args:
+        key: the parts of the id: nothing, or group, condition and slot.
+
+    Raises InputError if the run has no such group, condition or slot.
+    """
     decisions = read_table(run, DecisionRow)
     if not key:
         yield from _list_decisions(decisions)
         return
     group, condition, slot = (*key, "", "")[:3]
     members = run.read_table("members").filter(group_id=group)["member_id"].to_list()
-    if condition in ("", "all", *members):  # a speaker, or the preferences for all conditions
+    # The command itself prints speakers, and the preferences that hold under all conditions.
+    if condition in ("", "all", *members):
         return
     conditions = decisions["condition"].unique(maintain_order=True).to_list()
     _check_known_name(group, sorted(set(decisions["group_id"])), "group")
     _check_known_name(condition.upper(), conditions, "condition")
     if slot:
-        slot = slot_of(slot)  # room_type and house_rule are one conversation
+        # The file of dialogues has one entry for both topics of lodging.
+        slot = slot_of(slot)
         _check_known_name(slot, list(SLOTS), "slot")
     elif run.read_table("utterances").filter(group_id=group, condition=condition.upper()).height:
         yield f"\n[dim]The dialogue of a topic from its beginning: add /{SLOTS[0]}[/dim]"
@@ -48,7 +59,7 @@ def _check_known_name(name: str, known: list[str], what: str) -> None:
 
 
 def _list_decisions(decisions: pl.DataFrame) -> Iterator[str]:
-    """Yield what was decided under C5, or the last condition."""
+    """Yield the decisions under C5, or under the last condition of the run."""
     if decisions.is_empty():
         yield "\nNothing has been decided yet."
         return
