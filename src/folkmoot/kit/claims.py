@@ -77,6 +77,7 @@ def claim_lines(results: Sequence[Result], axis: str) -> IntervalChart | None:
 
     If any claim is primary, the chart shows only the primary claims.
     """
+    # The chart must show the claims of the statement, not the others in the table.
     primary = [result for result in results if result.claim.family == "primary"]
     lines = {result.claim.contrast_label: result.estimate for result in primary or results}
     share = any(result.claim.kind == "share" for result in results)

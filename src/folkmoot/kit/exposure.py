@@ -104,6 +104,7 @@ class ExposureTable:
         self, run: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
     ) -> Iterator[ExposureRow]:
         decisions = iter(self.decisions(run))
+        # Join in parts, because a run may have a hundred thousand decisions.
         while part := list(islice(decisions, DECISIONS_AT_ONCE)):
             recorded = _read_recorded(run, [decision.address for decision in part])
             for decision in part:
@@ -214,6 +215,8 @@ def _exposure_rows(
             address=decision.address,
             unit=decision.unit or decision.participant_id,
             kind=kind,
+            # Empty means that the design says nothing about this kind, which differs from "not
+            # expected".
             expected=False if never else None if wanted is None else bool(wanted),
             texts=len(found),
             text_ids=list(found),
@@ -225,6 +228,7 @@ def _kind_of(decision: Decision, source: Source, kind: str) -> str:
     if not kind:
         return ""
     expected = any(source.id in ids for ids in decision.expected_kinds.values())
+    # A text that the design lists under any label belongs to this decision.
     return kind if expected or _is_within(source.id, decision.within) else FOREIGN_WORDS
 
 
@@ -385,5 +389,6 @@ def _exposure_cells(run: RunFolder) -> list[_ExposureCell]:
         partly=part.sum(),
         least=pl.col("share").filter(part).min(),
     )
+    # Keep the order of the table: conditions and kinds appear as the study declares them.
     joined = counted.join(asked, on=["condition", "decision"], maintain_order="left")
     return [_ExposureCell(*row) for row in joined.collect().iter_rows()]

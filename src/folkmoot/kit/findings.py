@@ -127,6 +127,7 @@ def is_significant(estimate: Estimate) -> bool | None:
     The p-value decides if there is one, otherwise the interval. The result is None for fewer than
     five independent units.
     """
+    # Fewer than five units are shown as an illustration, without a verdict.
     if estimate.unit_count < FEWEST_UNITS:
         return None
     if math.isfinite(estimate.p):

@@ -92,6 +92,7 @@ def _parse_voter(row: Mapping[str, str], path: Path, line: int, said: Mapping[st
     votes = {}
     for comment in said:
         mark = row.get(comment, "")
+        # An empty cell means that the participant did not see the comment. It is no pass.
         if mark and mark not in VOTES_BY_MARK:
             hint = "1 is agree, -1 disagree, 0 pass, empty unseen"
             raise InputError(

@@ -119,6 +119,7 @@ def check_user_codebooks(user_folder: Path, shipped: Path) -> list[Problem]:
     """
     if not user_folder.is_dir():
         return [Problem(f"no such folder: {user_folder}")]
+    # Only files with names of shipped codebooks are used, so another file name is a mistake.
     known = {path.stem: path for path in shipped.glob(f"*{SUFFIX}")}
     problems: list[Problem] = []
     for path in sorted(user_folder.glob("*")):

@@ -66,6 +66,7 @@ from folkmoot.provenance import (
 )
 from folkmoot.randomness import generator
 
+# The prompt file's name. Its hash is sealed, so that a changed prompt is a different coding.
 PROMPT = "coder"
 PROMPTS = PromptLibrary(Path(__file__).parent / "prompts")
 QUOTE_NOT_FOUND = "the quote is not in the text"
@@ -230,6 +231,7 @@ async def code_texts(
             record_codes(
                 session, book, text, rule(text), CoderInfo(RULE_ROLE, RULE_ROLE, RULE_ROLE)
             )
+    # `folkmoot codes` can code the recorded texts after the run.
     if not settings.enabled:
         return {}
     return await code_with_models(session, book, listed, sample)
@@ -239,6 +241,7 @@ async def code_with_models(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], sample: frozenset[str]
 ) -> dict[str, tuple[AssignedCode, ...]]:
     """Ask the coder for all texts, and the second coder, if there is one, for the sample."""
+    # Seal the sample before the first call, so that nobody can choose texts after seeing codes.
     prompt = {"prompt": PROMPTS.hashes()[PROMPT], "sample": sorted(sample)}
     await session.seal(f"coding {book.name}", prompt)
     found = await _code_all(session, book, texts, CODER_ROLE)
@@ -275,6 +278,8 @@ async def _code_all(
         good = tuple(assigned_code for assigned_code in codes if not assigned_code.rejection_reason)
         return good if good or not codes else None
 
+    # Each coder has a separate stage: adding a second coder keeps the addresses of the first
+    # coder's calls.
     stage = session.child("coding" if role == CODER_ROLE else "second_coding", book.name)
     # `map` keys its results by parts of addresses, not by text id, but keeps their order.
     found = (await stage.map(texts, code_one_text)).values()
@@ -358,6 +363,7 @@ def _format_about(about: Mapping[str, str]) -> str:
 def load_codebook(session: Session[Any], path: Path, settings: CodingSettings) -> Codebook:
     """Return the study's codebook, or the researcher's codebook with the same file name if it
     exists."""
+    # The researcher's folder replaces single codebooks. Files that it lacks come from the study.
     if settings.codebooks is not None:
         own = session.study_folder / Path(settings.codebooks).expanduser() / path.name
         if own.exists():
@@ -518,6 +524,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         return None if self.book.find_code(item.code) else parse_way_out(item.code)
 
     def _check_items(self, items: Iterable[_CodeReply]) -> tuple[AssignedCode, ...]:
+        # Models repeat codes, and a repetition must not count twice.
         found: dict[tuple[object, ...], AssignedCode] = {}
         for item in items:
             for each in self._check_item(item):

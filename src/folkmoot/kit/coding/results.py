@@ -129,6 +129,7 @@ class CodebookResults:
         for each code whether it applies. The interval is a bootstrap over texts.
         """
         ids, ratings, level = self._rating_matrix(other, code)
+        # No shared text means an unknown agreement, not one of zero.
         if not ids:
             return Estimate(math.nan, math.nan, math.nan, 0)
         return krippendorff_interval(ratings, level, ids)
@@ -240,6 +241,7 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
         return {}
     texts = run.read_table("texts")
     amended = read_amendments(run.path)
+    # Codings of the run itself come first, so they take precedence as the primary coder.
     tables = [run.read_table("codes")]
     tables += [
         afterwards.read_table("codes")
@@ -401,9 +403,11 @@ def _hand_coders(hand: Sequence[Amendment]) -> list[CoderResult]:
     for amendment in hand:
         codes = {(amendment.data["of"], code): "" for code in amendment.data["codes"]}
         mine = found.setdefault(amendment.author, {}).setdefault(amendment.data["text_id"], {})
+        # Replace the earlier codes of the same slot values, and keep those of other slot values.
         for key in [key for key in mine if key[0] == amendment.data["of"]]:
             del mine[key]
         mine.update(codes)
+    # Human codes have no quotes and cannot be rejected.
     return [CoderResult(HUMAN_ROLE, name, HUMAN_ROLE, codes) for name, codes in found.items()]
 
 

@@ -34,6 +34,7 @@ CORRECTION_SHEET, BLIND_SHEET, CODEBOOK_SHEET = "codes", "sample", "codebooks"
 COMMON_COLUMNS = ("codebook", "number", "of", "text", "about")
 CORRECTION_COLUMNS = (*COMMON_COLUMNS, "coder", "code", "quote", "corrected")
 BLIND_COLUMNS = (*COMMON_COLUMNS, "your_codes")
+# Words that confirm the coder's code, and words for "no code applies".
 CONFIRM_MARKS = ("ok", "=")
 NO_CODE_MARKS = ("none", NO_CODE_LABEL, "-")
 # A spreadsheet cell holds at most 32,767 characters.
@@ -107,6 +108,8 @@ def _correction_rows(read: CodebookResults) -> Iterator[dict[str, str]]:
 def _blind_rows(read: CodebookResults) -> Iterator[dict[str, str]]:
     for text_id, row in read.texts.items():
         slots = json.loads(row["slots"] or "{}")
+        # A human decides on each combination of slot values, also on those to which no code
+        # applies.
         for values in itertools.product(*slots.values()) if row["sampled"] else ():
             yield _common_cells(
                 read, text_id, json.dumps(dict(zip(slots, values, strict=True)), ensure_ascii=False)
@@ -156,6 +159,7 @@ def _write_sheet(
                 # Force the type text. A model may have written something that starts with "=",
                 # and a spreadsheet would evaluate it as a formula.
                 sheet.cell(number, place, text).data_type = "s"
+    # Keep the header visible while the human scrolls.
     sheet.freeze_panes = "A2"
     for place, column in enumerate(columns):
         sheet.column_dimensions[chr(ord("A") + place)].width = COLUMN_WIDTHS.get(column, 16)
@@ -207,6 +211,7 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
 
 def _require_blind_coder(run: RunFolder, made: Sequence[Amendment], by: str) -> None:
     """Raise InputError if a human codes the blind sample after seeing the coder's codes."""
+    # Names are compared without case, because the same human may write the name differently.
     seen = {
         amendment.author.casefold()
         for amendment in read_amendments(run.path)
@@ -271,6 +276,7 @@ def _parse_correction(
 ) -> dict[str, object] | Problem:
     was, said = line["code"] or NO_CODE_LABEL, line["corrected"]
     codes = dict(read.primary_coder.codes.get(line["text_id"], {})) if read.primary_coder else {}
+    # The human may have edited a cell by mistake, so the code must exist.
     if was != NO_CODE_LABEL and (line["of"], was) not in codes:
         return Problem(f"the coder gave no such code, {was!r}", key="code")
     now = was if said.casefold() in CONFIRM_MARKS else _parse_code_name(read.book, said)

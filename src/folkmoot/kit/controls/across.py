@@ -31,6 +31,7 @@ def effect_and_drift_over_cells(
     """
     found: dict[str, dict[str, list[_Pair]]] = {}
     for specification, findings in cells:
+        # Effect and drift of a contrast are in the same row of the drift finding.
         drift = next((finding for finding in findings if finding.key == USER_DRIFT), None)
         for row in drift.grid.rows if drift is not None else ():
             own = dict(zip(drift.grid.columns, row, strict=True)) if drift is not None else {}

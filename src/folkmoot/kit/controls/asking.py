@@ -261,6 +261,7 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
                 asked[question.id] = partial(
                     _ask_control, conversation, decision, question, NEGATIVE, settings.language
                 )
+            # Asking for the stated age tests whether the persona is kept.
             if decision.age is not None:
                 own = age_question(settings.language)
                 asked[own.id] = partial(
@@ -345,6 +346,7 @@ async def _ask_replaced(
     scope: Scope,
 ) -> None:
     """Ask the decision in the version of a control, or record why it cannot be asked."""
+    # A `Refusal` is a string, and its text is the reason of the missing answer.
     if isinstance(changed, str):
         got: Any = Missing(changed)
     else:
@@ -355,6 +357,7 @@ async def _ask_replaced(
             history=Transcript(tuple(before)),
             answer_type=Choice(changed.options) if decision.options else conversation.answer,
         )
+    # The original answer is recorded next to the new one, so that findings need only this table.
     expected = None if conversation.value is None else str(conversation.value)
     _record_answer(scope, decision, control, decision.decision, got, expected)
 

@@ -255,6 +255,7 @@ def _ages_by_participant(run: RunFolder) -> dict[str, int]:
         if who is None or age is None:
             continue
         rows = table.select(who, age).drop_nulls().collect()
+        # Repeated ids mean that the table describes something else than participants.
         if rows.height and rows[who].is_unique().all() and rows[age].dtype.is_integer():
             return dict(rows.iter_rows())
     return {}

@@ -114,6 +114,7 @@ def measure_effects(
                 _version(table, name, group, decision)
                 for group, decision in zip(contrast, decisions, strict=True)
             ]
+            # A version that changed no prompt would show the original effect again.
             if name != AS_DESIGNED and not any(arm.is_changed or arm.replied for arm in arms):
                 continue
             # A fixed seed per estimate: the same table must always give the same report.
@@ -136,6 +137,7 @@ def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: s
         if value is None and row["missing"] is None:
             value = row["value"] if row["value"] is not None else str(row["number"])
         if value is not None:
+            # Convert numbers, so that 3 and 3.0 are the same answer.
             values.append(_as_number(value))
             units.append(row["unit"])
     return Version(Answers(tuple(values), tuple(units)), replied, is_changed)
@@ -276,6 +278,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
                 "answers": same.n,
             }
         )
+    # The reliability finding already covers the retest.
     if set(asked["control"]) <= {RETEST}:
         return None
     orders = {name: estimate for (control, name), estimate in shifts.items() if control == ORDER}

@@ -43,7 +43,7 @@ from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
 BY_QUESTION, DISTRIBUTIONS = "negative_controls", "negative_distributions"
 USER_DRIFT = "user_drift"
-# Keys of findings with long tables. The command line does not print them and leaves them to the report.
+# Keys of findings with long tables. The report has them, and the command line does not print them.
 LONG = (BY_QUESTION, DISTRIBUTIONS)
 # The mean distance may be at most a tenth of the answers.
 MOST_DRIFT = Margin(high=0.1)
@@ -61,6 +61,7 @@ def control_findings(run: RunFolder) -> list[Finding]:
     The list is empty if the study file names no controls and none were asked.
     """
     if finished_controls(run) is None:
+        # A finished run without the requested controls must not look like one that passed them.
         return [_unfinished()] if run.config.get("controls") and run.is_finished else []
     controls = RunFolder(run.path / CONTROLS)
     return findings_in(controls.read_table(ControlRow.table), _options_in(run), _margins(controls))
@@ -77,6 +78,7 @@ def findings_in(
         margins: question → the largest distance between conditions that counts as equality
     """
     contrasts = decision_contrasts(table, options)
+    # Drift findings show the effect next to the drift, so effects are measured first.
     effects = measure_effects(table, contrasts)
     drifts, drift_findings = _drift_findings(table, effects, margins)
     means = {contrast: drift.mean for contrast, drift in drifts.items()}
@@ -132,6 +134,8 @@ def _drift_findings(
     verdicts = {
         contrast: MOST_DRIFT.judge_interval(drift.mean) for contrast, drift in drifts.items()
     }
+    # The drift is compared with the effect as designed: an effect not larger than the drift may be
+    # due to different participants.
     designed = {contrast: versions[AS_DESIGNED].estimate for contrast, versions in effects.items()}
     rows = [
         {
@@ -249,6 +253,8 @@ def _distributions(negative: pl.DataFrame, questions: Sequence[str]) -> Finding:
         own = negative.filter(question=name)
         parts = {group: own.filter(condition=group[0], moment=group[1]) for group in groups}
         if own["value"].is_null().all():
+            # Questions with numbers have many different answers, so the table gives mean and
+            # standard deviation.
             for what, take in (("mean", pl.Series.mean), ("standard deviation", pl.Series.std)):
                 figures = {
                     _column(g): _rounded_number(take(part["number"])) for g, part in parts.items()
@@ -362,6 +368,8 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
         same = share_of_units(hits, own_units)
         asked = [str(decision)] * len(first)
         repeats = map(Repeat, own_units, asked, first, second)
+        # The share of equal answers is high if nearly all participants choose one option. Agreement
+        # beyond chance corrects for that.
         agreement = agreement_with_oneself(list(repeats))
         verdict = LEAST_RELIABLE.judge_interval(same)
         verdicts.append((str(decision), same, verdict))

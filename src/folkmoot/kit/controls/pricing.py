@@ -47,6 +47,7 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
     if settings is None:
         return total
     part, share = small_part(found, ENOUGH)
+    # The small run costs nothing and must leave no trace.
     with tempfile.TemporaryDirectory(prefix="folkmoot-controls-") as folder:
         # Keep `controls.confounders`: stated attributes make every prompt of the run longer.
         config = part.config.model_copy(update={**DRY_RUN_OVERRIDES, "seats": None})
