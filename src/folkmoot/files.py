@@ -1,6 +1,4 @@
-"""Files: atomic writes, CSV with line numbers, data files of the package, and disk errors in
-words.
-"""
+"""Files: atomic writes, CSV with line numbers, packaged data, and disk errors in plain words."""
 
 from __future__ import annotations
 
@@ -50,11 +48,10 @@ class CsvTable(NamedTuple):
 
 
 def read_csv(text: str, name: str) -> CsvTable:
-    """Return the table of a CSV text with a header. All cells are stripped, missing cells are
-    empty.
+    """Return the table of a CSV text with a header.
 
-    `name` is the file name for error messages. Raises InputError for a faulty header or a row with
-    too many cells.
+    All cells are stripped, and missing cells are empty. `name` is the file name for error messages.
+    Raises InputError for a faulty header or a row with too many cells.
     """
     lines = csv.reader(io.StringIO(text))
     columns = tuple(column.strip() for column in next(lines, ()))

@@ -20,9 +20,7 @@ def closest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", *, most: int = 1) -> str:
-    """Return `did you mean …?` with up to `most` similar names, or `otherwise` if none is
-    similar.
-    """
+    """Return `did you mean …?` with up to `most` similar names, or else `otherwise`."""
     guesses = _similar_names(name, known, most)
     return f"did you mean {', '.join(guesses)}?" if guesses else otherwise
 

@@ -241,8 +241,9 @@ def spans_of(text: object) -> tuple[Span, ...]:
 
 
 def with_sources(value: object) -> SourcedText:
-    """Return a value as text with its sources. A value without a source is one unattributed
-    span.
+    """Return a value as text with its sources.
+
+    A value without a source becomes one unattributed span.
     """
     if isinstance(value, SourcedText):
         return value

@@ -91,8 +91,9 @@ class Run:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """The models, settings, versions and cost of the run, or empty if its process was
-        killed.
+        """The models, settings, versions and cost of the run.
+
+        It is empty if the process of the run was killed.
         """
         return self.folder.manifest
 
@@ -111,8 +112,9 @@ class Run:
         return self.folder.read_table(name)
 
     def to_pandas(self, name: str) -> Any:
-        """Return one table as a pandas data frame. Raises InputError if the extra is not
-        installed.
+        """Return one table as a pandas data frame.
+
+        Raises InputError if the extra is not installed.
         """
         table = self.table(name)
         try:

@@ -34,8 +34,9 @@ def digest(*parts: str | int | bytes, size: int = 16) -> bytes:
 
 
 def generator(seed: Seed, path: Sequence[str]) -> np.random.Generator:
-    """Return the generator of a path. The same seed and path give the same stream on every
-    machine.
+    """Return the generator of a path.
+
+    The same seed and path give the same stream on every machine.
     """
     # PCG64 by name, because numpy may change its default generator.
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest(seed, *path), "big")))

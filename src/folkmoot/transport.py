@@ -88,8 +88,9 @@ class HttpConnections:
         self._session: aiohttp.ClientSession | None = None
 
     async def send_request(self, exchange: HttpRequest, proxy: str | None = None) -> HttpResponse:
-        """Send a request once and return the response, including redirects. Raises
-        TransferError.
+        """Send a request once and return the response. Raises TransferError.
+
+        A redirect is returned and not followed.
         """
         url = exchange.url
         server = _server_address(url)

@@ -27,9 +27,7 @@ Node = dict[str, Any]
 
 
 class _StudyFileSchema(GenerateJsonSchema):
-    """Generate pydantic's schema of a configuration, extended by the words that study files may
-    use.
-    """
+    """Generate pydantic's schema of a configuration with the words that study files may use."""
 
     def str_schema(self, schema: core_schema.StringSchema) -> Node:
         return {**super().str_schema(schema), "type": ["string", "number"]}
@@ -93,9 +91,7 @@ def nodes_in(value: object) -> Iterator[Node]:
 
 
 def variants_of(node: Mapping[str, Any], definitions: Mapping[str, Node]) -> Iterator[Node]:
-    """Yield the alternatives of a node, with references followed and nested alternatives
-    flattened.
-    """
+    """Yield the alternatives of a node. References are followed and unions flattened."""
     if "$ref" in node:
         yield from variants_of(definitions[node["$ref"].rpartition("/")[2]], definitions)
     elif alternatives := node.get("anyOf") or node.get("oneOf"):

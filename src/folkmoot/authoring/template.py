@@ -44,8 +44,9 @@ def study_file_name(study: Study) -> str:
 
 
 def study_file_template(study: Study, named: str = "") -> str:
-    """Return a study file with every key of a study type. `named` is the value of its key
-    `study`.
+    """Return a study file with every key of a study type.
+
+    `named` is the value of its key `study`.
     """
     keys = keys_of(study.config)
     shown = {**study.config.SHOWN, "study": named or study.name}

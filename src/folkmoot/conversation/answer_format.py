@@ -152,8 +152,7 @@ def _describe_type(node: Schema, inner: Schema) -> str:
 def drop_descriptions(
     value: object, schema: Schema | None
 ) -> tuple[object, tuple[DroppedDescription, ...]]:
-    """Return a JSON value without fields that hold their description, and the list of dropped
-    fields.
+    """Return a JSON value without fields that hold their description, and the dropped fields.
 
     In a list, only the entries that repeat the description are dropped. If no entry is left, the
     field is dropped too.

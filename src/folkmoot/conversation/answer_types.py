@@ -110,9 +110,7 @@ class AnswerType(ABC, Generic[T_co]):
         """Parse a reply. `Missing` means that the speaker took a way out and gets no re-ask."""
 
     def problem_in(self, reply: str) -> str:
-        """Return why a human's answer is not acceptable, or an empty string. Nothing is
-        repaired.
-        """
+        """Return why a human's answer is unacceptable, or an empty string. Repair nothing."""
         read = self.parse_reply(reply)
         return read.problem if isinstance(read, ParseFailure) else ""
 
@@ -122,9 +120,7 @@ class AnswerType(ABC, Generic[T_co]):
         return None
 
     def describe_format(self, options: Mapping[str, Sequence[str]] | None = None) -> str:
-        """Return the keys of a JSON reply as a list for a prompt
-        (`answer_format.describe_format`).
-        """
+        """Return the keys of a JSON reply as a list for a prompt (see `answer_format`)."""
         return describe_format(self.schema, options) if self.schema else ""
 
     @property
@@ -569,9 +565,7 @@ def pin_schema(title: str, description: str = "", config: ConfigDict | None = No
 
 
 def is_declined(value: object) -> bool:
-    """Return True if the field `declined` of a JSON reply is true, also when it is spelled as a
-    text.
-    """
+    """Return True if the field `declined` of a JSON reply is true, as a boolean or a text."""
     return value is True or (isinstance(value, str) and value.strip().casefold() in ("true", "yes"))
 
 

@@ -50,9 +50,7 @@ _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
 
 
 def fold_option(raw: object) -> str:
-    """Return an option in lower case, without surrounding marks, its words joined by
-    underscores.
-    """
+    """Return an option in lower case, without surrounding marks, joined by underscores."""
     if not isinstance(raw, str):
         return ""
     return re.sub(r"[\s-]+", "_", raw.strip().strip(_MARKS).casefold())

@@ -125,10 +125,11 @@ class PromptLibrary:
         return _prompt_files(self.folder)
 
     def render_prompt(self, name: str, /, **variables: object) -> Prompt:
-        """Return the text of a prompt with its variables filled in, stripped of surrounding white
-        space.
+        """Return the text of a prompt with its variables filled in.
 
-        The result keeps the sources of those variables that are `Quoted`.
+        White space at both ends is removed. The result keeps the sources of those variables that
+        are `Quoted`. Raises InputError for a prompt of the researcher and ProtocolError for one of
+        the study type.
         """
         template = self._templates.get(name)
         if template is None:
@@ -148,9 +149,7 @@ class PromptLibrary:
             raise self._render_error(name, str(error) or type(error).__name__) from error
 
     def hashes(self) -> dict[str, str]:
-        """Return the SHA-256 of each prompt file by name, sorted by name, for the pre-registered
-        plan.
-        """
+        """Return the SHA-256 of each prompt file by name, for the pre-registered plan."""
         return {
             name: hashlib.sha256(prompt_file.read_bytes()).hexdigest()
             for name, prompt_file in self.prompt_files.items()
@@ -209,8 +208,9 @@ class PromptLibrary:
         ]
 
     def _find_replaced(self, name: str) -> str:
-        """Return the first researcher's prompt among a prompt and its includes, or an empty
-        string.
+        """Return the name of the first prompt from the researcher, or an empty string.
+
+        The prompt itself and the prompts that it includes are searched.
         """
         if name not in self._replaced:
             parts = (name, *_INCLUDE.findall(_read_prompt(self.prompt_files[name])))
@@ -375,9 +375,7 @@ def keep_source(change: Callable[..., str]) -> Callable[..., object]:
 
 
 def keep_number(change: Callable[..., object]) -> Callable[..., object]:
-    """Return a filter that keeps the source of the number or text from which it computes a
-    number.
-    """
+    """Return a filter that computes a number and keeps the source of its input."""
 
     @wraps(change)
     def change_number_with_source(value: object, *given: Any, **named: Any) -> object:

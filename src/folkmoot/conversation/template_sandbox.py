@@ -150,8 +150,9 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return derive_number(super().call_unop(context, operator, arg), (arg,))
 
     def joined(self, context: Context, values: tuple[object, ...]) -> str:
-        """Concatenate the operands of `~` and keep their sources. Work is counted for
-        researchers' templates.
+        """Concatenate the operands of `~` and keep their sources.
+
+        In templates of researchers, the work is counted too.
         """
         if self.allowed:
             context[WORK_VARIABLE].spend_work(sum(len(str(value)) for value in values))

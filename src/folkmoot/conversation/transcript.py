@@ -78,15 +78,11 @@ class Utterance(NamedTuple):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The text for use in prompts. It carries the speaker and the recorded utterance as its
-        source.
-        """
+        """The text for use in prompts, with the recorded utterance as its source."""
         return Quoted(self.text, self.source)
 
     def to_source_json(self) -> dict[str, str]:
-        """Return `{role, content}`, the transcript format of the original cross-pollination
-        study.
-        """
+        """Return `{role, content}`, the transcript format of the cross-pollination seed."""
         return {"role": self.role, "content": self.text}
 
 

@@ -91,8 +91,9 @@ def resolve_key(
 
 
 def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
-    """Return a text without the given secrets, the keys of the environment, and texts shaped
-    like keys.
+    """Return a text without keys.
+
+    The given secrets, the keys in the environment, and texts shaped like keys are replaced.
     """
     known = {secret for secret in secrets if secret}
     known.update(

@@ -132,9 +132,7 @@ def list_models(
     names: Sequence[str] = DEFAULT_LISTED_MODELS,
     endpoints: Mapping[str, str] | None = None,
 ) -> list[ModelListing]:
-    """Return for each model its key variable, whether that is set, and the address of its
-    server.
-    """
+    """Return the key variable and the server address of each model."""
     environ = load_environment()
     listed = []
     for name in names:

@@ -342,8 +342,9 @@ def _resolve_bare_name(name: str) -> tuple[str, str]:
 
 
 def _vendors_by_priced_model() -> dict[str, str]:
-    """Return the vendor of each model in the price library, for vendors with distinctive model
-    names.
+    """Return the vendor of each model in the price library.
+
+    Only vendors with distinctive model names are included.
     """
     # The import takes 0.25 s and is needed only for unusual names.
     from genai_prices import data_snapshot
@@ -365,8 +366,9 @@ def _vendors_by_priced_model() -> dict[str, str]:
 def _endpoint_servers(
     name: str, canonical: str, wire: str, vendor: str, endpoints: Endpoints
 ) -> tuple[Server, ...]:
-    """Return the servers that the study file assigns to a model, by any of its names or its
-    vendor.
+    """Return the servers that the study file assigns to a model, or none.
+
+    A key of `endpoints` may be any name of the model, or its vendor.
     """
     # The most specific key has priority.
     for key in (name, canonical, wire, vendor):

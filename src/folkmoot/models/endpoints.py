@@ -76,9 +76,7 @@ class ResolvedServer(NamedTuple):
 
 
 def parse_servers(address: object) -> tuple[Server, ...]:
-    """Return the servers of an address. Raises ValueError with the problem of an invalid
-    address.
-    """
+    """Return the servers of an address. Raises ValueError for an invalid address."""
     if isinstance(address, (list, tuple)):
         if not address:
             raise ValueError("the list of servers is empty")
@@ -97,8 +95,9 @@ def list_base_urls(endpoints: Endpoints) -> Iterator[str]:
 
 
 def resolve_server(server: Server, environ: Mapping[str, str]) -> ResolvedServer:
-    """Return a server with its variables replaced. Raises InputError for a variable that is not
-    set.
+    """Return a server with its variables replaced.
+
+    Raises InputError for a variable that is not set.
     """
     missing = [name for name in server.variable_names if not environ.get(name)]
     if missing:

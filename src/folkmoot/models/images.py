@@ -37,8 +37,9 @@ _PATH_END = re.compile(r"\.(\w+)(?:[?#].*)?$", re.DOTALL)
 
 
 class Image(NamedTuple):
-    """One image. `words` is the phrase that refers to it, `url` its address (`https:` or
-    `data:`).
+    """One image in a text.
+
+    `words` is the phrase that refers to it, `url` its address (`https:` or `data:`).
     """
 
     words: str

@@ -78,8 +78,9 @@ class LoadBalancer:
             self._passed = [passed + 1 for passed in self._passed]
 
     def _load_of(self, index: int) -> int:
-        """Return the number of running calls, plus the calls for which a failed server is still
-        skipped.
+        """Return the load of a server: its running calls plus its remaining penalty.
+
+        The penalty of a failed server is the number of calls for which it is still skipped.
         """
         # 16 calls after the first failure, then doubled with each further failure in a row.
         penalty = min(MAX_PENALTY_CALLS, 2 ** min(self._failed[index] + 3, 20))

@@ -120,8 +120,9 @@ class ModelRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelRequest:
-        """Return the request that `to_json` encoded. Raises KeyError or TypeError for other
-        data.
+        """Return the request that `to_json` encoded.
+
+        Raises KeyError or TypeError for other data.
         """
         messages = tuple(Message(m["role"], m["content"]) for m in data["messages"])
         how = {key: data[key] for key in ("temperature", "max_tokens", "schema")}
@@ -262,8 +263,9 @@ class Completion(NamedTuple):
 
 
 class StudyPart(NamedTuple):
-    """A study's part of the embedded respondent (`folkmoot.respondent.RespondentPart`) with its
-    settings.
+    """A study's part of the embedded respondent, with the study's settings.
+
+    `part` is a `folkmoot.respondent.RespondentPart`.
     """
 
     part: object

@@ -33,8 +33,9 @@ UNENCRYPTED_MESSAGE = (
 
 
 def join_url(base: str, path: str) -> str:
-    """Return a path below a base URL. Both may have a query. Raises ValueError for an invalid
-    URL.
+    """Return a path below a base URL.
+
+    Both may have a query. Raises ValueError for an invalid URL.
     """
     parts = urlsplit(base)
     path, _, more = path.partition("?")
@@ -57,10 +58,9 @@ def ensure_version(base: str, version: str) -> str:
 
 
 def require_encryption(key: str | None, base_url: str | None, model: str = "") -> None:
-    """Raise InputError if a key would be sent unencrypted outside this machine and private
-    networks.
+    """Raise InputError if a key would be sent unencrypted over a public network.
 
-    A password or key inside the URL counts too.
+    A password or key inside the URL counts too. This machine and private networks are exempt.
     """
     base_url = base_url or ""
     host = find_unencrypted_host(base_url)

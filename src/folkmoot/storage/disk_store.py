@@ -74,8 +74,9 @@ class StoredValue(Generic[T]):
 
     @classmethod
     def from_bytes(cls, data: bytes, shelf: DiskStore | None) -> StoredValue[T]:
-        """Return a handle to the value that `to_bytes` encoded, in a store or without one in
-        memory.
+        """Return a handle to the value that `to_bytes` encoded.
+
+        Without a store, the value stays in memory.
         """
         # The constructor would pickle the value again.
         made = cls.__new__(cls)

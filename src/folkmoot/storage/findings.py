@@ -1,9 +1,8 @@
-"""The findings of a study as plain data. Studies create them, the terminal and the report show
-them.
+"""The findings of a study as plain data.
 
-A finding is a title, a sentence, a table of numbers and an optional chart. Charts are declared here
-and drawn elsewhere. So all study types share one visual language, and external study types get
-charts without any code.
+Studies create findings, and the terminal and the report show them. A finding is a title, a
+sentence, a table of numbers and an optional chart. Charts are declared here and drawn elsewhere. So
+all study types share one visual language, and external study types get charts without any code.
 """
 
 from __future__ import annotations

@@ -341,7 +341,7 @@ def _describe_hosted_models(facts: RunFacts) -> str:
 
 
 def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
-    """Return the number of answers, the share of each parse step, the re-asks and the missing
+    """Return counts of answers and re-asks, shares of parse steps, and reasons of missing
     answers.
     """
     count = answers.height
@@ -363,9 +363,7 @@ def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
 
 
 def _answer_columns(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
-    """Return the columns of the table `answers` that the manifest needs, or None without a
-    table.
-    """
+    """Return the columns of the table `answers` that the manifest needs, or None."""
     if answers is None:
         return None
     known = answers.collect_schema().names()

@@ -129,8 +129,9 @@ class PartialRun(RunFolder):
 
 
 def describe_parts(run: PartialRun) -> Finding:
-    """Return the finding that lists the complete parts by condition, and the missing
-    comparisons.
+    """Return the finding that lists the complete parts by condition.
+
+    It also names the comparisons that are still missing.
     """
     parts = run.parts
     done = set(parts.complete)

@@ -84,8 +84,9 @@ class RowStream(Collection[dict[str, object]]):
 
 
 class TextStream(Collection[str]):
-    """The texts of a one-column table, with missing texts empty. Each loop reads them again, in
-    batches.
+    """The texts of a one-column table, with missing texts empty.
+
+    Each loop reads them again, in batches.
     """
 
     def __init__(self, column: pl.LazyFrame) -> None:
@@ -107,8 +108,9 @@ def utc_timestamp() -> str:
 
 
 class RunFolder:
-    """The folder of a run, `outputs/<id>/`, finished or not. Raises StorageError for other
-    folders.
+    """The folder of a run, `outputs/<id>/`, finished or not.
+
+    Raises StorageError for any other folder.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -134,8 +136,9 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Return True if the run finished. A paused run has no manifest, or one that states the
-        pause.
+        """Return True if the run finished.
+
+        A paused run has no manifest, or one that states the pause.
         """
         return bool(self.manifest) and self.manifest.get("outcome", "done") == "done"
 
@@ -148,9 +151,7 @@ class RunFolder:
 
     @property
     def state(self) -> str:
-        """The state of an unfinished run: paused, failed, interrupted, or unfinished if none is
-        recorded.
-        """
+        """The state of an unfinished run: paused, failed, interrupted or unfinished."""
         return str(self.manifest.get("outcome", "unfinished"))
 
     @property
@@ -175,8 +176,9 @@ class RunFolder:
 
     @property
     def mark_of_files(self) -> str:
-        """The provenance label for the study's files, from the recorded answers, or an empty
-        string.
+        """The provenance label for the study's files, or an empty string.
+
+        It follows from the answers recorded so far.
         """
         who = list(self.rows("answers", "role", "answered_by", "missing"))
         people = any(by == HUMAN_MODEL and missing is None for _, by, missing in who)

@@ -327,8 +327,9 @@ def read_recordings(folder: Path) -> dict[str, TableBuffer]:
 
 
 def rows_to_frame(rows: Iterable[Mapping[str, object]], table: str = "table") -> pl.DataFrame:
-    """Return rows as a data frame (see `TableBuffer`). Raises ProtocolError if a column mixes
-    kinds.
+    """Return rows as a data frame (see `TableBuffer`).
+
+    Raises ProtocolError if a column mixes kinds.
     """
     recording = TableBuffer(table)
     for row in rows:

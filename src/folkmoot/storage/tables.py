@@ -42,8 +42,7 @@ PARQUET_ONLY = frozenset({"provenance"})
 
 
 def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
-    """Write `<name>.parquet` and `<name>.csv` atomically and return the table as it is read from
-    there.
+    """Write `<name>.parquet` and `<name>.csv` atomically and return the written table.
 
     The files contain no time stamps. A lazy frame is written group by group. In the CSV, a text
     that a spreadsheet would run as a formula gets an apostrophe in front, because the output of
@@ -144,11 +143,11 @@ ENGINE_COLUMNS: dict[str, str] = {
 def build_codebook(
     tables: Mapping[str, pl.LazyFrame], descriptions: Mapping[str, object] | None = None
 ) -> dict[str, object]:
-    """Return the codebook of tables: type, meaning, missing cells, and levels or range of each
-    column.
+    """Return the codebook of tables.
 
-    `descriptions` maps a column to its meaning, or a table to the meanings of its columns. The
-    meanings of a table have priority.
+    It gives the type, meaning, missing cells, and levels or range of each column. `descriptions`
+    maps a column to its meaning, or a table to the meanings of its columns. The meanings of a table
+    have priority.
     """
     words = descriptions or {}
     return {

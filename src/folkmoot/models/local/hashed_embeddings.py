@@ -145,8 +145,9 @@ def _feature_weights(
 
 
 def _hash_slot(feature: str) -> tuple[int, float]:
-    """Return the dimension and the sign of a feature. Signs keep dot products unbiased on
-    average.
+    """Return the dimension and the sign of a feature.
+
+    Hashed signs keep dot products unbiased on average.
     """
     code = zlib.crc32(feature.encode())
     return code % DIMENSIONS, 1.0 if code & 0x80000000 else -1.0

@@ -38,8 +38,9 @@ INSTALL_HINT = (
 
 
 def find_model_file(name: str) -> Path:
-    """Return the file with the weights of `local` or `local:PATH`. Raises InputError if it is
-    missing.
+    """Return the file with the weights of `local` or `local:PATH`.
+
+    Raises InputError if it is missing.
     """
     _, _, path = name.partition(":")
     if path:
@@ -72,11 +73,10 @@ def check_installed(name: str) -> None:
 
 
 class LocalModel:
-    """A provider that serves one model file on the loopback interface. The first call starts the
-    server.
+    """A provider that serves one model file on the loopback interface.
 
-    The options are `threads`, `slots` (concurrent conversations) and `context` (tokens of each).
-    Their defaults follow from the machine.
+    The first call starts the server. The options are `threads`, `slots` (concurrent conversations)
+    and `context` (tokens of each). Their defaults follow from the machine.
     """
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
@@ -144,8 +144,9 @@ class LocalModel:
             return self._chat
 
     def _start_server(self, key: str) -> int:
-        """Start the server and return its port. Raises FatalModelError with the message of
-        llama.cpp.
+        """Start the server and return its port.
+
+        Raises FatalModelError with the message of llama.cpp.
         """
         wanted = {
             "path": str(find_model_file(self._name)),

@@ -111,9 +111,7 @@ def _load_vectors() -> tuple[FloatArray, Tokenizer]:
 
 
 def _verified_path(name: str, *digests: str) -> str:
-    """Return the path of a package file that has one of these digests. Raises InputError
-    otherwise.
-    """
+    """Return the path of a package file. Raises InputError if its digest is unknown."""
     path = find_package_file(name)
     with path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() not in digests:

@@ -57,11 +57,11 @@ class BatchStatus(NamedTuple):
 
 
 class BatchApi(Protocol):
-    """The batch API of a vendor at one server. Its methods raise errors like
-    `HttpClient.send_bulk`.
+    """The batch API of a vendor at one server.
 
     `most_calls` and `most_bytes` limit one batch. `most_bytes` counts the bodies.
-    `bills_cache_writes` is true if the vendor charges extra for writing to its prompt cache.
+    `bills_cache_writes` is true if the vendor charges extra for writing to its prompt cache. The
+    methods raise errors like `HttpClient.send_bulk`.
     """
 
     most_calls: int
@@ -206,8 +206,9 @@ class AnthropicBatchApi:
 
 
 class GeminiBatchApi:
-    """The batch API of Gemini. One call submits all requests, and the operation contains the
-    replies.
+    """The batch API of Gemini.
+
+    One call submits all requests, and the operation contains the replies.
     """
 
     most_calls = 50_000
