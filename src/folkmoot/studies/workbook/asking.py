@@ -1,4 +1,4 @@
-"""One task put to one speaker: the prompt, the question as others hear it, and the answer."""
+"""Put one task to one speaker: the prompt, the question as others hear it, and the answer."""
 
 from __future__ import annotations
 
@@ -42,14 +42,17 @@ from folkmoot.studies.workbook.sessions import (
     quote_material,
 )
 
-# Who seems to speak when the workbook tells a special role what to do.
+# The speaker of the workbook's instructions to a special role.
 INSTRUCTOR = Speaker("Instruction", "Instruction", "instruction")
 
 
 @dataclass(frozen=True)
 class AskedTask:
-    """One participant's exchange in a task: its answer as others hear it, and what it adds to its
-    own memory."""
+    """The result of one task for one participant.
+
+    `said` is the answer as others hear it. `memory` holds the utterances that are added to the
+    participant's history.
+    """
 
     seat: SessionParticipant
     response: Response
@@ -59,7 +62,11 @@ class AskedTask:
 
 @dataclass(frozen=True)
 class FilledPrompt:
-    """A task's prompt for one speaker, filled in; its `images` (their words)."""
+    """The filled prompt of a task for one speaker.
+
+    `has_options` is True if the text shows the options itself. `images` holds the references as
+    they are written in the text.
+    """
 
     text: str
     has_options: bool
@@ -69,9 +76,9 @@ class FilledPrompt:
 def fill_prompt(
     state: SessionState, task: TaskInPlay, who: SessionParticipant | str, options: str
 ) -> FilledPrompt:
-    """The prompt for one speaker, filled in.
+    """Return the prompt of a task for one speaker.
 
-    `who` may be a role's label: then it is the question as those hear it to whom it is not put.
+    If `who` is a role's label, it is the question as speakers hear it who are not asked.
     """
     filled, names = _fill_prompt(state, task, who, options)
     answered = [
@@ -79,7 +86,7 @@ def fill_prompt(
         for span in filled.spans
         if span.source.kind == "utterance" or span.source.id.startswith("computed.")
     ]
-    # What somebody answered is words, whatever address is in it.
+    # An answer is text, even if it holds the address of an image. Participants cannot send images.
     words_alone = {
         image.words
         for image, found in find_images(filled)
@@ -95,7 +102,7 @@ def fill_prompt(
 def _fill_prompt(
     state: SessionState, task: TaskInPlay, who: SessionParticipant | str, options: str
 ) -> tuple[SourcedText, frozenset[str]]:
-    """A task's prompt filled in, and the names in it."""
+    """Return the filled prompt of a task, and the names in its template."""
     label = who.role if isinstance(who, SessionParticipant) else special_label(state, who)
     template = task.prompts[label]
     names = names_in(template)
@@ -105,17 +112,17 @@ def _fill_prompt(
     try:
         filled = render_text(template, values)
     except ExpressionProblem:
-        # The values of this session break the text (a division by zero, say): without them it
-        # was checked, so the participant reads that they are not available.
+        # The values of this session break the text, for example by a division by zero. The checks
+        # have filled it in without them, so the participant reads that they are not available.
         filled = render_text(template, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)})
     return quote_material(filled, template, task.cell), names
 
 
 def asked_in(state: SessionState, task: TaskInPlay) -> list[SessionParticipant | str]:
-    """Who is asked in a task, in order: those with a prompt that is not empty.
+    """Return the speakers who are asked in a task, in order, and record the others as missing.
 
-    A text may hold nothing for some of them (`{% if give_1 > 5 %}Why?{% endif %}`). They sit out,
-    and their answer is missing with that reason.
+    A text may be empty for some speakers (`{% if give_1 > 5 %}Why?{% endif %}`). They are not
+    asked, and their answer is missing with the reason `EMPTY_PROMPT`.
     """
     asked: list[SessionParticipant | str] = []
     for who in state.in_play(task):
@@ -133,8 +140,10 @@ def asked_in(state: SessionState, task: TaskInPlay) -> list[SessionParticipant |
 def say_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> Utterance | None:
-    """Let those hear the question to whom it is not put: special roles, and who sits out. Return it
-    as they hear it; None if it depends on who is asked."""
+    """Add the question to the histories of special roles and of participants who sit out.
+
+    Returns the question as they hear it, or None if there is no text that all of them can hear.
+    """
     first = next((who for who in in_play if isinstance(who, SessionParticipant)), None)
     put = fill_prompt(state, task, first.role, "") if first else None
     if put is None or not put.text:
@@ -164,8 +173,10 @@ def say_question_to(
     seat: SessionParticipant,
     aloud: Utterance | None,
 ) -> None:
-    """Let a participant hear the question to the group, in the words for its role (`aloud`: as all
-    others hear it)."""
+    """Let a participant hear the question to the group, in the words for their role.
+
+    `aloud` is the question as others hear it. It is reused if the words are the same.
+    """
     put = fill_prompt(state, task, seat, "")
     same = aloud is not None and (aloud.text, aloud.images) == (put.text, put.images)
     if aloud is None or not same:
@@ -174,15 +185,17 @@ def say_question_to(
 
 
 def special_label(state: SessionState, special: str) -> str:
-    """The label under which the workbook has a special role."""
+    """Return the label that the workbook gives to a special role."""
     role = state.experiment.find_special_role(special)
     return role.label if role else special
 
 
 @dataclass(frozen=True)
 class TaskPrompt:
-    """A task as it is put to one participant: the prompt, its images, the answer that is wanted,
-    and what it is about: the task's text alone."""
+    """A task as it is put to one participant.
+
+    `wanted` is the answer type. `about` is the text of the task alone, for the embedded respondent.
+    """
 
     prompt: str
     images: tuple[str, ...]
@@ -198,8 +211,10 @@ def build_task_prompt(
     seat: SessionParticipant,
     peers: Sequence[Utterance] = (),
 ) -> TaskPrompt:
-    """A task in the words for one participant. `rng` shuffles the options; `peers` answered before
-    and stand in the prompt."""
+    """Build the prompt of a task for one participant.
+
+    `rng` shuffles the options. `peers` are earlier answers that the prompt lists.
+    """
     row, choices = task.task, task.options_for(seat.role)
     name = "turn" if row.type == "discussion" else "question"
     options = format_options(
@@ -235,7 +250,7 @@ def build_task_prompt(
 
 
 def _peer_answer(state: SessionState, said: Utterance) -> Mapping[str, str]:
-    """An answer that stands in the prompt of those who answer later, and by whom it is."""
+    """Return an earlier answer and the name of its speaker, for a prompt."""
     seat = next(
         (
             session_participant
@@ -257,7 +272,7 @@ async def ask_seat(
     turn: int,
     peers: Sequence[Utterance] = (),
 ) -> AskedTask:
-    """Put a task to one participant, who knows what it has heard. `peers` stand in the prompt."""
+    """Put a task to one participant and return the result. The prompt lists the answers `peers`."""
     row, heard = task.task, state.heard.get(seat.id, EMPTY_TRANSCRIPT)
     put = build_task_prompt(scope.prompt, scope.rng, state, task, seat, peers)
     wanted = put.wanted
@@ -269,6 +284,7 @@ async def ask_seat(
         seeing, put.prompt, history=heard, answer_type=wanted, reasks=reasks, about=put.about
     )
     given, finish = got.value, got.reply.finish
+    # A refusal by the provider is no answer. Any other unreadable reply is kept, marked invalid.
     by_provider = finish.startswith("refused:")
     if isinstance(given, Missing) and given.reason in ("unparsed", "refused") and not by_provider:
         given = wanted.last(got.text)
@@ -279,7 +295,7 @@ async def ask_seat(
         scope, task, who, answer, got.address, turn=turn, public=public, missing=missing
     )
     own = "" if missing else got.text.strip()
-    # It remembers its reply as it wrote it.
+    # The participant's history holds the reply as written, since a model continues its own style.
     reply = (
         said
         if own == answer
@@ -308,7 +324,10 @@ async def ask_seat(
 async def _ask_speculation(
     scope: Scope, state: SessionState, task: TaskInPlay, who: Speaker, heard: Transcript
 ) -> tuple[int | None, list[Utterance]]:
-    """How speculative the answer was, asked for by itself so that plain answers stay plain."""
+    """Ask how speculative the last answer was, as a separate question.
+
+    In the same reply, the rating would turn a plain answer into JSON.
+    """
     prompt = scope.prompt("speculation")
     question = state.record_utterance(scope, task, POSER, prompt)
     wanted = Number(0, 100, integer=True)
@@ -325,7 +344,10 @@ async def _ask_speculation(
 async def ask_special(
     scope: Scope, state: SessionState, task: TaskInPlay, label: str, turn: int
 ) -> Utterance:
-    """Let the Facilitator or the Summarizer speak; it has heard everything, secrets too."""
+    """Let the Facilitator or the Summarizer speak.
+
+    They have heard all answers, private ones too.
+    """
     put = fill_prompt(state, task, label, "")
     who = state.speakers[label]
     seeing = replace(who, images=(*who.images, *put.images))
@@ -360,7 +382,9 @@ async def ask_special(
 
 
 def record_answer(state: SessionState, asked: AskedTask) -> None:
-    """Keep an answer, count it, let its speaker remember it and the special roles hear it."""
+    """Keep and count an answer, and add it to the histories of its speaker and the special
+    roles.
+    """
     state.note(asked.response)
     state.messages += 1
     state.turns += 1

@@ -1,4 +1,4 @@
-"""Settings of a workbook study: what all study types share, and the whole experiment as read."""
+"""The model of a workbook study: common settings, the whole experiment as read, and its claims."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ STRATEGIES: Mapping[str, tuple[str, ...]] = {
     "role_assignment_strategy": get_args(Strategy),
 }
 Scalar = str | int | float | bool
-MAX_TEXT = 100_000  # characters in one cell; Excel itself stops at 32,767
+# Maximum length of one cell, in characters. Excel itself allows 32,767.
+MAX_TEXT = 100_000
 
 FACILITATOR = "Facilitator"
 SUMMARIZER = "Summarizer"
@@ -41,29 +42,35 @@ _BRITISH = {"summariser": SUMMARIZER}
 
 
 def special_role(label: str) -> str | None:
-    """The special role that a label names (case does not matter), or None for a user's own."""
+    """Return the special role that a label names, whatever its case, or None for a participants'
+    role.
+    """
     folded = label.strip().casefold()
     named = (special_role for special_role in SPECIAL_ROLES if special_role.casefold() == folded)
     return next(named, _BRITISH.get(folded))
 
 
 def written_label(label: str) -> str:
-    """A role's label with the British spelling of a special role as the format writes it."""
+    """Return a role's label, with the British spelling of a special role replaced by the
+    format's.
+    """
     return _BRITISH.get(label.strip().casefold(), label)
 
 
 def number_text(value: float) -> str:
-    """A number as a person writes it: 4.0 is `4`, .1 + .2 is `0.3`."""
+    """Return a number as people write it: 4.0 is `4`, and .1 + .2 is `0.3`."""
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return str(int(value))
+    # Twelve digits drop the errors of binary fractions and keep all digits of usual data.
     return f"{value:.12g}"
 
 
 @dataclass
 class Problems:
-    """Collects mistakes while a workbook is read; `structural` means that a part is not there.
+    """Collect the problems of a workbook while it is read.
 
-    `notes`: not mistakes, but what was read otherwise than it may look.
+    `structural` is True if a part of the workbook is missing. `notes` are no problems, but name
+    readings that may surprise the researcher.
     """
 
     found: list[Problem] = field(default_factory=list)
@@ -84,8 +91,10 @@ Places = Annotated[
 
 
 class Settings(_Part):
-    """The canonical settings, and what the other layouts add to them. The descriptions are also
-    the notes of the cells of the blank workbook."""
+    """The settings of a workbook: the canonical ones and those of other layouts.
+
+    The descriptions of the fields are also the cell notes of the blank workbook.
+    """
 
     experiment_id: str = Field(
         description="Names the run folder and the files: <experiment_id>.json and .csv."
@@ -145,7 +154,10 @@ class Settings(_Part):
 
 
 class LabelledPart(_Part):
-    """A label and a description; `placeholder_attributes` is what a placeholder can name."""
+    """A labelled text of the workbook.
+
+    `placeholder_attributes` holds what placeholders can name.
+    """
 
     label: str = Field(description="A short label; must be unique.")
     description: str = Field(description="What participants are told about it.")
@@ -161,7 +173,7 @@ class LabelledPart(_Part):
 
 
 class Treatment(LabelledPart):
-    """A treatment arm."""
+    """A treatment arm, which applies to a whole session."""
 
     description: str = Field(
         description="Shown to all participants of the session, as part of what they are told at "
@@ -170,7 +182,7 @@ class Treatment(LabelledPart):
 
 
 class Role(LabelledPart):
-    """A role, a user's own or one of the two special ones."""
+    """A role of participants, or one of the two special roles."""
 
     label: str = Field(
         description="Facilitator must be there: it poses the questions. Summarizer may be there. "
@@ -184,10 +196,11 @@ class Role(LabelledPart):
 
 
 class Task(_Part):
-    """A row of the prompts sheet. `llm_text` is one template for all, or one per role in order.
+    """A row of the prompts sheet.
 
-    `response_options` is the cell's text: it may hold placeholders and is read after they are
-    filled in.
+    `llm_text` is one template for all roles, or a mapping of role → template in speaking order.
+    `response_options` is the text of the cell. It may hold placeholders, so it is read after they
+    are filled in.
     """
 
     task_id: str = Field(description="Must be unique.")
@@ -234,12 +247,16 @@ def _unpack_rows(value: object) -> object:
     return tuple(tuple(value) if isinstance(value, list) else value for value in json.loads(value))
 
 
-# One text instead of a hundred thousand YAML nodes, which take minutes to read back.
+# Write the rows as one JSON text. Large profiles would give some hundred thousand YAML nodes, which
+# take minutes to read.
 _PACKED = BeforeValidator(_unpack_rows, json_schema_input_type=Word)
 
 
 class Profiles(_Part):
-    """The respondents: short names, questions, and one row of texts each ("" where blank)."""
+    """The respondents: short names of columns, questions, and one row of texts each.
+
+    A blank cell is "".
+    """
 
     names: tuple[str, ...] = Field(description="Short names of the columns, row 1.")
     questions: tuple[str, ...] = Field(description="The questions as asked, row 2.")
@@ -255,7 +272,8 @@ class Profiles(_Part):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def column_index(self, name: str) -> int | None:
-        """Index of the column with that short name, or with that question."""
+        """Return the index of the column with this short name or question, or None."""
+        # Short names come first, because they are unique and questions need not be.
         for titles in (self.names, self.questions):
             if name in titles:
                 return titles.index(name)
@@ -267,19 +285,19 @@ class Profiles(_Part):
 
     @property
     def column_titles(self) -> tuple[str, ...]:
-        """The row that says which column is the ID: the short names, or else the questions."""
+        """The row that names the ID column: the short names, or otherwise the questions."""
         return self.names if "ID" in self.names else self.questions
 
     def ids(self) -> list[str]:
         return [row[self.id_column] for row in self.rows]
 
     def cell_address(self, row: int, column: int) -> str:
-        """The address of a value, for messages."""
+        """Return the sheet address of a value, for messages."""
         return f"{self.sheet}!{self.columns[column]}{self.lines[row]}"
 
 
 class Constant(_Part):
-    """A placeholder and the values that it takes, one experiment each."""
+    """A placeholder and its values, each of which gives an experiment."""
 
     name: str = Field(
         description="A placeholder: {{ name }} in the other sheets becomes its value."
@@ -292,7 +310,7 @@ class Constant(_Part):
 
 
 class Computed(_Part):
-    """A value that is calculated from earlier answers, per participant or once per session."""
+    """A value that is computed from earlier answers, per participant or once per session."""
 
     name: str = Field(
         description="{{ name }} shows the result in later tasks; a column of the CSV file."
@@ -309,10 +327,10 @@ class Computed(_Part):
 
 
 class Workbook(_Part):
-    """A whole experiment file.
+    """A whole experiment as read from a spreadsheet.
 
-    `notes`: what the user should know. They are sealed with the rest of the design, so new wording
-    keeps older runs from resuming.
+    `notes` are advisories for the researcher. They are sealed with the design, so a change of their
+    wording keeps earlier runs from resuming.
     """
 
     layout: str = Field(description="Layout of the spreadsheet.")
@@ -329,11 +347,15 @@ class Workbook(_Part):
     notes: tuple[str, ...] = Field((), description="What the user should know before a run.")
 
 
+# A default that stops a mistake, such as two long lists of constants, before it costs money.
 MOST_PERMUTATIONS = 1_000
 
 
 class WorkbookConfig(StudyConfig):
-    """A workbook as a study file. It is complete: a run can be repeated without the .xlsx."""
+    """A workbook as a study file.
+
+    It is complete, so a run can be repeated without the .xlsx file.
+    """
 
     workbook: Workbook = Field(description="the experiment, as read from the spreadsheet")
     source: str = Field("", description="name of the spreadsheet")
@@ -355,7 +377,7 @@ class WorkbookConfig(StudyConfig):
 
 
 def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
-    """The common settings that a workbook's own give, and notes about its model."""
+    """Return the common settings that a workbook's settings give, and advisories on its model."""
     ours = workbook.settings
     values: dict[str, object] = {"temperature": ours.temperature, "random_seed": ours.random_seed}
     notes: list[str] = []
@@ -369,6 +391,7 @@ def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
     try:
         resolve_model(ours.model_info)
         values["model"] = ours.model_info
+    # Workbooks may name any model of a server with an OpenAI-compatible API.
     except InputError:
         values["model"] = f"openai/{ours.model_info}"
         notes.append(
@@ -379,29 +402,38 @@ def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
 
 
 def count_permutations(workbook: Workbook) -> int:
-    """How many experiments the constants make."""
+    """Return the number of experiments that the constants make."""
     return math.prod(len(constant.values) for constant in workbook.constants)
 
 
 def experiment_ids(workbook: Workbook) -> list[str]:
-    """`<experiment_id>`, or `<experiment_id>_1`, `_2`, … when there is more than one."""
+    """Return the ids of the experiments.
+
+    It is `<experiment_id>`, or `<experiment_id>_1`, `_2`, … if there are several.
+    """
     base, n = workbook.settings.experiment_id, count_permutations(workbook)
     return [base] if n == 1 else [f"{base}_{i}" for i in range(1, n + 1)]
 
 
 # --- what a workbook compares --------------------------------------------------------------------
 
+# Whether a measure is computed → its table and column in a claim.
 NUMBERS = {False: "responses.number", True: "computed.number"}
-MOST_COMPARED = 40  # experiments that are compared with the first one
+# Maximum number of experiments that claims compare with the first one.
+MOST_COMPARED = 40
+# A name that ends in a number, such as `give_2`: the variable `give` in round 2.
 _ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """Something numeric that participants have: one variable, or one variable in rounds."""
+    """A numeric measure of participants: one variable, or one variable in several rounds.
+
+    `rounds` holds (round number, variable) pairs. `computed` is True for computed values.
+    """
 
     name: str
-    rounds: tuple[tuple[int, str], ...]  # (round, variable)
+    rounds: tuple[tuple[int, str], ...]
     computed: bool
 
     @property
@@ -410,8 +442,10 @@ class Measure:
 
 
 def measures_of(variables: Iterable[tuple[str, bool]]) -> list[Measure]:
-    """The measures of variables (name, computed). Those that differ by a number at the end are one
-    measure in rounds."""
+    """Return the measures of (name, is computed) pairs of variables.
+
+    Variables that differ only by a final number are rounds of one measure.
+    """
     stems: dict[tuple[str, bool], list[tuple[int, str]]] = {}
     for name, computed in variables:
         match = _ROUND.match(name)
@@ -424,13 +458,13 @@ def measures_of(variables: Iterable[tuple[str, bool]]) -> list[Measure]:
 
 
 def declare_claims(config: WorkbookConfig) -> list[Claim]:
-    """What a workbook compares: each numeric measure between treatments, and between experiments.
+    """Return the claims of a workbook on differences between treatments and between experiments.
 
-    A measure is a variable that is not a category, or a value computed for each participant; rounds
-    of one are averaged. Primary are the first contrasts in the order of the sheets, each treatment
-    against the first one, of computed values where there are some. The contrasts of all other
-    measures are secondary, and those between experiments (constants) exploratory; more than
-    `MOST_COMPARED` experiments are described alone.
+    A measure is a variable that is not a category, or a computed value of participants. Rounds of a
+    measure are averaged. The first contrasts, each of a treatment with the first one, are primary.
+    If there are computed values, only their contrasts can be primary. All other treatment contrasts
+    are secondary. Contrasts between experiments (constants) are exploratory. There are none if the
+    workbook has more than `MOST_COMPARED` experiments.
     """
     book = config.workbook
     asked = [(task.var_name, False) for task in book.tasks if _may_be_numeric(task)]
@@ -457,7 +491,9 @@ def declare_claims(config: WorkbookConfig) -> list[Claim]:
 
 
 def _describe_combinations(book: Workbook) -> list[str]:
-    """The values of all constants in each experiment, in words; the last row varies fastest."""
+    """Return the values of all constants in each experiment, as text, in the order of the
+    experiments.
+    """
     named = [
         [f"{constant.name} = {_format_value(value)}" for value in constant.values]
         for constant in book.constants
@@ -502,7 +538,7 @@ def _between_treatments(
 def _between_experiments(
     book: Workbook, measure: Measure, first: tuple[str, str], second: tuple[str, str]
 ) -> Claim:
-    """The claim on two experiments, each by its id and its constants in words."""
+    """Return the claim on two experiments, each given as (id, constants as text)."""
     names = first[1], second[1]
     return Claim(
         NUMBERS[measure.computed],
@@ -526,7 +562,7 @@ def _between_experiments(
 def _counted_rows(
     book: Workbook, measure: Measure
 ) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
-    """The rows of a measure. Invalid answers and those of the special roles do not count."""
+    """Return the filters of a measure's rows, without invalid answers and special roles."""
     if measure.computed:
         return (("name", measure.variable_names),)
     own = tuple(role.label for role in book.roles if not role.special_name)

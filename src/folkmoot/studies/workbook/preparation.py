@@ -1,6 +1,4 @@
-"""Before a run: loading a workbook, deeper checks, notes, the cut of `--limit`, what is planned,
-and what `folkmoot check --preview` prints.
-"""
+"""Before a run: loading a workbook, checks, advisories, `--limit`, expected rows and previews."""
 
 from __future__ import annotations
 
@@ -60,6 +58,7 @@ from folkmoot.studies.workbook.spreadsheet.layouts import COMPUTED, LAYOUTS, SHE
 from folkmoot.studies.workbook.spreadsheet.reading import look_alikes, read_workbook
 from folkmoot.studies.workbook.spreadsheet.sheets import rows_in_words
 
+# Sheet name → rank, to list problems in the order in which a person goes through the sheets.
 _RANK = {
     layout.sheet_name(ours): rank
     for layout in LAYOUTS
@@ -68,11 +67,11 @@ _RANK = {
 
 
 def load_workbook_config(path: Path) -> WorkbookConfig:
-    """The study file that a workbook is. Raises InputError with every mistake in it."""
+    """Return the study file that a workbook defines. Raises InputError with all its problems."""
     workbook, problems = read_workbook(path)
     if workbook is not None:
         found = design_problems(workbook, seated=not _about_people(problems, workbook))
-        # A duplicate in its own column was reported as that.
+        # A duplicate within one column was reported by the reader.
         twice = {problem.where for problem in problems if problem.message.startswith("duplicate")}
         problems += [
             replace(problem, file=path.name)
@@ -87,7 +86,7 @@ def load_workbook_config(path: Path) -> WorkbookConfig:
 
 
 def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
-    """Where a mistake stands: the file, sheets that do not belong, then sheet by sheet, by row."""
+    """Return the position of a problem: the file, then unknown sheets, then each sheet by row."""
     sheet, _, cell = problem.where.partition("!")
     found = re.fullmatch(r"([A-Z]+)(\d+)", cell)
     row, column = (int(found[2]), column_index_from_string(found[1])) if found else (0, 0)
@@ -95,7 +94,10 @@ def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
 
 
 def _about_people(problems: list[Problem], workbook: Workbook) -> bool:
-    """Whether a sheet that the assignment reads is wrong: the assignment would only repeat it."""
+    """Return whether a sheet has problems that the assignment reads.
+
+    In this case the assignment would only repeat these problems.
+    """
     addresses = [workbook.profiles.sheet, *workbook.settings.at.values()]
     addresses += [role.at.get("role_label", "") for role in workbook.roles]
     sheets = {address.partition("!")[0] for address in addresses}
@@ -103,7 +105,10 @@ def _about_people(problems: list[Problem], workbook: Workbook) -> bool:
 
 
 def check_config(config: WorkbookConfig, _folder: Path) -> list[Problem]:
-    """What only the run's settings can tell: too many permutations, a design that --set broke."""
+    """Return the problems that depend on the run's settings.
+
+    They are too many experiments, or a design that `--set` made impossible.
+    """
     count = count_permutations(config.workbook)
     if count <= config.max_permutations:
         found = design_problems(config.workbook, config.random_seed)
@@ -120,15 +125,16 @@ def check_config(config: WorkbookConfig, _folder: Path) -> list[Problem]:
 
 
 def limit_sessions(config: WorkbookConfig, session_limit: int) -> WorkbookConfig:
-    """At most n sessions of each experiment."""
+    """Return a copy of `config` with at most `session_limit` sessions of each experiment."""
     return config.model_copy(update={"first_sessions": session_limit})
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """The rows of the tables of sessions and seats that the sealed assignment foresees."""
+    """Return the rows of `sessions` and `assignment` that the pre-registered plan requires."""
     sessions = sealed.get("assignment", [])
     of = [{"experiment_id": entry["id"]} for entry in sealed.get("experiments", [])]
-    of = of if len(of) > 1 else [{}]  # with one it needs no name
+    # A single experiment needs no id in the names of rows.
+    of = of if len(of) > 1 else [{}]
     played = tuple(
         {**experiment, "session": session["session"], "treatment": session["treatment"]}
         for experiment in of
@@ -156,10 +162,11 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 
 def config_advisories(config: WorkbookConfig) -> list[str]:
-    """What the user should know before a run: the layout, the model, limits that bind."""
+    """Return the advisories for the researcher: layout, model, and limits that will be reached."""
     workbook = config.workbook
     _, about_model = settings_of(workbook)
     count = count_permutations(workbook)
+    # Advisories on texts use the first experiment, since there may be very many.
     first = build_experiment(
         workbook, next(constant_combinations(workbook)), 1, workbook.settings.experiment_id
     )[0]
@@ -178,7 +185,7 @@ def config_advisories(config: WorkbookConfig) -> list[str]:
 
 
 def _seat_notes(experiment: Experiment, seed: int) -> list[str]:
-    """Who takes no part and why, which arms nobody is in, and labels that may be meant as one."""
+    """Return notes on unseated respondents, unused treatments and labels that look alike."""
     workbook = experiment.workbook
     profiles = workbook.profiles
     plans, problems = assign_sessions(experiment, seed)
@@ -242,12 +249,16 @@ def _limit_notes(experiment: Experiment) -> list[str]:
 
 
 def _constant_notes(workbook: Workbook, count: int) -> list[str]:
-    """Constants that no text and no expression uses: they only multiply the experiments."""
+    """Return notes on constants that no text and no expression uses.
+
+    They multiply the experiments without changing them.
+    """
     used = set().union(
         *(names_used(parse_expression(computed.expression)) for computed in workbook.computed)
     )
     for text in _template_texts(workbook):
-        with suppress(ExpressionProblem):  # the checks report it
+        # The checks report texts that cannot be parsed.
+        with suppress(ExpressionProblem):
             used |= {name.removeprefix("constant.") for name in names_in(text)}
     found = []
     for constant in workbook.constants:
@@ -261,7 +272,7 @@ def _constant_notes(workbook: Workbook, count: int) -> list[str]:
 
 
 def _template_texts(workbook: Workbook) -> Iterator[str]:
-    """Yield every text that may contain a constant."""
+    """Yield all texts that may contain a constant."""
     for part in (*workbook.treatments, *workbook.roles):
         yield from (part.label, part.description, *part.extra.values())
     for task in workbook.tasks:
@@ -270,7 +281,7 @@ def _template_texts(workbook: Workbook) -> Iterator[str]:
 
 
 def _branch_notes(workbook: Workbook) -> list[str]:
-    """The branches of prompts in which nothing is asked."""
+    """Return notes on branches of prompts in which no question is asked."""
     found = []
     for task in workbook.tasks:
         by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
@@ -289,7 +300,7 @@ def _branch_notes(workbook: Workbook) -> list[str]:
 
 
 def _speaker_count(task: TaskInPlay, experiment: Experiment) -> int:
-    """About how many speak in a task (roles are taken to be dealt evenly)."""
+    """Return the approximate number of speakers of a task, if roles are assigned evenly."""
     speaking = [experiment.roles[label] for label in task.prompts if label in experiment.roles]
     special = sum(1 for role in speaking if role.special_name)
     users = sum(1 for role in experiment.roles.values() if role.special_name is None)
@@ -346,7 +357,7 @@ def _column_notes(workbook: Workbook) -> list[str]:
 
 
 def design_size(config: WorkbookConfig, _folder: Path) -> DesignSize:
-    """How large the design is, for `folkmoot power`: sessions divided among treatments."""
+    """Return the size of the design for `folkmoot power`: sessions divided among treatments."""
     settings = config.workbook.settings
     arms = max(2, len(config.workbook.treatments))
     sessions, people = settings.num_sessions // arms, settings.num_agents_per_session
@@ -365,7 +376,7 @@ NOT_YET = "answers that nobody has given yet read “not available”"
 
 
 def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Preview]:
-    """By permutation, treatment and role: what the first speaker of that role is asked first."""
+    """Return the first prompt of each role, by experiment and treatment."""
     found: list[Preview] = []
     for experiment in build_experiments(config.workbook):
         computed = in_order(experiment.workbook.computed)
@@ -385,7 +396,7 @@ def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Prev
 
 
 def _first_task(state: SessionState, who: SessionParticipant | str) -> TaskInPlay | None:
-    """The first task that is put to a speaker, in the order of its session, by what is known."""
+    """Return the first task that is put to a speaker, or None, by what the run would know then."""
     in_turn = (task for task in _asked_tasks(state) if who in state.in_play(task))
     return next((task for task in in_turn if fill_prompt(state, task, who, OPTIONS).text), None)
 
@@ -408,6 +419,8 @@ def _preview_prompt(
         told = STORY if experiment.workbook.settings.include_backstories else ""
         speaker = participant_speaker(prompts.render_prompt, state, who, told)
         session = f"{experiment.id}.{state.plan.number}"
+        # The same path of names as in the run, so that the preview shuffles options as the run
+        # will.
         rng = generator(seed, ("sessions", session, task_id, who.id))
         put = build_task_prompt(prompts.render_prompt, rng, state, task, who)
         prompt, images = put.prompt, put.images

@@ -1,9 +1,9 @@
-"""The experiment that a workbook describes, in the order of its steps.
+"""The protocol of a workbook.
 
-1. Fill in the constants: each combination of their values is an experiment of its own.
-2. Draw treatments, sessions, roles and the order of tasks; seal and record them.
-3. Play every session: tell the context, then put one task after the other.
-4. Write both files of an experiment as its sessions finish.
+1. Fill in the constants. Each combination of their values is a separate experiment. 2. Draw
+treatments, sessions, roles and the order of tasks. Seal and record them. 3. Play each session: give
+the context, then put the tasks in order. 4. Write both files of an experiment as its sessions
+finish.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from folkmoot.studies.workbook.tables import record_design, record_session
 
 @dataclass(frozen=True)
 class PlannedSession:
-    """One session to be played: its experiment, its plan, the order of its tasks."""
+    """A session that is still to be played: experiment, plan, and tasks in order."""
 
     experiment: Experiment
     plan: SessionPlan
@@ -61,6 +61,7 @@ async def run_protocol(session: Session[WorkbookConfig]) -> None:
     """Play all experiments of a workbook."""
     config = session.config
     found = build_experiments(config.workbook)
+    # All experiments share one assignment, so that they differ only in their constants.
     plans = sessions_of(config, found[0])
     played = [
         PlannedSession(experiment, plan, ordered_tasks(experiment, plan, session.seed))
@@ -83,15 +84,19 @@ async def run_protocol(session: Session[WorkbookConfig]) -> None:
         files.add_session(item.experiment, item.plan.number, session_record(state))
 
     try:
+        # Blocks are the sessions with one label: the same participants in each experiment.
         await session.child("sessions").map(
             played, run_session, block=lambda planned_session: planned_session.plan.label
         )
-    finally:  # however the run ends, the files have what has ended
+    # However the run ends, the files must hold the sessions that finished.
+    finally:
         files.write_rest()
 
 
 def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:
-    """The participants whom people could play, each in one session of one experiment."""
+    """Return the seats that humans can take: each participant in each session of each
+    experiment.
+    """
     found = build_experiments(config.workbook)
     plans = sessions_of(config, found[0])
     played = [PlannedSession(experiment, plan, ()) for experiment in found for plan in plans]
@@ -108,7 +113,7 @@ def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:
 
 
 def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionPlan]:
-    """The sessions of every experiment; all permutations share them."""
+    """Return the sessions of every experiment. Raises InputError if the design has problems."""
     plans, problems = assign_sessions(experiment, config.random_seed)
     if problems:
         raise InputError(problems)
@@ -116,14 +121,17 @@ def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionP
 
 
 def ordered_tasks(experiment: Experiment, plan: SessionPlan, seed: int) -> tuple[TaskInPlay, ...]:
-    """The tasks of a session in its own order; the same in every permutation."""
+    """Return the tasks of a session in its order, which is the same in every experiment."""
     rng = generator(seed, ("order", str(plan.number)))
     order = order_tasks([task_in_play.task for task_in_play in experiment.tasks.values()], rng)
     return tuple(experiment.tasks[task.task_id] for task in order)
 
 
 def order_tasks(tasks: Sequence[Task], rng: np.random.Generator) -> tuple[Task, ...]:
-    """The tasks by `task_order`, ties as drawn. Contexts come first, whatever is drawn."""
+    """Return the tasks sorted by `task_order`, with ties shuffled.
+
+    Contexts come first among ties.
+    """
     ordered = sorted(tasks, key=lambda task: (task.task_order, task.type != "context"))
     out: list[Task] = []
     for _, tied in groupby(ordered, key=lambda task: (task.task_order, task.type != "context")):
@@ -151,7 +159,7 @@ def _sealed_session(played: PlannedSession) -> dict[str, object]:
 async def play_session(
     scope: Scope, played: PlannedSession, config: WorkbookConfig
 ) -> SessionState:
-    """Play one session from its first word to its last; what is left of it."""
+    """Play one session from start to end and return its final state."""
     experiment = played.experiment
     settings = experiment.workbook.settings
     computed = in_order(experiment.workbook.computed)
@@ -162,7 +170,8 @@ async def play_session(
     await brief_speakers(scope, state)
     for task in played.order:
         if task.task.type == "context":
-            continue  # contexts are part of the system message
+            # Contexts are part of the system prompt.
+            continue
         if settings.max_rounds is not None and state.rounds >= settings.max_rounds:
             state.stop_session(task, CUT_ROUNDS)
         if state.ended != "completed":
@@ -186,9 +195,10 @@ async def play_session(
 async def run_discussion(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
-    """One question to the group; then each speaks in turn and hears those before."""
+    """Put a question to the group. Participants then speak in turn and hear earlier speakers."""
     aloud = say_question(scope, state, task, in_play)
     places = [(who, scope.child(who if isinstance(who, str) else who.id)) for who in in_play]
+    # Everyone hears the question before the first contribution.
     for who, place in places:
         if isinstance(who, SessionParticipant):
             say_question_to(place, state, task, who, aloud)
@@ -221,8 +231,10 @@ async def run_discussion(
 async def public_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
-    """Put to each in turn. The answers so far stand before the question; who has answered already
-    hears later ones at once."""
+    """Put a question to each participant in turn.
+
+    The prompt lists the answers so far. Participants who have answered hear later answers at once.
+    """
     say_question(scope, state, task, in_play)
     answers: list[Utterance] = []
     present = [
@@ -255,19 +267,21 @@ async def public_question(
 async def private_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
-    """Put to each alone, side by side; answers are hidden until the round ends.
+    """Put a question to each participant alone and in parallel, and reveal answers after the round.
 
-    A special role speaks where the dict has it and hears those before it. When the round is over
-    everybody hears everything, unless the layout keeps private answers private.
+    A special role speaks at its position in the dict and hears earlier private questions. After the
+    round all answers are added to all histories, unless the layout keeps private answers private.
     """
     say_question(scope, state, task, in_play)
     aloud: list[Utterance] = []
-    # Turns are numbered beforehand: which of the answers comes first is not known.
+    # Number the turns beforehand, because the order in which parallel answers arrive is not fixed.
     turns = {who: state.turns + place for place, who in enumerate(in_play, 1)}
 
     async def ask_alone(inner: Scope, seat: SessionParticipant) -> AskedTask:
         return await ask_seat(inner, state, task, seat, turn=turns[seat])
 
+    # Neighbouring participants answer in parallel. A special role between them waits for those
+    # before.
     for is_seat, group in groupby(in_play, key=lambda who: isinstance(who, SessionParticipant)):
         everybody = list(group)
         allowed = everybody[: max(0, state.left())]
@@ -305,6 +319,7 @@ async def private_question(
             )
 
 
+# Task type → the function that plays a round of it.
 ROUNDS = {
     "discussion": run_discussion,
     "public_question": public_question,

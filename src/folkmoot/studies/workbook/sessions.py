@@ -1,5 +1,7 @@
-"""One session: its state, and what everybody is told beforehand as the system message. `asking`
-puts its tasks to the speakers."""
+"""The state of one session, and the system prompts of its speakers.
+
+`asking` puts the tasks of the session to the speakers.
+"""
 
 from __future__ import annotations
 
@@ -44,26 +46,36 @@ from folkmoot.studies.workbook.placeholders import (
     with_source,
 )
 
-# What expressions know of a participant and of a session beside the names of the workbook.
+# Names that expressions may use beside those of the workbook: of a participant, and of a session.
 PERSONAL_NAMES = ("role",)
 SHARED_NAMES = ("treatment", "session", "members")
+# Whole numbers of at most 15 digits survive as floats. Leading zeros mark a code, not a number.
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 
 NOT_AVAILABLE = MissingValue("not available")
-SOMEBODY_ELSES = MissingValue("…")  # in a question as those hear it to whom it is not put
-Prompts = Callable[..., str]  # (name, **variables) → the prompt of that name, filled in
-POSER = Speaker(FACILITATOR, FACILITATOR, "facilitator")  # of the questions in the sheet's words
-CUT, CUT_ROUNDS = "conversation_length", "rounds"  # why a session ended before its end
-EMPTY_PROMPT = "empty_prompt"  # why somebody was not asked: nothing remained of the task's text
+# Replaces a participant's value in a question as other speakers hear it.
+SOMEBODY_ELSES = MissingValue("…")
+# Prompt name and variables → the rendered prompt.
+Prompts = Callable[..., str]
+# The speaker of questions in the words of the sheet.
+POSER = Speaker(FACILITATOR, FACILITATOR, "facilitator")
+# Reasons why a session ended early: the limit of messages, or of tasks.
+CUT, CUT_ROUNDS = "conversation_length", "rounds"
+# The reason of a missing answer if the task's text was empty for this participant.
+EMPTY_PROMPT = "empty_prompt"
 
 
 @dataclass(frozen=True)
 class Response:
-    """What one speaker answered in one task, and how it was had. `said` is the id of the answer in
-    the table `utterances`."""
+    """The answer of one speaker to one task, and how it was obtained.
+
+    `place`: position of the task in this session, from 1. `said`: id of the answer in the table
+    `utterances`. `reasks`: number of re-asks. `order`: options as shown. `score`: speculation
+    score, 0 to 100. `finish`: finish reason of the reply, or None if nothing was asked.
+    """
 
     task: TaskInPlay
-    place: int  # of the task in this session's order, from 1
+    place: int
     speaker_id: str
     role: str
     given: GivenAnswer | Missing
@@ -71,16 +83,16 @@ class Response:
     reasks: int = 0
     order: tuple[str, ...] = ()
     score: int | None = None
-    finish: str | None = None  # how the reply ended; None where nobody was asked
+    finish: str | None = None
 
 
 @dataclass
 class SessionState:
-    """The state of one session. `reasks`: how often an answer may be asked for again;
-    without `sends_images` a placeholder replaces each image.
+    """The state of one session while it runs.
 
-    `computed` comes in dependency order. Each value is calculated once, after the task that gives
-    the last answer it rests on, and stored.
+    `reasks` is the maximum number of re-asks per answer. If `sends_images` is False, a placeholder
+    replaces each image. `computed` is in dependency order. Each value is computed once, right after
+    the task with the last answer that it needs, and then stored.
     """
 
     experiment: Experiment
@@ -120,7 +132,7 @@ class SessionState:
 
     @property
     def special_roles(self) -> list[str]:
-        """Special roles that this experiment defines."""
+        """The special roles that this experiment defines."""
         return [
             special_role
             for special_role in SPECIAL_ROLES
@@ -128,7 +140,7 @@ class SessionState:
         ]
 
     def in_play(self, task: TaskInPlay) -> list[SessionParticipant | str]:
-        """Who speaks in a task, in order: seats, and the labels of special roles."""
+        """Return who speaks in a task, in order: seats, and labels of special roles."""
         order: list[SessionParticipant | str] = []
         for label in task.prompts:
             role = self.experiment.roles.get(label)
@@ -144,39 +156,41 @@ class SessionState:
 
     @property
     def reveals_private(self) -> bool:
-        """Whether private answers are told to everybody when their round is over."""
+        """True if private answers are shown to all speakers after their round."""
         return self.experiment.workbook.settings.reveal_private
 
     def left(self) -> int:
-        """How many more messages the session may hold."""
+        """Return the number of further messages that the session may hold."""
         limit = self.experiment.workbook.settings.max_conversation_length
         return limit - self.messages if limit is not None else 1_000_000
 
     def stop_session(self, task: TaskInPlay, why: str) -> None:
-        """The session ends here; what was not asked stays missing."""
+        """End the session at this task. Answers that were not asked for stay missing."""
         if self.ended == "completed":
             self.ended, self.stopped_in = why, task.task.task_id
 
     def add_to_history(self, ids: Sequence[str], utterance: Utterance) -> None:
-        """These hear it."""
+        """Add an utterance to the histories of these speakers."""
         for who in ids:
             self.heard[who] = self.heard.get(who, EMPTY_TRANSCRIPT) + utterance
 
     def note(self, response: Response) -> None:
-        """Keep a participant's answer."""
+        """Keep the response of a participant."""
         self.responses.append(response)
         self._answers[(response.task.var_name, response.speaker_id)] = response
 
     def finish_task(self, task: TaskInPlay) -> None:
-        """Calculate the values that needed this task as their last answer."""
+        """Compute the values that needed this task as their last answer."""
         self._calculate_waiting(self._places[task.var_name])
 
     def finish(self) -> None:
-        """Calculate the values that rest on answers which a limit kept from being asked for."""
+        """Compute the remaining values, which rest on answers that a limit left out."""
         for place in sorted(self._waiting):
             self._calculate_waiting(place)
 
     def _calculate_waiting(self, place: int) -> None:
+        # Compute at a fixed place of the session and not on demand, so that all speakers see one
+        # value.
         scene = self.expression_scene()
         for item in self._waiting.pop(place, []):
             holders = self._value_holders(item)
@@ -185,11 +199,11 @@ class SessionState:
                 self._calculated[item.name, holder] = value
 
     def _value_holders(self, item: Computed) -> list[str | None]:
-        """Who has a value of this kind: every participant, or the session (None)."""
+        """Return who has a computed value: all participants, or the session (None)."""
         return [*self._seats] if item.scope == "participant" else [None]
 
     def expression_scene(self) -> Scene:
-        """What expressions can see now."""
+        """Return the scene of names and values that expressions can use now."""
         return Scene(
             participants=[session_participant.id for session_participant in self.taken_seats],
             personal=self._personal,
@@ -199,10 +213,10 @@ class SessionState:
         )
 
     def _names_in_expressions(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The names that differ between participants, and those that are one for the session.
+        """Return the names that differ between participants, and those of the session.
 
-        A variable, constant or computed value of the workbook goes before a name that is always
-        there, and that before a column of the profiles.
+        Names of the workbook (variables, constants, computed values) hide built-in names, and these
+        hide columns of the profiles.
         """
         own = {
             *self._tasks,
@@ -218,8 +232,11 @@ class SessionState:
         )
 
     def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
-        """A variable or another value that expressions know; None for who was never meant to have
-        one. `participant` is None for a value of the session."""
+        """Return the value of a name for a participant, or for the session if there is none.
+
+        Missing means that there should be a value. None means that the participant was never meant
+        to have one.
+        """
         if (name, participant) in self._calculated:
             return self._calculated[name, participant]
         if name in self._shared:
@@ -257,17 +274,19 @@ class SessionState:
         return given.value
 
     def applies_to(self, item: Computed, participant: str) -> bool:
-        """Whether a participant has a value of this kind: it was asked what the value rests on."""
+        """Return whether a computed value applies to a participant, who was asked for all that it
+        needs.
+        """
         value = self.value(item.name, participant)
         return not (isinstance(value, Missing) and value.reason == "not_asked")
 
     def placeholder_values(
         self, who: SessionParticipant | str, names: Collection[str]
     ) -> dict[str, object]:
-        """Return values for these placeholders of a prompt, with their sources, as this speaker may
-        know them.
+        """Return the values of placeholders for one speaker, with their sources.
 
-        `who` is a seat, or the label of a role when nobody in particular is spoken to.
+        `who` is a seat, or the label of a role if the text is for no single participant. A speaker
+        sees no values of other participants.
         """
         label = who.role if isinstance(who, SessionParticipant) else who
         role = self.experiment.roles.get(label) or self.experiment.find_special_role(label)
@@ -287,7 +306,9 @@ class SessionState:
         return values
 
     def _value_source(self, name: str, holder: str | None) -> Source:
-        """Where a value is recorded: an answer in what was said, a computed one in its table."""
+        """Return the source of a value: the utterance of an answer, or the row of a computed
+        value.
+        """
         answer = self._answers.get((name, holder or ""))
         if answer is not None:
             return Source("utterance", answer.said, answer.speaker_id)
@@ -305,8 +326,11 @@ class SessionState:
         turn: int | None = None,
         **more: Any,
     ) -> Utterance:
-        """Record that somebody said something in a task. `turn` is the place in the talk of the
-        session; what has none is told to one participant alone, or written by it for itself."""
+        """Record an utterance in a task and return it.
+
+        `turn` is its position in the session's transcript. Without a turn the utterance is private:
+        a prompt to one participant, or a reply as that participant wrote it.
+        """
         more.setdefault("public", turn is not None)
         return scope.say(
             who,
@@ -323,7 +347,7 @@ class SessionState:
 
 
 def parse_cell(text: str) -> Scalar:
-    """A cell of the profiles as a number if it is written as one; `007` and `10%` are texts."""
+    """Return a profile cell as a number if it is written as one. `007` and `10%` stay text."""
     if not _NUMBER.fullmatch(text):
         return text
     return float(text) if "." in text else int(text)
@@ -332,7 +356,7 @@ def parse_cell(text: str) -> Scalar:
 def known_beforehand(
     experiment: Experiment, treatment: str, role: Role | None
 ) -> dict[str, object]:
-    """What placeholders can mean before anybody has answered."""
+    """Return the placeholders that have values before the first answer, with these values."""
     told = {"treatment": experiment.treatments.get(treatment), "role": role}
     attributes = {
         f"{space}.{name}": text
@@ -344,7 +368,7 @@ def known_beforehand(
 
 
 def format_value(value: Scalar | Missing | None, source: Source) -> object:
-    """A value as a prompt shows it: numbers in plain decimals, words for what is not there."""
+    """Return a value as a prompt shows it. A missing value is shown in words."""
     if value is None or isinstance(value, Missing):
         return NOT_AVAILABLE
     if isinstance(value, (str, bool)):
@@ -353,10 +377,9 @@ def format_value(value: Scalar | Missing | None, source: Source) -> object:
 
 
 async def brief_speakers(scope: Scope, state: SessionState) -> None:
-    """Give every speaker its system message. Backstories are written where the workbook wants them.
+    """Give each speaker a system prompt, and write backstories if the workbook wants them.
 
-    The special roles get a message of their own, for the tasks in which the workbook gives them
-    words.
+    Special roles have a separate prompt, for tasks in which the workbook gives them a text.
     """
     settings = state.experiment.workbook.settings
 
@@ -373,7 +396,7 @@ async def brief_speakers(scope: Scope, state: SessionState) -> None:
     stories: dict[str, str] = {}
     own = {seat.id for seat in state.taken_seats if scope.speaks_as_self(seat.id)}
     if settings.include_backstories:
-        # Two names deep, so that no task_id can have the same address.
+        # Use two names, so that no task_id can have the same address.
         drawn = [seat for seat in state.taken_seats if seat.id not in own]
         stories = await scope.child("before", "backstories").map(drawn, ask_backstory)
     for seat in state.taken_seats:
@@ -400,12 +423,16 @@ def participant_speaker(
     *,
     profile: bool = True,
 ) -> Speaker:
-    """A participant with its system message: persona, role, treatment, context. Without `profile`
-    nothing of what the workbook says of this person is told."""
+    """Return a participant with the system prompt: persona, role, treatment and context.
+
+    Without `profile` the prompt holds nothing from the profiles sheet, for a human who answers as
+    themselves.
+    """
     role, treatment, context = _system_message(state, seat, state.experiment.roles[seat.role])
     shows_profile = profile and state.experiment.workbook.settings.show_profile
     told = [*profile_of(state.experiment, seat).values()] if shows_profile else []
-    # Without a profile it is the name that tells people apart, and not the treatment.
+    # Without a profile the name has to serve as the persona, so that participants differ by more
+    # than their treatment.
     is_persona = not told and not story
     system = prompt(
         "system",
@@ -424,7 +451,7 @@ def participant_speaker(
 
 
 def special_speaker(prompt: Prompts, state: SessionState, label: str) -> Speaker:
-    """A special role with its system message."""
+    """Return a special role with its system prompt."""
     told = state.experiment.find_special_role(label)
     assert told is not None
     role, treatment, context = _system_message(state, label, told)
@@ -439,7 +466,7 @@ def special_speaker(prompt: Prompts, state: SessionState, label: str) -> Speaker
 def _system_message(
     state: SessionState, who: SessionParticipant | str, role: Role
 ) -> tuple[str, str, str]:
-    """What a speaker is told before anything else: its role, the treatment, the context."""
+    """Return the texts of a system prompt: role, treatment and context."""
     treatment = state.experiment.treatments.get(state.plan.treatment)
     in_system = treatment and state.experiment.workbook.settings.treatment_in_system
     texts = (
@@ -454,8 +481,9 @@ def _system_message(
 
 
 def _role_of(state: SessionState, who: SessionParticipant | str, role: Role) -> SourcedText:
-    """The description of a role; what of it depends on the treatment is filled in now."""
+    """Return the description of a role with the parts that depend on the treatment filled in."""
     filled = render_text(role.description, state.placeholder_values(who, ()))
+    # It was filled in when the experiment was built, and its cell is its source already.
     if filled is role.description:
         return filled
     recorded = cell_id("roles.description", state.experiment.id, role.label)
@@ -468,7 +496,7 @@ def quote_material(filled: SourcedText, template: str, recorded: str) -> Sourced
 
 
 def _speaker_context(state: SessionState, who: SessionParticipant | str) -> str:
-    """All contexts meant for this speaker, in the session's order."""
+    """Return all context texts for this speaker, in the order of the sheet."""
     texts: list[str] = []
     for task in state.experiment.tasks.values():
         if task.task.type != "context":
@@ -477,7 +505,8 @@ def _speaker_context(state: SessionState, who: SessionParticipant | str) -> str:
         by_special = {key.casefold(): prompt for key, prompt in task.prompts.items()}
         text = task.prompts.get(label) or by_special.get(label.casefold())
         if text is None and task.shared:
-            text = next(iter(task.prompts.values()), None)  # plain text is meant for all
+            # A plain text is meant for all roles, special ones included.
+            text = next(iter(task.prompts.values()), None)
         if text is not None:
             texts.append(
                 quote_material(
