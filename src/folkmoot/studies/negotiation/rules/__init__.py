@@ -1,6 +1,7 @@
-"""What is fixed before anybody speaks, as pure functions: no model is asked, nothing is journaled.
+"""The rules of a negotiation that are fixed in advance, as pure functions without model calls.
 
-`strategies` names the decisions, groups and conditions and gives each pair its strategy, `tally`
-counts votes in texts, and `operators` decide on a tally. `vocabulary` holds the values that replies
-may name, and `replies` their forms and how they are read.
+`strategies` defines topics, groups and conditions and assigns a strategy to each pair of group type
+and topic. `tally` scores the options in texts and ballots. `operators` decide from a tally.
+`vocabulary` holds the values that replies may name, and `replies` the answer types and their
+parsers.
 """

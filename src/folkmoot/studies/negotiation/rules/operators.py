@@ -1,8 +1,11 @@
-"""The operators by name: each a pure function of a tally, each the textbook rule of its name.
+"""The sixteen operators that decide a topic, each a pure function of a tally.
 
-Masthoff, "Group recommender systems: combining individual models" (2011), tables 1 to 4, is the
-worked example that the tests check approval, average and least misery against. Every tie: total
-score, then alphabetical; in the parents' vote fewest strong rejections, then alphabetical.
+Each operator is the textbook rule of its name. Tests check approval, average and least misery
+against the worked example of Masthoff, "Group recommender systems: combining individual models"
+(2011), tables 1 to 4.
+
+Ties are broken by total score, then alphabetically. The parents' vote breaks them by the fewest
+strong rejections, then alphabetically.
 """
 
 from __future__ import annotations
@@ -21,10 +24,11 @@ SHARED, BRANCH = "shared backbone", "optional branch"
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A part of what was decided: an option, the members it is for, and when.
+    """A part of a decision: an option, the members who get it, and the time.
 
-    Portions of one `when` hold together (rules in force at once); different ones follow each
-    other. `owner` is the member whose wish it serves, where the rule gives it to somebody.
+    Portions with the same `when` are in force together, such as house rules. Portions with
+    different times follow each other. `owner` is the member who chose the option, if the rule lets
+    one member choose.
     """
 
     option: str
@@ -39,16 +43,24 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An operator's decision with its audit trail.
+    """The decision of an operator with its audit trail.
 
-    `selected_option` is the one option that sums up the decision (None where the rule gives none
-    or nobody named an option); `portions` is the decision in full; `steps` the
-    reasoning. `decided_by`: rule, score or alphabetical; `margin`: by how much the selected option
-    is ahead of the next in what the rule goes by first (None where it weighs no options against
-    each other). `removed` holds options struck out with
-    who struck them; `owed` what somebody is to get for giving way; `fell_back_to` the operator
-    that decided when this one could not; `infeasible`: every option breaks a hard constraint, or
-    all strongly reject every option. `operator` is filled in by `apply_operator`.
+    `selected_option` is the one option that sums up the decision. It is None if the rule gives none
+    or no member named an option.
+
+    `portions` is the complete decision and `steps` is the reasoning in sentences.
+
+    `removed` maps removed options to the members who removed them. `owed` lists (member, option)
+    pairs that members get for giving way.
+
+    `fell_back_to` is the operator that decided if this one could not.
+
+    `infeasible` means that every option breaks a hard constraint, or that all members strongly
+    reject every option.
+
+    `operator` is set by `apply_operator`. `decided_by` is rule, score or alphabetical. `margin` is
+    the lead of the selected option in the first criterion of the rule. It is None if the rule does
+    not weigh options.
     """
 
     selected_option: str | None
@@ -81,7 +93,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What an operator is told besides the tally: its row of the table, the days of the trip."""
+    """The inputs of an operator besides the tally: its row of the strategy table, and the days."""
 
     strategy: Strategy
     days: int = 3
@@ -90,8 +102,10 @@ class Case:
 def apply_operator(
     tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
 ) -> Outcome:
-    """The decision of a strategy's operator on a tally, for a trip of `days` days. Without a
-    conflict nobody is parted: the subgroup operators keep all together."""
+    """Return the decision of a strategy's operator on a tally, for a trip of `days` days.
+
+    Without a conflict the subgroup operators keep all members together.
+    """
     operator = strategy.operator
     if not tally.options:
         return Outcome(None, (), ("Nobody named an option.",), operator=operator)
@@ -99,6 +113,7 @@ def apply_operator(
     if not has_conflict and operator in ("subgroup_required", "subgroup_optional"):
         rule = decide_together
     found = rule(tally, Case(strategy, days))
+    # If all members strongly reject every option, no rule can find an acceptable one.
     hopeless = all(
         len(tally.rejecting_voters(option)) == len(tally.voters) for option in tally.options
     )
@@ -108,10 +123,10 @@ def apply_operator(
 def counterfactual_outcomes(
     tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
 ) -> dict[str, Outcome]:
-    """Operator → what it would decide on this tally, whichever is in force.
+    """Return for every operator what it would decide on this tally.
 
-    An operator binds the role that it binds elsewhere for this type of group; where it is not used
-    for this type, all members.
+    An operator gets the binding role that it has elsewhere in this type of group. If the group type
+    does not use it, all members are binding.
     """
     binding = {
         s.operator: s.binding
@@ -129,7 +144,11 @@ def counterfactual_outcomes(
 
 
 class Pick(NamedTuple):
-    """The option taken, what settled it ("rule", "score" or "alphabetical"), and by how much."""
+    """The option that a rule picks.
+
+    `settled` is the criterion that singled it out: "rule", "score" or "alphabetical". `margin` is
+    the lead in the first criterion.
+    """
 
     option: str
     settled: str
@@ -143,8 +162,10 @@ def pick_best(
     *,
     by_score: bool = True,
 ) -> Pick:
-    """The option with the highest key; ties by total score, unless told otherwise, then
-    alphabetical."""
+    """Return the option with the highest key.
+
+    Ties are broken by total score, unless `by_score` is False, and then alphabetically.
+    """
     among = list(tally.options if options is None else options)
     keys = {option: key(option) for option in among}
     top = max(keys.values())
@@ -168,21 +189,21 @@ def decide_for_all(tally: Tally, pick: Pick, step: str) -> Outcome:
 def allocate_own_choices(
     tally: Tally, own: Mapping[str, Sequence[str]], chosen: str | None, pick: Pick
 ) -> Outcome:
-    """Option → the members who get it."""
+    """Return an outcome that gives each option to its members (`own`: option → member ids)."""
     portions = tuple(Portion(option, tuple(who)) for option, who in own.items())
     steps = tuple(f"{format_names(tally, who)}: {option}." for option, who in own.items())
     return Outcome(chosen, portions, steps, pick.settled, margin=pick.margin)
 
 
 def format_names(tally: Tally, ids: Sequence[str]) -> str:
-    """Members by name, as a reader would write them: "Parent 1 and Child 2"."""
+    """Return members' names joined for a sentence: "Parent 1 and Child 2"."""
     return join_words([member.name for member in tally.voters if member.id in ids])
 
 
 def first_choice_groups(
     tally: Tally, voters: Sequence[Member] | None = None
 ) -> dict[str, list[str]]:
-    """Primary option → the members who want it most, options in alphabetical order."""
+    """Return first choice → ids of the members who want it, options in alphabetical order."""
     return _by_option(tally.first_choices(voters))
 
 
@@ -197,7 +218,7 @@ def _by_option(choice: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def decide_by_approval(tally: Tally, case: Case) -> Outcome:
-    """Most approvals (members with a score above zero) wins."""
+    """Pick the option with the most approvals, which are members' scores above zero."""
     pick = pick_best(tally, lambda option: (len(tally.supporting_voters(option)),))
     count, chosen = len(tally.supporting_voters(pick.option)), pick.option
     approve = f"{count} of {len(tally.voters)} members approve of {chosen}"
@@ -205,7 +226,7 @@ def decide_by_approval(tally: Tally, case: Case) -> Outcome:
 
 
 def weighted_average(tally: Tally, case: Case) -> Outcome:
-    """The highest average score, Σ weight·score / Σ weight over members."""
+    """Pick the option with the highest weighted average, Σ weight·score / Σ weight over members."""
     weights = sum(member.weight for member in tally.voters)
     means = {
         option: sum(member.weight * tally.score_of(member.id, option) for member in tally.voters)
@@ -220,7 +241,7 @@ def weighted_average(tally: Tally, case: Case) -> Outcome:
 
 
 def least_misery(tally: Tally, case: Case) -> Outcome:
-    """Fewest strong rejections, then the highest lowest score of any member."""
+    """Pick the option with the fewest strong rejections, then with the highest lowest score."""
     pick = pick_best(
         tally, lambda option: (-len(tally.rejecting_voters(option)), tally.lowest_score(option))
     )
@@ -233,7 +254,7 @@ def least_misery(tally: Tally, case: Case) -> Outcome:
 
 
 def mutual_interest(tally: Tally, case: Case) -> Outcome:
-    """The best option that every member supports; where there is none, least misery."""
+    """Pick the best option that every member supports. If there is none, apply least misery."""
     shared = [
         option
         for option in tally.options
@@ -249,8 +270,10 @@ def mutual_interest(tally: Tally, case: Case) -> Outcome:
 
 
 def higher_preference(tally: Tally, case: Case) -> Outcome:
-    """The strongest single preference (a member's first choice) wins; whoever wanted something
-    else is owed it."""
+    """Pick the first choice with the highest single score.
+
+    Members with another first choice are owed that choice.
+    """
     firsts = first_choice_groups(tally)
     strongest = {
         option: max(
@@ -282,10 +305,10 @@ def higher_preference(tally: Tally, case: Case) -> Outcome:
 
 
 def parent_vote(tally: Tally, case: Case) -> Outcome:
-    """Only the binding role (parents) votes, one vote each for their own best option.
+    """Let only the binding role (parents) vote, one vote each for the first choice.
 
-    Ties: fewest strong rejections in the whole family, then alphabetical. Where no parent wants
-    anything that was named, the parents' least misery decides.
+    Ties are broken by the fewest strong rejections in the whole family, then alphabetically. If no
+    parent wants a named option, least misery among the parents decides.
     """
     parents = tally.of_role(case.strategy.binding)
     cast = {member.id: tally.first_choice(member.id) for member in parents}
@@ -318,10 +341,11 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
 
 
 def hard_constraint(tally: Tally, case: Case) -> Outcome:
-    """Options that a binding member strongly rejects are removed; of the rest, the binding
-    members' favourite is chosen. House rules hold together: all that remain and are wanted by a
-    binding member are in force. Where nothing remains, the option with the fewest binding
-    rejections is named and the outcome is marked infeasible.
+    """Remove the options that a binding member strongly rejects, then pick the favourite.
+
+    The favourite is the binding members' best remaining option. For house rules, all remaining
+    options that a binding member wants are in force together. If no option remains, the outcome is
+    infeasible and names the option with the fewest binding rejections.
     """
     binding = tally.of_role(case.strategy.binding)
     removed = {
@@ -362,10 +386,12 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 
 
 def include_both(tally: Tally, case: Case) -> Outcome:
-    """Each side's favourite has its days. Sides are the group's two roles; with one role, those
-    who want the top option and those who do not. Two sides with one favourite take their next
-    best in turn, so that two options are included wherever two were named that somebody wants, or
-    nobody strongly rejects."""
+    """Give the favourite of each of two sides its own days.
+
+    The sides are the two roles of the group. If it has one role, they are the members who want the
+    top option and those who do not. If both sides have the same favourite, the second option is the
+    best of the rest. Options that are rejected and that no member supports are not included.
+    """
     side_a, side_b = _opposing_sides(tally)
     bearable = [
         option
@@ -379,7 +405,7 @@ def include_both(tally: Tally, case: Case) -> Outcome:
         return decide_for_all(tally, pick, f"Only {first} can be included.")
     second = pick_best(tally, lambda option: (tally.total(option, side_b),), bearable).option
     if second == first:
-        # Both sides want the same: the second place goes to the best of the rest.
+        # Both sides have the same favourite, so the second side takes its best other option.
         second = pick_best(tally, lambda option: (tally.total(option, side_b),), others).option
     odd = join_words([f"Day {d}" for d in range(1, case.days + 1, 2)])
     even = join_words([f"Day {d}" for d in range(2, case.days + 1, 2)]) or "a later phase of Day 1"
@@ -396,7 +422,8 @@ def include_both(tally: Tally, case: Case) -> Outcome:
 
 
 def _opposing_sides(tally: Tally) -> tuple[Sequence[Member], Sequence[Member]]:
-    # The order of roles must not follow the order of members: alphabetical, elders first.
+    # The order of roles must not depend on the order of members. It is alphabetical with elders
+    # first.
     roles = sorted(
         {member.role for member in tally.voters}, key=lambda r: (r in ("child", "young_adult"), r)
     )
@@ -411,7 +438,7 @@ def _opposing_sides(tally: Tally) -> tuple[Sequence[Member], Sequence[Member]]:
 
 
 def self_select(tally: Tally, case: Case) -> Outcome:
-    """A frame that all share (the option of least misery), and each member's own choice in it."""
+    """Give all members a shared option by least misery, and each the own first choice in it."""
     frame = least_misery(tally, case)
     shared = frame.selected_option or ""
     pick = Pick(shared, frame.decided_by, frame.margin)
@@ -421,7 +448,10 @@ def self_select(tally: Tally, case: Case) -> Outcome:
 
 
 def individual_choice(tally: Tally, case: Case) -> Outcome:
-    """Each member gets their own first choice; who named none joins the largest choice."""
+    """Give each member the own first choice.
+
+    A member without one joins the most common choice.
+    """
     wanted = first_choice_groups(tally)
     common = pick_best(tally, lambda option: (len(wanted.get(option, ())),))
     return allocate_own_choices(tally, _own_choices(tally, common.option), None, common)
@@ -434,7 +464,7 @@ def _own_choices(tally: Tally, otherwise: str) -> dict[str, list[str]]:
 
 
 def decide_by_alternation(tally: Tally, case: Case) -> Outcome:
-    """Each day belongs to one member in turn, whose first choice holds for all."""
+    """Give each day to one member in turn. That member's first choice holds for all on that day."""
     owners = list(tally.first_choices()) or [member.id for member in tally.voters]
     portions = []
     for day in range(case.days):
@@ -449,10 +479,12 @@ def decide_by_alternation(tally: Tally, case: Case) -> Outcome:
 
 
 def log_roll(tally: Tally, case: Case) -> Outcome:
-    """Trade of wins: each option goes to whoever values it most as a share of their own points,
-    as in the first step of Adjusted Winner (Brams & Taylor 1996); wins then have their days by
-    turns, the strongest first. A member left without a win gets the best-liked option that
-    another can spare."""
+    """Trade wins: each option goes to the member who values it most, then wins alternate by day.
+
+    A member's value of an option is its share of that member's points. This is the first step of
+    Adjusted Winner (Brams & Taylor 1996). A member without a win gets the best-liked option that
+    another member can spare.
+    """
     wins = _traded_options(tally)
     order = [member.id for member in tally.voters if wins[member.id]]
     if not order:
@@ -481,13 +513,13 @@ def log_roll(tally: Tally, case: Case) -> Outcome:
 
 
 def _traded_options(tally: Tally) -> dict[str, list[str]]:
-    """Voter → options won, most valued first."""
+    """Return member id → options won, the most valued first."""
     points = {member.id: _score_points(tally, member.id) for member in tally.voters}
     wins: dict[str, list[str]] = {member.id: [] for member in tally.voters}
     for option in tally.ranked_options():
         most = max(point[option] for point in points.values())
         if most > 0:
-            # Equal claims go to whoever has fewest wins so far, then by member id.
+            # Equal values go to the member with the fewest wins so far, then by member id.
             level = [member_id for member_id, point in points.items() if point[option] == most]
             wins[min(level, key=lambda member_id: len(wins[member_id]))].append(option)
     for voter, first in tally.first_choices().items():
@@ -500,9 +532,10 @@ def _traded_options(tally: Tally) -> dict[str, list[str]]:
 
 
 def _score_points(tally: Tally, voter: str) -> dict[str, float]:
-    """The voter's positive scores as shares of their total (0 where nothing is wanted)."""
+    """Return the voter's positive scores as shares of their total, 0 if the voter wants nothing."""
     wanted = {option: max(0.0, tally.score_of(voter, option)) for option in tally.options}
     total = sum(wanted.values())
+    # Rounding makes equal shares compare as equal in spite of floating-point errors.
     return {option: round(s / total, 12) if total else 0.0 for option, s in wanted.items()}
 
 
@@ -517,13 +550,16 @@ def _release_option(tally: Tally, wins: dict[str, list[str]], voter: str, first:
             wins[holder].remove(option)
             wins[voter].append(option)
             return
-    # Nobody can spare anything the voter wants: the first choice is shared.
+    # No member can spare an option that the voter wants, so the voter shares the first choice.
     wins[voter].append(first)
 
 
 def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
-    """Members who want the same form a cluster: each joins the first choice that it scores highest
-    among those of two or more members; who likes none of these keeps their own."""
+    """Let members with the same wishes form clusters.
+
+    A member joins the first choice of two or more members that the member scores highest. A member
+    who likes none of these keeps the own first choice.
+    """
     shared = [option for option, who in first_choice_groups(tally).items() if len(who) > 1]
 
     def cluster_anchor(voter: str) -> str:
@@ -541,11 +577,15 @@ def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
 
 
 def shared_first(tally: Tally, case: Case) -> Outcome:
-    """One shared place that the fewest strongly reject; only those who do may go elsewhere."""
+    """Pick one shared option with the fewest strong rejections.
+
+    Only the members who strongly reject it get their own first choices.
+    """
     chosen, settled, margin = pick_best(
         tally, lambda option: (-len(tally.rejecting_voters(option)),)
     )
     apart = set(tally.rejecting_voters(chosen))
+    # If all reject it, exceptions for all would leave no shared option.
     if len(apart) == len(tally.voters):
         apart = set()
     elsewhere = first_choice_groups(
@@ -553,9 +593,8 @@ def shared_first(tally: Tally, case: Case) -> Outcome:
     )
     together = [member.id for member in tally.voters if member.id not in apart]
     gone = {member_id for who in elsewhere.values() for member_id in who}
-    staying = tuple(
-        member.id for member in tally.voters if member.id not in gone
-    )  # and who wants nothing else
+    # A member who rejects the shared option but wants no other one stays as well.
+    staying = tuple(member.id for member in tally.voters if member.id not in gone)
     portions = [Portion(chosen, staying)]
     steps = [f"Shared: {chosen}, for {format_names(tally, together)}."]
     for option, who in elsewhere.items():
@@ -570,15 +609,18 @@ def shared_first(tally: Tally, case: Case) -> Outcome:
 
 
 def decide_together(tally: Tally, case: Case) -> Outcome:
-    """A subgroup slot without a conflict: the option of least misery, for all."""
+    """Decide a subgroup slot without a conflict: the option of least misery, for all members."""
     base = least_misery(tally, case)
     steps = ("Nobody wants to part, so all stay together.", *base.steps)
     return replace(base, steps=steps, fell_back_to="least_misery")
 
 
 def subgroup_required(tally: Tally, case: Case) -> Outcome:
-    """Two branches around the tally's top two options, every member in the nearer one. The margin
-    is the second option's over the third."""
+    """Split the group in two branches around the tally's top two options.
+
+    Every member joins the nearer branch. The margin is the lead of the second option over the
+    third.
+    """
     branches = dict(zip(("Group A", "Group B"), nearest_split(tally), strict=True))
     totals = [tally.total(option) for option in tally.ranked_options()]
     margin = totals[1] - totals[2] if len(totals) > 2 else None
@@ -595,8 +637,11 @@ def subgroup_required(tally: Tally, case: Case) -> Outcome:
 
 
 def subgroup_optional(tally: Tally, case: Case) -> Outcome:
-    """What is least unwelcome to all is the backbone; the best option of those who wanted
-    something else is a branch that they may take."""
+    """Give all members a backbone by least misery, and the others an optional branch.
+
+    The branch is the best option of the members with another first choice. Members who support it
+    may take it.
+    """
     base = least_misery(tally, case)
     backbone = base.selected_option or ""
     portions = [allocate_to_all(tally, backbone, SHARED)]

@@ -1,9 +1,8 @@
-"""The structured replies that the mediator and the members are asked for, as JSON models, and how a
-stated decision is read: who gets which option, when, and what is dropped.
+"""The JSON answer types of mediator and members, and the parsers of their answers.
 
-The statement has one form under C3, C4 and C5, so that no decision is read from prose. Fields are
-in the order of the source, then ours; what explains comes before what decides. `REASON_FIRST` is
-the other order. What names a member, an option or a time is a value of a closed vocabulary.
+A decision is stated in the same form under C3, C4 and C5, so no decision is read from prose. Fields
+have the order of the source, then come our own fields. `REASON_FIRST` is the alternative order.
+Members, options and times are values of closed vocabularies.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class _Reply(BaseModel):
-    # The prompts say what the objects are for, so the schemas have no descriptions.
+    # The prompts say what the objects are for, so the schemas have no descriptions of classes.
     model_config = ConfigDict(extra="ignore", frozen=True, str_strip_whitespace=True)
 
 
 class Spoken(_Reply):
-    """One line of dialogue."""
+    """One utterance in a dialogue that the mediator writes."""
 
     model_config = pin_schema("Spoken")
 
@@ -55,7 +54,7 @@ class Spoken(_Reply):
 
 
 class Share(_Reply):
-    """Who gets one option, and when."""
+    """One entry of a stated decision: an option, the members who get it, and the time."""
 
     model_config = pin_schema("Share")
 
@@ -81,7 +80,7 @@ _NEW_OPTION = "an option that you miss on the table, in a few words; empty if th
 
 
 class Decided(Protocol):
-    """The statement of a decision in a reply of the mediator."""
+    """A reply of the mediator that states a decision."""
 
     @property
     def decision(self) -> list[Share]: ...
@@ -91,7 +90,7 @@ class Decided(Protocol):
 
 
 class PlainSynthesis(_Reply):
-    """A proposal by plain reasoning."""
+    """The mediator's proposal by plain reasoning (C3)."""
 
     model_config = pin_schema("PlainSynthesis")
 
@@ -104,7 +103,7 @@ class PlainSynthesis(_Reply):
 
 
 class GuidedSynthesis(_Reply):
-    """A proposal under the canonical strategy."""
+    """The mediator's proposal under the canonical strategy (C4 and C5)."""
 
     model_config = pin_schema("GuidedSynthesis")
 
@@ -118,7 +117,10 @@ class GuidedSynthesis(_Reply):
 
 
 class FeedbackReply(_Reply):
-    """One round of feedback. `resolved` is None where the mediator cannot say."""
+    """The mediator's reply of one feedback round (C5).
+
+    `resolved` is None if the mediator cannot say whether the member accepts the decision.
+    """
 
     model_config = pin_schema("FeedbackReply")
 
@@ -147,7 +149,7 @@ class FeedbackReply(_Reply):
 
 
 class BallotForm(_Reply):
-    """One member's ballot."""
+    """One member's ballot in the form of the source."""
 
     model_config = pin_schema("BallotForm")
 
@@ -161,7 +163,7 @@ class BallotForm(_Reply):
 
 
 class Score(_Reply):
-    """The score that a member gives one option; None for "I cannot say"."""
+    """A member's score of one option, from -4 to 4. None means "I cannot say"."""
 
     model_config = pin_schema("Score")
 
@@ -174,7 +176,7 @@ class Score(_Reply):
 
 
 class ScoreForm(_Reply):
-    """One member's scores of all options, as a ballot."""
+    """One member's ballot in the form of scores of all options."""
 
     model_config = pin_schema("ScoreForm")
 
@@ -184,7 +186,7 @@ class ScoreForm(_Reply):
 
 
 class OwnScores(_Reply):
-    """What one member thinks of the options, told to the researcher alone."""
+    """One member's scores of all options, given to the researcher alone."""
 
     model_config = pin_schema("OwnScores")
 
@@ -196,7 +198,8 @@ class OwnScores(_Reply):
 
 # --- what is sent ------------------------------------------------------------------------------
 
-# The order in which a reply's fields are asked for where `field_order: reason_first` is set.
+# The order of the fields if the study file sets `field_order: reason_first`. A model then writes
+# its reasons before the decision that depends on them.
 REASON_FIRST: Mapping[str, tuple[str, ...]] = {
     "PlainSynthesis": (
         *("conflict_description", "has_conflict", "resolution_explanation", "dialogue"),
@@ -220,9 +223,16 @@ def json_answer(
     order: str = "source",
     fallback: M | None = None,
 ) -> Json[M]:
-    """Return the answer type of a reply, with its closed vocabularies in the schema that is sent.
+    """Return the answer type of a reply, with closed vocabularies in its JSON schema.
 
-    Fields that state one option get the ways out; a list may be empty.
+    Args:
+        model: the pydantic model of the reply.
+        options: path of a field, such as `decision.option` → its allowed values.
+        order: `source` or `reason_first`, the order of the fields.
+        fallback: the value that replaces an unreadable reply, or None for a missing answer.
+
+    A field that must name one option also accepts the ways out, such as "none of these". A list may
+    be empty.
     """
     allowed = {
         path: with_ways_out(texts) if path.endswith("top_choice") else tuple(texts)
@@ -241,8 +251,12 @@ def json_answer(
 
 @dataclass(frozen=True, slots=True)
 class BallotRead:
-    """A ballot as it was read. `ballot` is None if it says nothing; `missing` why not. `address` is
-    that of the reply."""
+    """A parsed ballot.
+
+    `ballot` is None if it is missing or empty, and `missing` is then the reason. `unmatched` maps
+    what entries should have named to the entries that did not. `address` is that of the reply in
+    the journal.
+    """
 
     ballot: Ballot | None
     unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -258,7 +272,7 @@ TIMES = "times (days or parts of a day)"
 
 
 def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> BallotRead:
-    """Read a ballot against the options on the table."""
+    """Return a ballot with its entries matched to the options on the table."""
     way_out = parse_way_out(form.top_choice)
     if way_out is not None and way_out.reason == DECLINED:
         return BallotRead(None, missing=DECLINED)
@@ -280,10 +294,10 @@ def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> Bal
 
 
 def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[str]) -> BallotRead:
-    """Read scores as a ballot. An option without a score is asked for again.
+    """Return scores as a ballot. Options without an entry are unmatched, which causes a re-ask.
 
-    The other fields are what the member would have written in the source's form: the option with
-    the highest score, the others above zero, and the firm rejections.
+    The ballot also has the fields of the source's form. The top choice is the option with the
+    highest score, acceptable are the others above zero.
     """
     unmatched: list[str] = []
     given: dict[str, float] = {}
@@ -314,9 +328,10 @@ def read_hard_no(
     unmatched: list[str],
     own: str = "",
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the options firmly rejected, and any other firm no as it was said.
+    """Return the options that a member firmly rejects, and the other objections.
 
-    An entry that names no listed option is a firm no to something else, so it is kept as said.
+    An entry that names no listed option rejects something else. It is kept as an objection in the
+    member's words and added to `unmatched`.
     """
     others: list[str] = []
     hard_no = _match_all(form.hard_no, options, others, own)
@@ -327,9 +342,9 @@ def read_hard_no(
 def _match_all(
     entries: Iterable[str], options: Sequence[str], unmatched: list[str], own: str = ""
 ) -> tuple[str, ...]:
-    """Return the options that entries equal, without repeats; the others join `unmatched`.
+    """Return the distinct options that entries equal, and add the other entries to `unmatched`.
 
-    A way out in a list names nothing and needs no question.
+    Empty entries and ways out are skipped, because they name nothing and need no re-ask.
     """
     known = (*options, own) if own else tuple(options)
     found: dict[str, None] = {}
@@ -350,8 +365,11 @@ def _match_all(
 def sort_lines(
     dialogue: Sequence[Spoken], names: Sequence[str]
 ) -> tuple[str, list[tuple[str, str]], int]:
-    """The System's first words, the members' lines by their listed names, and how many lines had
-    an unknown speaker or no words."""
+    """Return the System's opening, the members' lines and the number of dropped lines.
+
+    The mediator writes the dialogue. The opening is the first utterance of the System. A member's
+    line is (name, text). Lines without text or with an unknown speaker are dropped.
+    """
     by_key = {fold_name(name): name for name in names}
     opening = ""
     said: list[tuple[str, str]] = []
@@ -374,8 +392,11 @@ OPEN_TIME = "time left open"
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A decision as stated. `unmatched` entries named no option, member or time that there is, by
-    what they should have named."""
+    """A parsed statement of a decision.
+
+    `portions` says who gets which option and when. `dropped` lists options that no member gets.
+    `unmatched` maps what entries should have named to the entries that did not.
+    """
 
     portions: tuple[Portion, ...] = ()
     dropped: tuple[str, ...] = ()
@@ -383,16 +404,16 @@ class Settlement:
 
     @property
     def unread_count(self) -> int:
-        """How many entries name an option or a member that there is not."""
+        """The number of entries that name no known option or member."""
         return sum(len(self.unmatched.get(what, ())) for what in (OPTIONS_ON_THE_TABLE, MEMBERS))
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What a mediator's statement may name: the options on the table, the members, and times.
+    """The values that a mediator's statement may name: options, members and times.
 
-    `in_force` is the decision so far, whose times may be repeated. `forbidden` new options do not
-    count (words of theory).
+    `in_force` is the current decision. A revision may repeat its times. `forbidden` lists new
+    options that are not accepted, because they contain words of theory.
     """
 
     group: Group
@@ -404,7 +425,7 @@ class Vocabulary:
 
     @property
     def allowed_values(self) -> dict[str, Sequence[str]]:
-        """The values of the fields of a reply, for the schema that is sent."""
+        """The allowed values by field of a reply, for the JSON schema in the request."""
         names = [member.name for member in self.group.members]
         values: dict[str, Sequence[str]] = {
             "decision.option": (*self.options, NONE_OF_THESE),
@@ -414,10 +435,11 @@ class Vocabulary:
 
 
 def parse_settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
-    """Read a mediator's statement: options, members and times by their listed names.
+    """Return a mediator's statement with options, members and times by their listed names.
 
-    Entries that differ in the times or in the members alone are one; what a member gets is not
-    dropped. House rules hold together, other options for the same members share the trip.
+    Entries that differ only in times or only in members are merged. An option that a member gets
+    cannot be dropped. House rules are in force at the same time. Other options of the same members
+    share the trip.
     """
     group, in_force = vocabulary.group, vocabulary.in_force
     not_options: list[str] = []
@@ -436,6 +458,7 @@ def parse_settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
         if when is None:
             not_times.append(share.when)
         if option and members:
+            # A new option of this entry is a listed one for the entries that follow.
             given[option] = None
             times.setdefault((option, members), []).append(when or OPEN_TIME)
     served: dict[tuple[str, str], set[str]] = {}
@@ -447,8 +470,9 @@ def parse_settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
         for (option, when), who in served.items()
     )
     got = {portion.option for portion in portions}
-    # Entries of `dropped` that name no option take nothing from anybody.
+    # An entry of `dropped` that names no option changes nothing, so it causes no re-ask.
     dropped = _match_all(said.dropped, tuple(given), [])
+    # Several house rules can hold at once, whereas other options need a time each.
     if vocabulary.topic != "house_rule":
         portions = _shared_options(portions)
     unmatched = {OPTIONS_ON_THE_TABLE: not_options, MEMBERS: not_members, TIMES: not_times}
@@ -460,7 +484,7 @@ def parse_settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
 
 
 def _option_of(share: Share, options: Sequence[str], forbidden: Sequence[str]) -> str | None:
-    """Return the option of an entry: a listed one, or with `none_of_these` the new one."""
+    """Return the option of an entry: a listed one, or the new one after `none_of_these`."""
     if share.option and parse_way_out(share.option) is None:
         return match_option(share.option, options)
     option = new_option_of(share.new_option, options)
@@ -468,7 +492,7 @@ def _option_of(share: Share, options: Sequence[str], forbidden: Sequence[str]) -
 
 
 def _members_of(share: Share, group: Group, unmatched: list[str]) -> tuple[str, ...]:
-    """Return the ids of the members that an entry names."""
+    """Return the ids of the members that an entry names, and add the rest to `unmatched`."""
     named: set[str] = set()
     for entry in share.members:
         ids = match_members(entry, group)
@@ -481,8 +505,11 @@ def _members_of(share: Share, group: Group, unmatched: list[str]) -> tuple[str, 
 
 
 def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
-    """Give each option that a member gets beside others for the whole trip a separate part of the
-    trip, so that they do not count as in force at once."""
+    """Return portions in which no member has two options for the whole trip.
+
+    Each such option gets its own part of the trip, because portions with the same time are in force
+    together.
+    """
     whole = [set(portion.members) for portion in portions if portion.when == WHOLE_TRIP]
 
     def is_shared(portion: Portion) -> bool:
@@ -495,18 +522,18 @@ def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
 
 
 def summary_option(portions: Sequence[Portion]) -> str | None:
-    """The one option that sums up a decision: what most members get; the first of equals."""
+    """Return the option that most members get, the first of equals, or None."""
     got = _who_gets(portions)
     return max(got, key=lambda option: len(got[option]), default=None)
 
 
 def same_allocation(first: Sequence[Portion], second: Sequence[Portion]) -> bool:
-    """Whether two decisions give the same members the same options, times aside."""
+    """Return True if two decisions give the same members the same options at any times."""
     return _who_gets(first) == _who_gets(second)
 
 
 def is_same_decision(first: Sequence[Portion], second: Sequence[Portion], days: int) -> bool:
-    """Return whether two decisions give the same members the same options at the same times."""
+    """Return True if two decisions are equal in options, members and times."""
     return _who_gets_when(first, days) == _who_gets_when(second, days)
 
 

@@ -1,10 +1,9 @@
-"""What the method fixes beforehand: slots, group types, conditions, the strategy of each pair; and
-what a group of travellers is.
+"""The design of the method: slots, topics, group types, conditions, strategies and groups.
 
-The strategy table is data (strategies.csv, 5 x 8 rows), as are the usual options (options.yaml).
+The strategy table (strategies.csv, 5 × 8 rows) and the usual options (options.yaml) are data files.
 
-A *topic* is one decision: a slot, or one of the two halves of lodging. Everything in this study
-is keyed by topic; dialogue intents and the planner's payload name the slot.
+A *topic* is one decision: a slot, or one of the two parts of lodging. This study uses topics as
+keys everywhere. Dialogue intents and the planner's payload name the slot instead.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ TOPICS = (*SLOTS[:-1], *LODGING)
 
 
 def slot_of(topic: str) -> str:
-    """The slot that a topic belongs to; both halves of lodging belong to `lodging`."""
+    """Return the slot of a topic. Both topics of lodging belong to `lodging`."""
     return "lodging" if topic in LODGING else topic
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """How a topic is spoken of: its plain name, the question put to members, its options."""
+    """A topic: its label in prompts, the question to members and its usual options."""
 
     id: str
     label: str
@@ -45,7 +44,7 @@ class Topic:
 
 
 def load_topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[Topic, ...]:
-    """The eight topics in order; `overrides` replaces the options of the topics it names."""
+    """Return the eight topics in order. `overrides` maps topics to other usual options."""
     own = overrides or {}
     return tuple(
         replace(topic, options=tuple(own.get(topic.id, topic.options)))
@@ -66,8 +65,11 @@ def _topic_catalogue() -> tuple[Topic, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role in a group type: its id, how a member of it is called, how many there are by
-    default, and how many there must be."""
+    """A role in a group type.
+
+    `name` is how its members are called. `size` is the default number of members and `needed` the
+    minimum.
+    """
 
     id: str
     name: str
@@ -77,7 +79,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class GroupType:
-    """A kind of group, with its roles and the most members that it may have."""
+    """A type of group with its roles. `largest` is the maximum number of members, if any."""
 
     id: str
     title: str
@@ -100,6 +102,7 @@ GROUP_TYPES = (
     GroupType("strangers", "Strangers", (Role("stranger", "Stranger", 4, 2),)),
 )
 TYPE_IDS = tuple(group_type.id for group_type in GROUP_TYPES)
+# Other words that study files use for a group type or a role.
 _TYPE_ALIASES = {"multigenerational": "elder_young", "couple": "spouses"}
 _ROLE_ALIASES = {
     "parents": "parent",
@@ -115,7 +118,10 @@ _ROLE_ALIASES = {
 
 
 def group_type(name: str) -> GroupType:
-    """The group type of a name or alias in any case and spacing. Raises ValueError."""
+    """Return the group type of a name or alias, in any case and spacing.
+
+    Raises ValueError if the name is unknown.
+    """
     id = _TYPE_ALIASES.get(_comparison_key(name), _comparison_key(name))
     for kind in GROUP_TYPES:
         if kind.id == id:
@@ -125,7 +131,7 @@ def group_type(name: str) -> GroupType:
 
 
 def role_id(name: str) -> str:
-    """The id of a role's name, singular or plural, in any case and spacing."""
+    """Return the id of a role's name, singular or plural, in any case and spacing."""
     return _ROLE_ALIASES.get(_comparison_key(name), _comparison_key(name))
 
 
@@ -138,8 +144,12 @@ ConditionId = Literal["C1", "C2", "C3", "C4", "C5"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of the ablation. `synthesis`: none, raw (plain reasoning), or canonical, with
-    which come the strategy lock, votes and subgroup assignment."""
+    """A condition of the ablation.
+
+    `synthesis` says how the mediator proposes: none, raw (plain reasoning) or canonical. Canonical
+    includes the strategy lock, votes and subgroup assignment. `one_member` means that only one
+    member is heard.
+    """
 
     id: str
     title: str
@@ -163,6 +173,8 @@ CONDITIONS: Mapping[str, Condition] = {
     )
 }
 
+# The operators that count ballots if there is a conflict. The others decide from the stated
+# preferences.
 VOTE_OPERATORS = frozenset(
     {
         *("approval_vote_plus_coverage", "weighted_avg", "parent_vote_lower_misery"),
@@ -177,7 +189,11 @@ OPERATORS = VOTE_OPERATORS | {
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One row of the table. `binding` is the role whose word binds (or votes), `all`, or ``."""
+    """One row of the strategy table.
+
+    `binding` is the role that can rule options out or that votes alone. It is `all` or empty if no
+    role does.
+    """
 
     group_type: str
     topic: str
@@ -189,7 +205,7 @@ class Strategy:
 
     @property
     def votes(self) -> bool:
-        """Whether this strategy holds a ballot round when there is a conflict."""
+        """Whether this strategy holds a ballot round if there is a conflict."""
         return self.operator in VOTE_OPERATORS
 
 
@@ -198,21 +214,21 @@ _COLUMNS = tuple(f.name for f in fields(Strategy))
 
 
 def strategy_for(group_type: str, topic: str) -> Strategy:
-    """The canonical strategy of a pair; both are known ids."""
+    """Return the canonical strategy of a group type and a topic, both known ids."""
     return strategy_table()[group_type, topic]
 
 
 @cache
 def strategy_table() -> Table:
-    """The table that ships with the study, checked."""
+    """Return the strategy table of the package, checked."""
     return read_table(files(__package__).joinpath("strategies.csv").read_text(encoding="utf-8"))
 
 
 def read_table(text: str) -> Table:
-    """A strategy table from CSV text. Raises ValueError with every fault found.
+    """Return a strategy table from CSV text. Raises ValueError with every problem found.
 
-    It must hold each of the 5 x 8 pairs once, known operators, and binding roles that the group
-    type has; `parent_vote_lower_misery` must name who votes.
+    It must hold each of the 5 × 8 pairs once. Operators must be known, and the group type must have
+    the binding role. `hard_constraint` and `parent_vote_lower_misery` must name a binding role.
     """
     columns, rows = read_csv(text, "strategies.csv")
     if columns != _COLUMNS:
@@ -261,13 +277,18 @@ def _strategy_problems(strategy: Strategy) -> list[str]:
 
 # --- a group of travellers ---------------------------------------------------------------------
 
-# The mediator's name, and what models call it; no member may bear it.
+# Names for the mediator that models use. No member may have one, because dialogues identify
+# speakers by name.
 RESERVED = frozenset({"system", "mediator", "moderator", "facilitator", "assistant"})
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One traveller. `preferences` maps topics to ready-made texts (empty: they are asked)."""
+    """One traveller of a group.
+
+    `preferences` maps topics to texts that the researcher gave. If it is empty, the member is
+    asked.
+    """
 
     id: str
     name: str
@@ -278,13 +299,13 @@ class Member:
 
     @property
     def full_description(self) -> str:
-        """The description that the member answers by."""
+        """The persona from which a model plays the member."""
         return self.persona.rstrip() or f"a traveller, {self.name}."
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Some travellers who plan one trip together."""
+    """A group of travellers who plan one trip together."""
 
     id: str
     type: GroupType
@@ -297,5 +318,5 @@ class Group:
 
 
 def natural_sort_key(member_id: str) -> tuple[str | int, ...]:
-    """Sort key that puts `traveler_2` before `traveler_10`."""
+    """Return a sort key that places `traveler_2` before `traveler_10`."""
     return tuple(int(p) if p.isdigit() else p for p in re.split(r"(\d+)", member_id))

@@ -1,9 +1,9 @@
-"""The vote parser: how much a text speaks for or against each option, which options are on the
-table, and what follows from the count: its summary, the promise to a minority, the split.
+"""The vote parser: score each option in members' texts and ballots, and count the scores.
 
-The only input is text, and no model is asked. Operators decide on a `Tally`; the audit trail is its
-`summarise_vote`. What the source's rules leave open is settled in
-docs/decisions/0010-vote-parser.md.
+It also finds the options on the table, and derives the summary, the promise to a minority and the
+split. The input is text alone and no model is called. Operators decide on a `Tally`, and
+`summarise_vote` gives its audit trail. docs/decisions/0010-vote-parser.md decides the cases that
+the source's rules leave open.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import TypedDict
 
 from folkmoot.studies.negotiation.rules.strategies import Member, natural_sort_key
 
+# The weights, the threshold of a strong rejection and the window (words to either side of a
+# mention) are those of the source.
 NAMED = 2
 NEGATED = -4
 WANTED = 2
@@ -31,7 +33,7 @@ NEGATION_CUES = frozenset(
 )
 POSITIVE_CUES = frozenset({"want", "prefer", "love", "enjoy", "like", "need"})
 
-# Words that name nothing, so that they count neither as overlap nor as something in common.
+# Words without content. They count neither as common words nor as an option.
 _SMALL = """
 a an and are as at be been but by can could did do does don't for from had has have he her
 him his how i i'd i'm i've if in into is it it's its just let's me more most my no nor not of
@@ -42,7 +44,7 @@ all also any anything both each else everybody everyone everything here maybe mu
 nothing now one only please somebody someone something still
 """
 STOP_WORDS = frozenset(_SMALL.split())
-# With these a verb goes on to what is done with it: "visit the castle", "go to a spa", "see it".
+# After one of these words comes the object of a verb: "visit the castle", "go to a spa", "see it".
 _STARTS = """
 a an the some my our your his her their to it them you me us him something anything everything
 """
@@ -50,13 +52,14 @@ _OBJECT_STARTS = frozenset(_STARTS.split())
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:'[^\W_]+)*|,")
 _APOSTROPHES = re.compile("[\u2018\u2019\u201b\u2032\u02b9\u02bc\u00b4`]")
 _BOUNDARY = re.compile(r"(?<!\d)\.|\.(?!\d)|[;!?\n\r]")
-# What may stand between the options of one list: "sushi, a diner, or barbecue".
+# Words that may occur between the options of one list: "sushi, a diner, or barbecue".
 _OR, _BETWEEN = frozenset({"or", "nor"}), frozenset({",", "or", "nor", "a", "an", "the", "any"})
 
 
+# The same words come up in every text and option of a run, so stems and folded phrases are cached.
 @lru_cache(maxsize=50_000)
 def stem_word(word: str) -> str:
-    """A word without its simple plural (or third-person) ending: diners, loves → diner, love."""
+    """Return a word without its plural or third-person ending ("diners" → "diner")."""
     word = word.removesuffix("'s")
     if len(word) > 4 and word.endswith(("ches", "shes", "sses", "xes", "zes")):
         return word[:-2]
@@ -69,14 +72,17 @@ _STOP_STEMS = frozenset(stem_word(stop_word) for stop_word in STOP_WORDS)
 
 
 def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
-    """The text's clauses as folded words. Clauses end at , ; . ! ? or a line's end, at "but",
-    and before the "not" of "and not". A comma or point inside a number ends nothing."""
+    """Return the clauses of a text as tuples of folded words.
+
+    A clause ends at a comma, semicolon, full stop, exclamation or question mark, at a line end, at
+    "but", and before the "not" of "and not". A comma or point inside a number ends nothing.
+    """
     return tuple(part for words in _split_sentences(text) for part in _comma_parts(words))
 
 
 @lru_cache(maxsize=4_096)
 def _split_sentences(text: str) -> tuple[tuple[str, ...], ...]:
-    """Folded words up to whatever ends a clause, save commas, which are words here."""
+    """Return the folded words between clause ends other than commas, which stay as words."""
     found: list[tuple[str, ...]] = []
     for part in _BOUNDARY.split(_normalise_text(text)):
         words: list[str] = []
@@ -94,26 +100,30 @@ def _split_sentences(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _comma_parts(words: Sequence[str]) -> list[tuple[str, ...]]:
-    """Words between commas."""
+    """Return the words between commas."""
     ends = [-1, *(i for i, word in enumerate(words) if word == ","), len(words)]
     parts = (tuple(words[a + 1 : b]) for a, b in pairwise(ends))
     return [part for part in parts if part]
 
 
 def _normalise_text(text: str) -> str:
-    """Case, width, accents and typographic quotes folded; hyphens open, save after a cue."""
+    """Return a text without differences in case, width, accents and quotation marks.
+
+    Hyphens become spaces, except after a negation cue ("no-frills").
+    """
     text = unicodedata.normalize("NFKC", _APOSTROPHES.sub("'", text)).casefold()
-    text = re.sub(r"\bdon[^a-z0-9]?t\b", "don't", text)  # whatever stands for the apostrophe
+    # Participants and models write "don't" with many characters, or without an apostrophe.
+    text = re.sub(r"\bdon[^a-z0-9]?t\b", "don't", text)
     decomposed = unicodedata.normalize("NFKD", text)
     text = "".join(condition for condition in decomposed if not unicodedata.combining(condition))
-    # "no-frills diner" turns nothing down.
+    # "no-frills diner" rejects nothing, so "nofrills" must not contain the cue "no".
     text = re.sub(r"\b(no|not|non)[-‐‑](?=\w)", r"\1", text)
     return re.sub(r"[-‐‑–—/_]", " ", text.replace("&", " and "))
 
 
 @lru_cache(maxsize=50_000)
 def words_of(phrase: str) -> tuple[str, ...]:
-    """An option's folded words, for matching; joining words are kept."""
+    """Return the folded words of an option, with joining words, for comparisons."""
     return tuple(stem_word(text) for text in _TOKEN.findall(_normalise_text(phrase)) if text != ",")
 
 
@@ -129,7 +139,7 @@ def match_option(entry: str, options: Iterable[str]) -> str | None:
 
 
 def content_words(text: str) -> frozenset[str]:
-    """The words of a text that carry content: folded, stop words and cue words left out."""
+    """Return the folded words of a text without stop words and cue words."""
     empty = _STOP_STEMS | POSITIVE_CUES | NEGATION_CUES
     return frozenset(word for c in split_clauses(text) for word in c if word not in empty)
 
@@ -145,16 +155,19 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A clause and, word by word, the option that has taken it (None: free). A span is an option's
-    place: its list's first word, the word after the list's last, and the option; an option by
-    itself is its own list."""
+    """A clause of folded words.
+
+    `taken` holds for each word the option that it belongs to, or None. A span is (start, end,
+    option), with the bounds of the list that contains the option. An option outside a list is a
+    list of one.
+    """
 
     words: tuple[str, ...]
     taken: tuple[str | None, ...]
     spans: tuple[tuple[int, int, str], ...]
 
     def cue_near(self, start: int, end: int) -> bool:
-        """A negation cue within the window of words[start:end], itself part of no option."""
+        """Return whether a negation cue that is part of no option is near words[start:end]."""
         near = range(max(0, start - WINDOW), min(len(self.words), end + WINDOW))
         return any(self.taken[i] is None and self.words[i] in NEGATION_CUES for i in near)
 
@@ -164,7 +177,10 @@ class _Clause:
 
 
 def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
-    """Every full naming of an option, in the order of the text; longer options take precedence."""
+    """Return every full mention of an option, in the order of the text.
+
+    Longer options take precedence: "brew pub" is no mention of "pub".
+    """
     found: list[Mention] = []
     for clause in _parse_clauses(text, options):
         for start, end, option in clause.spans:
@@ -174,14 +190,17 @@ def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
 
 
 def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
-    """What a text says of each option, in the options' order; an empty text gives zeros.
+    """Return the score of each option in a text, in the options' order. An empty text scores 0.
 
-    Named in full +2; a negation cue in the window of a naming −4; a positive cue before a naming
-    that is not turned down +2; else +1 per distinct word in common (stop words, words of other
-    options and words under a negation cue left out; for an option that turns something down, such
-    as "no parties", words under a negation cue count and words wished for do not). The window is
-    that of the whole list in which an option stands. Each is counted once, so that saying a thing
-    twice weighs no more.
+    An option that is named in full gets +2. A negation cue in the window of a mention adds −4. A
+    positive cue before a mention without a negation adds +2. Each is added once, so a repetition
+    weighs no more.
+
+    An option that is not named gets +1 per distinct common word. Stop words, words of other options
+    and words under a negation cue do not count.
+
+    If the option itself is negative, such as "no parties", words under a negation cue count and
+    wished words do not. The window covers the whole list that contains the option.
     """
     read = _parse_clauses(text, options)
     named: dict[str, list[Mention]] = {}
@@ -205,14 +224,14 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
 
 
 def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
-    """The options that a text names and nowhere turns down, by first mention."""
+    """Return the options that a text names and never negates, by first mention."""
     seen = find_mentions(text, options)
     refused = {mention.option for mention in seen if mention.negated}
     return tuple(dict.fromkeys(mention.option for mention in seen if mention.option not in refused))
 
 
 def _loose_words(read: Iterable[_Clause]) -> dict[str, set[str]]:
-    """Words that belong to no option, by what is said of them: refused, wanted or plain."""
+    """Return the words that belong to no option, as `refused`, `wanted` or `plain`."""
     found: dict[str, set[str]] = {"refused": set(), "wanted": set(), "plain": set()}
     for clause in read:
         for i, word in enumerate(clause.words):
@@ -238,7 +257,11 @@ def _parse_clauses(text: str, options: Sequence[str]) -> list[_Clause]:
 def _claim_words(
     words: Sequence[str], by_length: dict[int, dict[tuple[str, ...], str]]
 ) -> list[tuple[int, int, str]]:
-    """Give words to options: most words first, then from left to right (never by name)."""
+    """Assign words to options and return the spans.
+
+    Options with more words come first, then spans from left to right, so that the names of options
+    have no influence.
+    """
     taken = [False] * len(words)
     spans: list[tuple[int, int, str]] = []
     for length in sorted(by_length, reverse=True):
@@ -253,7 +276,10 @@ def _claim_words(
 
 
 def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[_Clause]:
-    """The clauses of a sentence: it ends at its commas, save those inside a list of options."""
+    """Return the clauses of a sentence.
+
+    It is divided at its commas, except those inside a list of options.
+    """
     runs = _option_lists(words, spans)
     held = {i for run in runs for i in range(spans[run[0]][0], spans[run[-1]][1])}
     ends = [i for i, word in enumerate(words) if word == "," and i not in held]
@@ -274,10 +300,10 @@ def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]
 
 
 def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[list[int]]:
-    """Places in `spans` by the list that they stand in: "A or B", "A, B, or C", "A, B and C".
+    """Return the indices of `spans` by the list that contains them: "A or B", "A, B, or C".
 
-    Commas join only where "or" or "and" closes the list: in "not A, B" the comma parts the two.
-    "No A, B and C" may mean either, so that its commas part as well.
+    Commas join options only if "or" or "and" closes the list. In "not A, B" the comma separates the
+    two. "No A, B and C" is ambiguous, so its commas separate as well.
     """
     runs: list[list[int]] = []
     for i, (start, _, _) in enumerate(spans):
@@ -292,6 +318,7 @@ def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -
 def _kept_together(
     words: Sequence[str], spans: Sequence[tuple[int, int, str]], run: list[int]
 ) -> list[list[int]]:
+    """Return the parts of a run of options that form lists. `_option_lists` has the rules."""
     gaps = [set(words[spans[i][1] : spans[j][0]]) for i, j in pairwise(run)]
     first = spans[run[0]][0]
     before = set(words[max(0, first - WINDOW) : first])
@@ -308,6 +335,8 @@ def _kept_together(
     return parts
 
 
+# A longer entry of a ballot is a sentence and no option. A preference text without a cue counts as
+# an option only if it is as short as `BARE_WORDS` ("cheap, please").
 MOST_WORDS = 6
 BARE_WORDS = 3
 NOTHING = frozenset(
@@ -321,10 +350,12 @@ NOTHING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """One member's ballot: options by their listed names, or a new option's. `scores`, where they
-    were asked for, replace the preference text and the other fields but `hard_no`.
-    `objections`: any other firm no, as it was said. It counts if an option of just that name comes
-    up."""
+    """One member's ballot. Options have their listed names.
+
+    `scores` replace the preference text and the other fields except `hard_no`, if scores were asked
+    for. `objections` are other firm rejections in the member's words. An objection counts if an
+    option with exactly that name comes up.
+    """
 
     member_id: str
     top_choice: str = ""
@@ -339,13 +370,14 @@ def candidate_options(
     texts: Mapping[str, str],
     ballots: Mapping[str, Ballot] | None = None,
 ) -> tuple[str, ...]:
-    """The options on the table, alphabetical; the order of members does not matter.
+    """Return the options on the table in alphabetical order, independent of the order of members.
 
-    An option of the catalogue is on it when some text names it, in favour or not. A member whose
-    text names none, or only some to turn down, adds their own words: what follows a positive
-    cue to the clause's end, or the whole of a text of at most three words ("cheap, please").
-    Ballots' top choices and acceptable options are on it as well. Options alike but for case,
-    plurals and accents are one.
+    An option of the catalogue is on the table if some text names it, in favour or not. A text that
+    names none in favour adds the member's own words. These are the words after a positive cue up to
+    the end of the clause, or a whole text of at most three words ("cheap, please").
+
+    Top choices and acceptable options of ballots are on the table as well. Options that differ only
+    in case, plurals or accents are one option.
     """
     found: dict[tuple[str, ...], str] = {}
     for text in texts.values():
@@ -360,7 +392,11 @@ def candidate_options(
 
 
 def normalise_entry(entry: str) -> str:
-    """A ballot's entry as an option: lower case, single spaces, no list marks; "" if it is none."""
+    """Return a ballot's entry as an option: lower case, single spaces, no list marks.
+
+    Return "" if the entry is empty, longer than `MOST_WORDS` words, or means that there is no
+    option.
+    """
     text = re.sub(r"^[\s\d.)*•\-–—\"'`]+|[\s.,;:!?\"'`]+$", "", entry.casefold())
     text = " ".join(text.split())
     words = words_of(text)
@@ -373,14 +409,14 @@ def _add_candidate(
     words = fold_option(option)
     if not words:
         return
-    # One spelling for all, and the same whoever came first: the catalogue's, else the first
-    # in the alphabet.
+    # An option has one spelling, independent of the order of members: that of the catalogue,
+    # otherwise the alphabetically first one.
     known = match_option(option, catalogue)
     found[words] = known or min(option, found.get(words, option))
 
 
 def _own_words(text: str) -> set[str]:
-    """Phrases after a positive cue, or a bare phrase, without the small words around them."""
+    """Return the phrases after positive cues, or a bare phrase, without surrounding small words."""
     words = words_of(text)
     cues = POSITIVE_CUES | NEGATION_CUES
     if len(words) <= BARE_WORDS and not cues & set(words) and words not in NOTHING:
@@ -397,13 +433,16 @@ def _own_words(text: str) -> set[str]:
 
 
 def _wish_object(words: Sequence[str]) -> list[str]:
-    """What a positive cue is about: of "to visit the castle" the castle, of "to see it" nothing."""
+    """Return the words that a positive cue is about.
+
+    Of "to visit the castle" that is the castle, and of "to see it" nothing.
+    """
     with_object = words[:1] == ("to",) and words[2:3] and words[2] in _OBJECT_STARTS
     return _between_small_words(words[2:] if with_object else words)
 
 
 def _as_written(phrase: Sequence[str], text: str) -> str:
-    """Folded words with the endings that the text gives them: "tapas", not "tapa"."""
+    """Return folded words with the endings that the text gives them: "tapas", not "tapa"."""
     written: dict[tuple[str, ...], str] = {}
     for token in re.findall(r"[\w'’]+", text.casefold()):
         written.setdefault(words_of(token), token)
@@ -411,7 +450,7 @@ def _as_written(phrase: Sequence[str], text: str) -> str:
 
 
 def _between_small_words(words: Iterable[str]) -> list[str]:
-    """The first run of content words, at most four."""
+    """Return the first run of content words, at most four."""
     run: list[str] = []
     for word in words:
         small = word in STOP_WORDS or word in POSITIVE_CUES
@@ -427,9 +466,12 @@ Voters = Sequence[Member]
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Scores of every member for every option; `top` is what a voter put first. Options are in
-    alphabetical order, voters by id, so that neither the order of members nor that of options can
-    matter. Methods count all voters unless they are given some."""
+    """The scores of every member for every option.
+
+    `top` maps a voter to the option that the voter put first. Options are in alphabetical order and
+    voters in the order of their ids, so the order of the input has no influence. Methods count all
+    voters unless they are given some.
+    """
 
     options: tuple[str, ...]
     voters: tuple[Member, ...]
@@ -443,7 +485,7 @@ class Tally:
         return sum(self.score_of(member.id, option) for member in self._selected_voters(voters))
 
     def rejecting_voters(self, option: str, voters: Voters | None = None) -> tuple[str, ...]:
-        """Ids of the voters who strongly reject the option."""
+        """Return the ids of the voters who strongly reject the option (score at most −2)."""
         some = self._selected_voters(voters)
         return tuple(
             member.id for member in some if self.score_of(member.id, option) <= STRONG_REJECTION
@@ -453,7 +495,7 @@ class Tally:
         return min(self.score_of(member.id, option) for member in self._selected_voters(voters))
 
     def supporting_voters(self, option: str, voters: Voters | None = None) -> tuple[str, ...]:
-        """Ids of the voters who approve: a score above zero."""
+        """Return the ids of the voters who approve of the option (score above zero)."""
         return tuple(
             member.id
             for member in self._selected_voters(voters)
@@ -461,9 +503,11 @@ class Tally:
         )
 
     def first_choice(self, voter: str) -> str | None:
-        """The option a voter wants most: the ballot's top choice, else the highest score (ties:
-        what the text names first, then the group's score, then alphabetical). Only what scores
-        above zero is wanted; else None."""
+        """Return the option that a voter wants most, or None if no score is above zero.
+
+        It is the ballot's top choice, otherwise the option with the highest score. Ties go to the
+        option that the text names first, then to the higher total score, then alphabetically.
+        """
         wanted = [option for option in self.options if self.score_of(voter, option) > 0]
         top = self.top.get(voter)
         if top in wanted or not wanted:
@@ -473,29 +517,29 @@ class Tally:
         )
 
     def first_choices(self, voters: Voters | None = None) -> dict[str, str]:
-        """Voter → primary option, of those who want one."""
+        """Return voter id → first choice, for the voters who have one."""
         some = self._selected_voters(voters)
         return {
             member.id: wish for member in some if (wish := self.first_choice(member.id)) is not None
         }
 
     def unmet_first_choices(self, selected: str | None) -> dict[str, str]:
-        """Voter → primary option, of those who wanted another than the selected one."""
+        """Return voter id → first choice, for voters who want another option than `selected`."""
         return {
             member_id: wish for member_id, wish in self.first_choices().items() if wish != selected
         }
 
     def ranked_options(self, voters: Voters | None = None) -> tuple[str, ...]:
-        """Options by total score, then alphabetical."""
+        """Return the options by total score, then alphabetically."""
         return tuple(sorted(self.options, key=lambda option: (-self.total(option, voters), option)))
 
     def of_role(self, role: str) -> tuple[Member, ...]:
-        """The voters of a role; of everybody for `all` and ``."""
+        """Return the voters of a role, or all voters for `all` and an empty role."""
         return tuple(member for member in self.voters if role in ("all", "", member.role))
 
     @property
     def has_conflict(self) -> bool:
-        """Whether the scores alone conflict: first choices differ, or one is strongly rejected."""
+        """Whether first choices differ, or one of them is strongly rejected."""
         wanted = set(self.first_choices().values())
         return len(wanted) > 1 or any(self.rejecting_voters(option) for option in wanted)
 
@@ -509,7 +553,10 @@ def count_votes(
     options: Sequence[str],
     ballots: Mapping[str, Ballot] | None = None,
 ) -> Tally:
-    """The tally of some members. `texts` maps member ids to preference texts (none: no words)."""
+    """Return the tally of some members.
+
+    `texts` maps member ids to preference texts. A member without an entry has no text.
+    """
     ordered = tuple(sorted(options))
     voters = tuple(sorted(members, key=lambda member: natural_sort_key(member.id)))
     scored: dict[str, Mapping[str, float]] = {}
@@ -525,11 +572,11 @@ def count_votes(
 
 
 def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> dict[str, float]:
-    """One member's scores: the text's, then the ballot's say on top.
+    """Return one member's scores: the scores of the text, then the effect of the ballot.
 
-    `acceptable` is weak support (+1); a top choice that the text does not name counts as named
-    (+2), and no acceptable option stands above it; `hard_no` is a strong rejection, whatever
-    else was said. Scores that the member gave replace the text's.
+    `acceptable` adds +1. A top choice that the text does not name scores at least +2, and no
+    acceptable option scores above it. `hard_no` sets the score to at most −2. Scores that the
+    member gave replace those of the text.
     """
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:
@@ -543,6 +590,7 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
         for option in acceptable:
             result[option] += WEAK
         if top := match_option(ballot.top_choice, options):
+            # If the text names the top choice, it already has the +2.
             named = -math.inf if top in all_named(text, options) else NAMED
             result[top] = max(named, result[top], *(result[option] for option in acceptable))
     for option in refused:
@@ -555,7 +603,7 @@ def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
 
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
-    """Of the options with the highest score, the one that the text names first."""
+    """Return the option that the text names first among those with the highest score."""
     most = max(scores.values(), default=0)
     return next(
         (option for option in all_named(text, tuple(scores)) if scores[option] == most), None
@@ -563,12 +611,12 @@ def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
 
 
 def all_named(entry: str, options: Sequence[str]) -> tuple[str, ...]:
-    """The options that an entry names, in favour or not."""
+    """Return the options that an entry names, in favour or not."""
     return tuple(dict.fromkeys(mention.option for mention in find_mentions(entry, options)))
 
 
 class OptionDetails(TypedDict):
-    """What a vote says of one option, by member."""
+    """The scores of one option in a vote, by member."""
 
     option: str
     total_score: float
@@ -577,7 +625,7 @@ class OptionDetails(TypedDict):
 
 
 class VoteSummary(TypedDict):
-    """A vote's audit trail, with the names that the source gives its parts."""
+    """The audit trail of a vote, with the field names of the source."""
 
     method: str
     strategy_id: str
@@ -590,7 +638,7 @@ class VoteSummary(TypedDict):
 
 
 class Coverage(TypedDict):
-    """What is promised to whom (member → option)."""
+    """The options that are promised to members (member → option), with the commitment."""
 
     slot: str
     minority_targets: dict[str, str]
@@ -600,7 +648,10 @@ class Coverage(TypedDict):
 def summarise_vote(
     tally: Tally, strategy_id: str, selected: str | None, ballots: str
 ) -> VoteSummary:
-    """The vote's audit trail as the planner gets it; `ballots` says whether there were any."""
+    """Return the audit trail of a vote for the planner.
+
+    `ballots` is the state of the ballots, such as `collected`.
+    """
     parents = strategy_id == "parent_vote_lower_misery"
     return {
         "method": "deterministic_vote_parser",
@@ -635,9 +686,10 @@ def describe_coverage(
     selected: str | None,
     given: Mapping[str, Collection[str]] | None = None,
 ) -> Coverage | None:
-    """What is promised to whom because their first choice was passed over; None for nothing.
+    """Return the promise to members who did not get their first choice, or None.
 
-    `given`: member → options that the decision gives the member; those are promised no more.
+    `given` maps a member to the options that the decision gives the member. A member who already
+    gets the first choice is promised nothing.
     """
     passed = tally.unmet_first_choices(selected)
     targets = {
@@ -651,7 +703,7 @@ def describe_coverage(
 
 
 METHOD = "preference_nearest_split_with_stable_tiebreak"
-# Stand-ins where fewer than two options were named, so that a required split is still two groups.
+# Placeholders if fewer than two options were named, so that a required split still has two groups.
 OPEN_ANCHORS = ("own choice", "another choice")
 
 
@@ -664,11 +716,12 @@ class Branch:
 
 
 def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
-    """Groups A and B: each member goes to the higher-scoring of the top two options.
+    """Return groups A and B of a split. Each member joins the higher-scoring of the top two
+    options.
 
-    Equal scores alternate by the member's place among all members by id (even A, odd B). Neither
-    group is empty: the member who gives up least (then the last by id) is moved. Needs two
-    members or more.
+    Members with equal scores alternate by their position among all members (even A, odd B). No
+    group is empty: if one would be, the member with the smallest difference, the last by id, is
+    moved. The tally needs two members or more.
     """
     anchors = (*tally.ranked_options()[:2], *OPEN_ANCHORS)[:2]
     lean = {}

@@ -1,8 +1,8 @@
-"""The closed vocabularies of ballots and decision statements: options, members, times.
+"""The closed vocabularies of ballots and decision statements: options, members and times.
 
-An entry means a listed value only if it equals that value after folding (case, accents, width,
-simple plurals, closing marks). Nothing is searched for inside an entry, so that "anything but
-sushi" is not sushi.
+An entry matches a listed value only if the two are equal after folding. Folding ignores case,
+accents, width, simple plurals and closing marks. The parser never searches for a value inside an
+entry, because "anything but sushi" is not sushi.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from folkmoot.studies.negotiation.rules.tally import (
 )
 
 EVERYONE = "everyone"
-# Words around an option that make no other option of it: "all except diner".
+# Words that refer to an option without naming another one, as in "all except diner".
 _AROUND = frozenset(
     {"all", "anything", "but", "else", "every", "everything", "except", "instead", "other", "than"}
 )
@@ -34,11 +34,11 @@ _WHOLE_TRIP = frozenset({"", WHOLE_TRIP, "the whole trip", "entire trip", "all d
 
 
 def new_option_of(entry: str, options: Iterable[str]) -> str | None:
-    """Return the option that a field `new_option` names: a listed one under its own name, else the
-    entry as an option.
+    """Return the option that a field `new_option` names, or None if it names none.
 
-    None if it names nothing, or only takes up listed options: several of them, or one among words
-    without content ("anything but sushi", "sushi or diner").
+    A listed option is returned under its listed name, any other entry as a new option. The entry
+    names no option if it is empty or only refers to listed options. Examples are "anything but
+    sushi" and "sushi or diner".
     """
     known = tuple(options)
     if option := match_option(entry, known):
@@ -53,19 +53,19 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
 
 
 def is_empty(entry: str) -> bool:
-    """Return whether a field `new_option` was left empty, also in words."""
+    """Return True if a field `new_option` is blank or says that there is no new option."""
     return not entry.strip() or parse_way_out(entry) is not None or words_of(entry) in NOTHING
 
 
 def fold_name(name: str) -> str:
-    """Fold a member's name: case, spacing and underscores are ignored."""
+    """Return a member's name for comparison: without case, extra spaces and underscores."""
     return " ".join(name.replace("_", " ").casefold().split())
 
 
 def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
-    """Return the values that mean several members ("everyone", "the parents") with ids.
+    """Return the values that mean several members ("everyone", "the parents") with member ids.
 
-    A role that only one member has, or all have, gets no separate value.
+    A role with one member, or with all members, gets no separate value.
     """
     values = {EVERYONE: tuple(member.id for member in group.members)}
     for role in group.type.roles:
@@ -80,7 +80,7 @@ def _plural_form(noun: str) -> str:
 
 
 def match_members(entry: str, group: Group) -> tuple[str, ...]:
-    """Return the ids of the member or group of members that an entry names, or ()."""
+    """Return the ids of the member or the group of members that an entry names, or ()."""
     folded = fold_name(entry.strip(" .,;:!"))
     if folded in _EVERYONE:
         return tuple(member.id for member in group.members)
@@ -96,7 +96,8 @@ def match_members(entry: str, group: Group) -> tuple[str, ...]:
 
 # --- times -------------------------------------------------------------------------------------
 
-# All words that a time may be made of. Another word would carry more than a time to the planner.
+# All words that a time may contain. The planner receives times unchanged, so no other word may
+# pass: it could carry a wish or a word of theory.
 _TIMES = """
 a after afternoon all an and another as at before breakfast brunch day days dinner during each early
 end entire evening every first for from half in last late later lunch midday morning night noon of
@@ -109,9 +110,11 @@ _DAY_RANGE = re.compile(r"(\d+)\s*(?:-|–|to|through)\s*(\d+)")
 
 
 def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None:
-    """Return a time in one spelling, or None for words that are no time.
+    """Return a time in its standard spelling, or None if the text is no time.
 
-    `in_force` holds the times of the current decision, which may be repeated as they are.
+    Args:
+        days: length of the trip in days. A day above it is no time.
+        in_force: the times of the current decision, which a revision may repeat unchanged.
     """
     said = " ".join(text.strip(" .;,()").split())
     folded = said.casefold()
@@ -127,6 +130,7 @@ def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None
         return None
     if numbers and set(words) <= {"day", "days", "and", "to", "through", "on"}:
         return format_days(_listed_days(folded, numbers), days)
+    # Only "Day" gets a capital, as in the times that `format_days` returns.
     return said[:1].upper() + said[1:] if folded.startswith("day") else said
 
 
@@ -138,7 +142,7 @@ def _listed_days(text: str, numbers: Sequence[int]) -> set[int]:
 
 
 def format_days(listed: Iterable[int], days: int) -> str:
-    """Return days as a time: "Day 1 and Day 3", or the whole trip for all of them."""
+    """Return days as a time: "Day 1 and Day 3", or the whole trip for all days."""
     chosen = sorted(set(listed))
     if days > 1 and chosen == list(range(1, days + 1)):
         return WHOLE_TRIP
@@ -146,12 +150,15 @@ def format_days(listed: Iterable[int], days: int) -> str:
 
 
 def describe_members(group: Group) -> str:
-    """Return the values for several members as a prompt lists them."""
+    """Return the values that mean several members, joined for a prompt."""
     return join_words(list(groups_of_members(group)))
 
 
 def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
-    """Say which entries named nothing that there is, by what they should have named."""
+    """Return the sentences of a re-ask that say which entries matched nothing.
+
+    `unmatched` maps what the entries should have named to the entries.
+    """
     return join_texts(
         " ", (_describe_mismatch(what, entries) for what, entries in unmatched.items())
     )
