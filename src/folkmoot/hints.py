@@ -59,7 +59,7 @@ def _normalise_name(name: str) -> str:
 
 
 def lacks_extra(what: str, extra: str, package: str) -> str:
-    """Return a message that `what` needs an optional package, and how to install it."""
+    """Return a message that `what` needs an optional package, with the command to install it."""
     return (
         f"{what} needs {package}, which is not installed (the extra {extra}): "
         f'pip install "folkmoot[{extra}]"'

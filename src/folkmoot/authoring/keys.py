@@ -127,12 +127,9 @@ def _nested_keys(
 
 def _describe_values(variants: list[Node], definitions: Mapping[str, Node]) -> str:
     """Return the accepted values of a key in words."""
+    # The words `yes`, `no`, `on` and `off` are accepted for every boolean, so they are not listed.
     words = [
-        # The words `yes`, `no`, `on` and `off` are accepted for every boolean, so they are not
-        # listed.
-        _describe_type(node, definitions)
-        for node in variants
-        if node.get("enum") != SWITCH_WORDS
+        _describe_type(node, definitions) for node in variants if node.get("enum") != SWITCH_WORDS
     ]
     return " or ".join(dict.fromkeys(word for word in words if word))
 

@@ -51,9 +51,9 @@ def describe_format(
     Neighbouring keys that refer to the same definition, such as the items of a ballot, share one
     line.
 
-    The text is an instruction, so it has no source. Options written by a person or a model do need
-    their sources. `options` maps a field to its values, each with its source. If `options` is
-    given, the closed values of other fields are not listed.
+    The text is an instruction, so it has no source. Options that a person or a model wrote must
+    keep their sources. `options` passes them: it maps a field to its values, each with its source.
+    If `options` is given, the closed values of all other fields are omitted.
     """
     lines = _describe_object(schema, schema.get("$defs", {}), "", options)
     return join_texts("\n", lines)

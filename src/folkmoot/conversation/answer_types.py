@@ -650,8 +650,8 @@ def _with_definitions_by_title(schema: Schema) -> Schema:
         }
 
     named = {titles[name]: body for name, body in definitions.items()}
+    # Sort the definitions, so that the sent schema does not depend on class names.
     renamed: Schema = rename_references(
-        # Sort the definitions, so that the sent schema does not depend on class names.
         schema | {"$defs": {name: named[name] for name in sorted(named)}}
     )
     return renamed

@@ -85,9 +85,9 @@ class Choice(AnswerType[str]):
         """The reason why no reply could be parsed, such as similar options, or an empty string."""
         if not self.options:
             return "there are no options to choose from"
+        # Comparing all pairs is quadratic, so it is done only if some option is ambiguous.
         pairs = (
             indistinguishable_pairs(self.options)
-            # Comparing all pairs is quadratic, so it is done only if some option is ambiguous.
             if len(self._index.exact) < len(set(self.options))
             else []
         )
@@ -123,9 +123,8 @@ class Choice(AnswerType[str]):
         if len(found) == 1 and not self._has_wrong_label(forms, found):
             bare = self._index.from_forms(undecorated_forms(text))
             return ParsedAnswer(next(iter(found)), "normalised" if bare == found else "named")
+        # Labels are tried after texts, because an option may be a number: "2" means the option "2".
         by_label = [] if found else self._match_label(text)
-        # Labels come after texts, because an option may itself be a number: "2" means the option
-        # "2".
         if len(by_label) == 1:
             return ParsedAnswer(by_label[0], "number")
         if (repeated := self._repeated_option(text)) is not None:
@@ -184,7 +183,6 @@ class Choice(AnswerType[str]):
         whole = comparison_key(normalise_text(text))
         # Remove the option before the search for negations, because an option such as "No change"
         # contains one.
-
         if _NEGATED.search(_pattern_of(option).sub(" ", whole)):
             return None
         labels = [label for label, listed in self._options_by_label().items() if listed == option]
@@ -306,8 +304,8 @@ class _OptionIndex(NamedTuple):
         )
 
 
-@lru_cache(maxsize=4096)
 # A run puts the same options to thousands of speakers. The index depends on the options alone.
+@lru_cache(maxsize=4096)
 def _build_index(options: tuple[str, ...]) -> _OptionIndex:
     by_form: dict[str, tuple[str, ...]] = {}
     for option in options:

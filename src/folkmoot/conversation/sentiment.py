@@ -23,7 +23,7 @@ def lexicon_version() -> str:
     return f"vader {version('vaderSentiment')}"
 
 
-@cache
 # The analyzer reads its lexicon from a file when it is created, so one is kept.
+@cache
 def _sentiment_analyzer() -> SentimentIntensityAnalyzer:
     return SentimentIntensityAnalyzer()

@@ -96,11 +96,9 @@ def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
     The given secrets, the keys in the environment, and texts shaped like keys are replaced.
     """
     known = {secret for secret in secrets if secret}
+    # A shorter value would be replaced inside ordinary words.
     known.update(
-        # A shorter value would be replaced inside ordinary words.
-        value
-        for name, value in os.environ.items()
-        if _KEY_NAME.search(name) and len(value) >= 8
+        value for name, value in os.environ.items() if _KEY_NAME.search(name) and len(value) >= 8
     )
     # Longest first, because one secret may be the beginning of another.
     for secret in sorted(known, key=len, reverse=True):

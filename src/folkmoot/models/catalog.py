@@ -274,9 +274,9 @@ def is_text_only(spec: ModelSpec) -> bool:
 def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
     """Return the embedding model of a model's vendor, at the same address, or None.
 
-    None means that the vendor documents no embedding model. It is also returned if only the chat
-    model has a custom server. The embedding model of that server is unknown, and its texts must not
-    go to the vendor instead.
+    The result is None if the vendor documents no embedding model. It is also None if the study file
+    moves only the chat model to a custom server. Texts for that server must not be sent to the
+    vendor.
     """
     spec = resolve_model(name, endpoints)
     if spec.local or spec.provider == LOCAL_MODEL:

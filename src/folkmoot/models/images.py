@@ -58,7 +58,7 @@ class Image(NamedTuple):
 
     @property
     def data(self) -> tuple[str, str] | None:
-        """The media type and the base64 data of an image in a `data:` address, else None."""
+        """The media type and the base64 data of a `data:` address, or None for other addresses."""
         head, comma, body = self.url.partition(";base64,")
         return (head.removeprefix("data:"), body) if comma and head.startswith("data:") else None
 

@@ -107,9 +107,9 @@ class ModelRequest:
     spans: tuple[Span, ...] = ()
 
     def to_json(self) -> JsonObject:
+        # This form is written to the journal, and `verify` recomputes fingerprints from it. So its
+        # keys must not change.
         return {
-            # This form is written to the journal, and `verify` recomputes fingerprints from it. So
-            # its keys must not change.
             "model": self.model,
             "messages": [message.to_json() for message in self.messages],
             "temperature": self.temperature,

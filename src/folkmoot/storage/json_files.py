@@ -140,9 +140,10 @@ def to_json_types(value: object) -> object:
 
 
 def _encode_pieces(data: object) -> Iterator[bytes]:
-    """Yield the file in pieces, one for each member of the members of the outermost object.
+    """Yield the text of the file in pieces, so that the whole text is never in memory.
 
-    So the whole text is never in memory.
+    Each member of the outermost object is one piece. If a member is an object or an iterator, each
+    of its entries is a piece.
     """
     if isinstance(data, Iterator):
         items = (_encode_member(value, f"$[{i}]", 2) for i, value in enumerate(data))

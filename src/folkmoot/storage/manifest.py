@@ -348,10 +348,9 @@ def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
     if not count or "parse_step" not in answers.columns:
         return {"count": count}
     counts = dict(answers["parse_step"].drop_nulls().value_counts().iter_rows())
+    # Ties are sorted by name, so that the manifest has the same bytes in each run.
     parse_steps = {
-        # Ties are sorted by name, so that the manifest has the same bytes in each run.
-        key: round(counts[key] / count, 6)
-        for key in sorted(counts, key=lambda r: (-counts[r], r))
+        key: round(counts[key] / count, 6) for key in sorted(counts, key=lambda r: (-counts[r], r))
     }
     reasks = int(answers["reasks"].sum()) if "reasks" in answers.columns else 0
     return {

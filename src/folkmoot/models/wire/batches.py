@@ -264,7 +264,7 @@ class GeminiBatchApi:
 def batch_start_error(model: str, wrong: str) -> FolkmootError:
     """Return the error for a batch that the vendor did not start.
 
-    If the account lacks money, the error pauses the run instead of stopping it.
+    The error pauses the run if the account lacks money, and stops it otherwise.
     """
     unpaid = re.search(r"billing|quota|credit", wrong, re.IGNORECASE)
     kind = QuotaExhaustedError if unpaid else FatalModelError
