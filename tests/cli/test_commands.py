@@ -242,7 +242,7 @@ def test_show_lists_and_reads_conversations_without_control_characters(here: Pat
 
 def test_show_reads_a_run_that_stopped_half_way(here: Path) -> None:
     study = (here / "my_study.py").read_text()
-    own = study.replace("notes=", 'show=lambda run, key: [run.text("end.txt")],\n    notes=')
+    own = study.replace("notes=", 'render_run=lambda run, key: [run.text("end.txt")],\n    notes=')
     own = own.replace(
         "def findings", '    session.write_text("end.txt", "the end")\n\ndef findings'
     )

@@ -83,7 +83,7 @@ def play(study: str, path: Path, *overrides: str) -> tuple[dict[str, Sat], RunFo
         out=path.parent / overrides[-1].rpartition("=")[2],
         model="synthetic",
         overrides=(*PLAYABLE.get(study, ()), "seats.count=2", *overrides),
-        host=by_hand(answer),
+        seat_host=by_hand(answer),
     )
     return seats, run.folder
 
@@ -205,7 +205,7 @@ def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
         out=tmp_path / "run",
         model="synthetic",
         overrides=(*PLAYABLE.get(study, ()), "seats.count=1", "seats.as=self"),
-        host=by_hand(answer),
+        seat_host=by_hand(answer),
     ).folder
     before = cells(run)
     held = [p for p in run.path.rglob("*") if p.is_file() and own.search(p.read_text("latin-1"))]

@@ -29,7 +29,7 @@ def test_rows_that_wait_on_the_disk_give_the_same_tables(
     study: str, serial_run: SerialRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = digest(serial_run(study))
-    for small in ("HELD", "GROUP"):
+    for small in ("MAX_ROWS_IN_MEMORY", "FRAME_ROWS"):
         monkeypatch.setattr(recording, small, 3)
     for large in ("kit.exposure", "studies.cross_pollination.exposure_design"):
         monkeypatch.setattr(f"folkmoot.{large}.DECISIONS_AT_ONCE", 3)

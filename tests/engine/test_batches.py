@@ -268,7 +268,7 @@ def test_results_do_not_depend_on_how_waves_are_cut(
     with ServerThread(FaultPlan()) as server:
         whole = run(STUDY, settings(server), out=tmp_path / "whole")
         for module in (outbox_module, gateway_module):
-            monkeypatch.setattr(module, "WAVE", wave)
+            monkeypatch.setattr(module, "MAX_WAVE_CALLS", wave)
         before = len(server.model.batches.jobs)
         parted = run(STUDY, settings(server), out=tmp_path / "parted")
         sizes = [len(job.items) for job in server.model.batches.jobs[before:]]
@@ -471,7 +471,7 @@ def test_whatever_goes_wrong_the_results_are_the_same_and_paid_for_once(
         before = server.model.counts["answered"]
         wave = int(draw.integers(1, 8))
         for module in (outbox_module, gateway_module):
-            monkeypatch.setattr(module, "WAVE", wave)
+            monkeypatch.setattr(module, "MAX_WAVE_CALLS", wave)
         plan = BatchPlan(looks=int(draw.integers(3)), expire=some(), errors=some(), swallow=some())
         server.model.batches.plan = plan
         values = settings(server, vendor, max_api_retries=20)

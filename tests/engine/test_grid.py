@@ -70,7 +70,7 @@ async def protocol(session):
     async def vote(scope, n):
         who = Speaker(f"p{n}", system=f"You are number {n} of {session.seed}.")
         answer = Choice(["Parks", "Jobs"]) if session.config.choose else Text()
-        said = await scope.ask(who, session.config.wording, answer=answer)
+        said = await scope.ask(who, session.config.wording, answer_type=answer)
         scope.record("votes", {"n": n, "draw": int(scope.rng.integers(1000)), "said": str(said)})
 
     if session.config.broken:
@@ -281,7 +281,9 @@ def test_images_need_models_that_see_in_every_cell(
     study: Path, tmp_path: Path, server: ServerThread
 ) -> None:
     module = tmp_path / "small.py"
-    seen = STUDY.replace("protocol=protocol", 'protocol=protocol, images=lambda _: ["poster.png"]')
+    seen = STUDY.replace(
+        "protocol=protocol", 'protocol=protocol, image_locations=lambda _: ["poster.png"]'
+    )
     module.write_text(seen)
     axes = {"model": ["openai/gpt-4o", "openai/gpt-3.5-turbo"]}
     with pytest.raises(InputError, match=r"gpt-3\.5-turbo"):

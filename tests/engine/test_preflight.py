@@ -50,7 +50,7 @@ def study(
 ) -> None:
     """`long`: tokens in front of each vote's question. `embeds`: the study says that it does."""
     asked = OWN.replace('f"Parks or jobs', f'"x " * {2 * long} + f"Parks or jobs')
-    asked = asked.replace("protocol=ask)", f"protocol=ask, embeds={embeds})")
+    asked = asked.replace("protocol=ask)", f"protocol=ask, uses_embeddings={embeds})")
     (folder / "own.py").write_text(asked, "utf-8")
     values = {
         "study": "own.py",

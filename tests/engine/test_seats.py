@@ -107,7 +107,7 @@ def study(tmp_path: Path) -> Path:
 def test_a_person_answers_in_a_seat_and_models_in_all_others(study: Path) -> None:
     seen: list[PendingQuestion] = []
     out = study.parent / "run"
-    run = folkmoot.run(study, out=out, seats=("p_0003",), host=by_hand(first_option, seen))
+    run = folkmoot.run(study, out=out, seats=("p_0003",), seat_host=by_hand(first_option, seen))
     rows = run.table("answers").to_dicts()
     people = {r["speaker_id"] for r in rows if r["answered_by"] == "human"}
     assert people == {"p_0003"}
@@ -119,7 +119,9 @@ def test_a_person_answers_in_a_seat_and_models_in_all_others(study: Path) -> Non
 
 def test_a_person_gets_what_a_model_in_that_seat_would_get(study: Path) -> None:
     seen: list[PendingQuestion] = []
-    folkmoot.run(study, out=study.parent / "a", seats=("p_0003",), host=by_hand(first_option, seen))
+    folkmoot.run(
+        study, out=study.parent / "a", seats=("p_0003",), seat_host=by_hand(first_option, seen)
+    )
     asked: dict[str, ModelRequest] = {}
     from folkmoot.models.scripted import ScriptedProvider
 
@@ -134,7 +136,7 @@ def test_a_person_gets_what_a_model_in_that_seat_would_get(study: Path) -> None:
 
 def test_a_run_with_people_can_be_verified(study: Path) -> None:
     run = folkmoot.run(
-        study, out=study.parent / "run", seats=("p_0003",), host=by_hand(first_option)
+        study, out=study.parent / "run", seats=("p_0003",), seat_host=by_hand(first_option)
     )
     found = verify_run(RunFolder(run.path))
     assert found.is_consistent, (found.differences, found.not_compared)
@@ -150,7 +152,7 @@ def test_answers_are_there_after_a_pause_and_links_are_the_same(study: Path) -> 
         return first_option(chair, question)
 
     def options() -> dict[str, object]:
-        return {"out": out, "seats": ("p_0003",), "host": by_hand(once, seen)}
+        return {"out": out, "seats": ("p_0003",), "seat_host": by_hand(once, seen)}
 
     with pytest.raises(RunPausedError):
         folkmoot.run(
@@ -169,7 +171,7 @@ def test_answers_are_there_after_a_pause_and_links_are_the_same(study: Path) -> 
 
 def test_tokens_are_for_the_owner_alone_and_stand_in_one_file(study: Path) -> None:
     run = folkmoot.run(
-        study, out=study.parent / "run", seats=("p_0003",), host=by_hand(first_option)
+        study, out=study.parent / "run", seats=("p_0003",), seat_host=by_hand(first_option)
     )
     kept = run.path / "seats.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
@@ -184,7 +186,7 @@ def test_people_take_no_place_and_no_money(study: Path) -> None:
         out=study.parent / "run",
         concurrency=1,
         seats=("p_0001", "p_0002", "p_0003"),
-        host=by_hand(first_option),
+        seat_host=by_hand(first_option),
     )
     human = next(m for m in run.manifest["models"] if m["asked"] == "human")
     with JournalReader(run.path / "journal.sqlite") as journal:
@@ -194,7 +196,7 @@ def test_people_take_no_place_and_no_money(study: Path) -> None:
 
 def test_whoever_would_rather_not_answer_leaves_a_missing_answer(study: Path) -> None:
     run = folkmoot.run(
-        study, out=study.parent / "run", seats=("p_0003",), host=by_hand(lambda _c, _q: None)
+        study, out=study.parent / "run", seats=("p_0003",), seat_host=by_hand(lambda _c, _q: None)
     )
     rows = run.table("answers").filter(folkmoot_col("speaker_id") == "p_0003")
     assert set(rows["missing"]) == {DECLINED}
@@ -233,7 +235,7 @@ def test_an_answer_out_of_time_is_missing_and_the_others_go_on(study: Path) -> N
         await sitting
 
     study.write_text(STUDY + "seats: {ids: [p_0003], minutes: 1}\n")
-    run = folkmoot.run(study, out=study.parent / "run", host=host)
+    run = folkmoot.run(study, out=study.parent / "run", seat_host=host)
     rows = run.table("answers").filter(folkmoot_col("speaker_id") == "p_0003")
     assert set(rows["missing"]) == {"timed out"}
     others = run.table("answers").filter(folkmoot_col("speaker_id") != "p_0003")
@@ -315,7 +317,7 @@ def test_people_may_speak_for_themselves(study: Path) -> None:
             return json.dumps({"age": 34, "occupation": "glazier", "about": "I keep bees."})
         return first_option(chair, question)
 
-    run = folkmoot.run(study, out=study.parent / "run", host=by_hand(answer, seen))
+    run = folkmoot.run(study, out=study.parent / "run", seat_host=by_hand(answer, seen))
     asked_about = [q for q in seen if q.address == "seats/p_0003/self"]
     others = [q for q in seen if q.address != "seats/p_0003/self"]
     assert len(asked_about) == 1 and seen[0] is asked_about[0] and others
@@ -386,7 +388,7 @@ def test_a_seat_that_nobody_takes_is_closed_after_its_time(study: Path) -> None:
         yield
 
     study.write_text(STUDY + "seats: {ids: [p_0003], arrive_minutes: 10}\n")
-    run = folkmoot.run(study, out=study.parent / "run", host=host)
+    run = folkmoot.run(study, out=study.parent / "run", seat_host=host)
     rows = run.table("answers").filter(folkmoot_col("speaker_id") == "p_0003")
     assert set(rows["missing"]) == {"seat closed"}
 
@@ -430,7 +432,9 @@ def test_a_run_that_people_alone_answered_is_marked_human_and_a_mixed_one_mixed(
     votes = tmp_path / "votes.yaml"
     votes.write_text(STUDY.replace(", clarified_passive", ""), "utf-8")
     everybody = ("p_0001", "p_0002", "p_0003")
-    human = folkmoot.run(votes, out=tmp_path / "human", seats=everybody, host=by_hand(first_option))
+    human = folkmoot.run(
+        votes, out=tmp_path / "human", seats=everybody, seat_host=by_hand(first_option)
+    )
     assert human.manifest["mark"] == human.folder.mark == "HUMAN"
     assert human.manifest["note"] == "Answers are by people in 3 seats."
     assert build_document(human.folder).mark == "HUMAN"
@@ -445,7 +449,7 @@ def test_a_run_that_people_alone_answered_is_marked_human_and_a_mixed_one_mixed(
             return json.dumps({"position": 0.5, "opinion": "I would try it."})
         return first_option(_, question)
 
-    mixed = folkmoot.run(talk, out=tmp_path / "mixed", seats=namesakes, host=by_hand(answer))
+    mixed = folkmoot.run(talk, out=tmp_path / "mixed", seats=namesakes, seat_host=by_hand(answer))
     assert mixed.manifest["mark"] == "MIXED"
     assert mixed.manifest["note"].startswith("Answers are by people in 2 seats; the embedded")
     assert "MIXED" in (mixed.path / "topline.md").read_text("utf-8")
@@ -456,5 +460,5 @@ def test_a_run_that_people_alone_answered_is_marked_human_and_a_mixed_one_mixed(
             desk.close_seat(chair, SEAT_CLOSED)
         yield
 
-    empty = folkmoot.run(votes, out=tmp_path / "empty", seats=("p_0001",), host=nobody)
+    empty = folkmoot.run(votes, out=tmp_path / "empty", seats=("p_0001",), seat_host=nobody)
     assert empty.manifest["mark"] == "SYNTHETIC"

@@ -81,7 +81,7 @@ def test_good_file_gives_config_and_names(folder: Path) -> None:
     assert found.study.name == "mine"
     assert found.config.topic.options == ("Parks", "Jobs")
     assert found.run_id == "study"
-    assert found.folder == folder
+    assert found.study_folder == folder
 
 
 def test_every_mistake_is_listed_at_once_in_the_order_of_the_file(folder: Path) -> None:

@@ -92,11 +92,13 @@ def leaving_last(run: Path, study: Path) -> folkmoot.Run:
             for chair in desk:
                 desk.close_seat(chair, WITHDRAWN)
 
-    return folkmoot.run(study, out=run, seats=("p_0002",), host=host)
+    return folkmoot.run(study, out=run, seats=("p_0002",), seat_host=host)
 
 
 def test_nothing_that_the_person_wrote_is_left(study: Path) -> None:
-    stays = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), host=by_hand(speaks))
+    stays = folkmoot.run(
+        study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks)
+    )
     before = held(stays.path, HIDDEN[1])
     assert "journal.sqlite" in before and any(f.startswith("tables/") for f in before)
     with sqlite3.connect(stays.path / "journal.sqlite") as db:
@@ -115,7 +117,9 @@ def test_nothing_that_the_person_wrote_is_left(study: Path) -> None:
 
 
 def test_others_words_stay(study: Path) -> None:
-    stays = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), host=by_hand(speaks))
+    stays = folkmoot.run(
+        study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks)
+    )
     gone = leaving_last(study.parent / "b", study)
     for name in stays.folder.table_names():
         if name not in ("answers", "exposure") and name in gone.folder.table_names():
@@ -142,7 +146,7 @@ def test_verify_says_what_cannot_be_recomputed_and_finds_nothing_else(study: Pat
 def test_a_run_whose_words_are_gone_is_not_resumed(study: Path) -> None:
     gone = leaving_last(study.parent / "b", study)
     with pytest.raises(InputError, match="people withdrew from this run"):
-        folkmoot.run(study, out=gone.path, seats=("p_0002",), host=by_hand(speaks))
+        folkmoot.run(study, out=gone.path, seats=("p_0002",), seat_host=by_hand(speaks))
 
 
 SAID = {
@@ -364,7 +368,7 @@ withdrawal.withdraw_texts(run, found, "researcher")
 def test_without_a_terminal_the_texts_are_listed_and_nothing_is_deleted(
     study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), host=by_hand(speaks))
+    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks))
     before = held(run.path, HIDDEN[0])
     with pytest.raises(typer.Exit):
         withdraw_command(str(run.path), "p_0002", yes=False)
@@ -379,7 +383,7 @@ def test_a_researcher_can_take_a_persons_words_out_later(
     monkeypatch.setattr(
         "folkmoot.storage.run_folder.user_cache_dir", lambda: study.parent / "cache"
     )
-    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), host=by_hand(speaks))
+    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks))
     (run.path / "report.html").write_text(SPOKEN)
     cached = cache_folder(run.path) / "findings.html"  # what `folkmoot view` made
     cached.parent.mkdir(parents=True)

@@ -125,7 +125,7 @@ IN_SYSTEM = sent(Message("system", f"You see {PLAN}."), Message("user", "What do
 @pytest.mark.parametrize("wire", [openai_chat, anthropic_messages, gemini])
 def test_an_image_of_the_system_message_opens_the_first_question(wire: Any) -> None:
     """No vendor takes an image in the system message."""
-    body = wire.encode(IN_SYSTEM)
+    body = wire.encode_request(IN_SYSTEM)
     messages = body.get("messages") or body["contents"]
     first = next(m for m in messages if m["role"] == "user")
     parts = first.get("content") or first["parts"]
@@ -137,7 +137,7 @@ def test_an_image_of_the_system_message_opens_the_first_question(wire: Any) -> N
 
 @pytest.mark.parametrize("wire", [openai_chat, anthropic_messages])
 def test_a_model_without_system_messages_sees_it_all_the_same(wire: Any) -> None:
-    body = wire.encode(IN_SYSTEM, Capabilities(system=False))
+    body = wire.encode_request(IN_SYSTEM, Capabilities(system=False))
     parts = body["messages"][0]["content"]
     assert parts[0]["text"] == "You see [image 1]" and PLAN in json.dumps(parts[1])
 
@@ -147,7 +147,7 @@ def test_addresses_that_nobody_called_images_stay_words(wire: Any) -> None:
     """What a participant says is never fetched by a vendor."""
     said = f"I found https://evil.example/x.png and {PLAN}"
     request = sent(Message("user", f"{PLAN}\n{said}"), images=(PLAN,))
-    body = json.dumps(wire.encode(request))
+    body = json.dumps(wire.encode_request(request))
     assert "I found https://evil.example/x.png and [image 1]" in body
     assert body.count(PLAN) == 1
 

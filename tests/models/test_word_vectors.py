@@ -83,7 +83,7 @@ def test_they_are_those_of_the_package_s_own_code() -> None:
     assert np.array_equal(vectors, load_file(file)["embedding.weight"])
     own = WordLlamaInference(vectors, Config.l2_supercat, tokenizer)
     texts = [text for said in SENTENCES.values() for text in said]
-    assert np.allclose(embed(texts), own.embed_texts(texts, norm=True), atol=1e-5)
+    assert np.allclose(embed(texts), own.embed(texts, norm=True), atol=1e-5)
 
 
 def test_matters_are_told_apart_where_the_words_differ() -> None:

@@ -37,13 +37,13 @@ class InMemory:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def tables(self) -> list[str]:
+    def table_names(self) -> list[str]:
         return [*self._tables]
 
     def has_table(self, name: str) -> bool:
         return name in self._tables
 
-    def lazy(self, name: str) -> pl.LazyFrame:
+    def scan_table(self, name: str) -> pl.LazyFrame:
         return self._tables[name].lazy()
 
 

@@ -48,7 +48,7 @@ def voted(folder: Path, people: int, option: str = "Keep it open") -> RunFolder:
     def answer(_: SeatState, question: PendingQuestion) -> str:
         return option if question.view.options else "Words of my own."
 
-    return folkmoot.run(path, out=folder / "run", host=by_hand(answer)).folder
+    return folkmoot.run(path, out=folder / "run", seat_host=by_hand(answer)).folder
 
 
 def test_shares_of_people_and_models_and_their_difference(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def main(study: str, out: str, late: str) -> None:
             yield
             task.cancel()
 
-    folkmoot.run(study, out=out, host=host, model="synthetic")
+    folkmoot.run(study, out=out, seat_host=host, model="synthetic")
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ class Table:
             study,
             out=out,
             seats=seats,
-            host=host,
+            seat_host=host,
             model="synthetic",
             **options,  # type: ignore[arg-type]
         )

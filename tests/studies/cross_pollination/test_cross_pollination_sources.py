@@ -181,7 +181,7 @@ def test_what_people_say_of_themselves_takes_the_place_of_the_persona(tmp_path: 
             return json.dumps({"age": 34, "about": "I keep bees."})
         return PARKS if question.scene.form == "choice" else "It is near to my house."
 
-    done = folkmoot.run(study, out=tmp_path / "run", host=by_hand(answer))
+    done = folkmoot.run(study, out=tmp_path / "run", seat_host=by_hand(answer))
     check(done)
     own = done.table("provenance").filter(kind="persona", speaker="p_0002")
     assert set(own["source_id"]) == {"self_descriptions.text/p_0002"}

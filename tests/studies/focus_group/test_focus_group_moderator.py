@@ -257,7 +257,7 @@ def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
     run = play(tmp_path, text + "control: alone\n", provider=ScriptedProvider(pulled))
     (found,) = (f for f in STUDY.findings(run) if f.key == "sycophancy")
     assert "moved +0.79" in found.says and "People gave in" in found.says
-    said = run.table("utterances").filter(
+    said = run.read_table("utterances").filter(
         pl.col("persona_id").is_not_null() & pl.col("turn").is_not_null()
     )
     assert said.filter(pl.col("speaker_role") == "participant").height == 8 * 4 * 4

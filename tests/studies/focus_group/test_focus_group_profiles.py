@@ -40,7 +40,7 @@ def test_text_demographics_and_every_other_column_reach_the_persons_prompt(tmp_p
     for told in ("a man", "a high school education", "household's income is high", "liberal"):
         assert told in bo
     assert not re.search(r"lives|\d-year-old", ann)  # nothing that was drawn beside what is known
-    people = {r["name"]: r for r in run.table("personas").iter_rows(named=True)}
+    people = {r["name"]: r for r in run.read_table("personas").iter_rows(named=True)}
     assert (people["Ann Lee"]["income_usd"], people["Ann Lee"]["education"]) == (41300, "Doctorate")
     assert {p["source"] for p in people.values()} == {"table"}
 
@@ -120,7 +120,7 @@ def test_survey_answers_are_kept_as_the_person_gave_them(tmp_path: Path) -> None
     assert "sex: genderfluid" in ann and "income: 40k" in ann
     assert "politically you are liberal" in ann and "political leaning: Democrat" in ann
     assert "prefer not to say" not in bo
-    people = {r["name"]: r for r in run.table("personas").iter_rows(named=True)}
+    people = {r["name"]: r for r in run.read_table("personas").iter_rows(named=True)}
     assert 35 <= people["Ann Lee"]["age"] <= 44 and people["Ann Lee"]["income_usd"] == 40_000
     assert people["Ann Lee"]["sex"] == "X" and people["Bo Ray"]["age"] >= 65
 
@@ -139,7 +139,7 @@ def test_a_blank_place_in_a_table_of_places_stays_blank(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age,town\nAnn Lee,41,Ulm\nBo Ray,52,\n")
     scripted = ScriptedProvider(reply, keep_requests=True)
     run = play(tmp_path, AT_TABLE, provider=scripted)
-    people = {r["name"]: r["location"] for r in run.table("personas").iter_rows(named=True)}
+    people = {r["name"]: r["location"] for r in run.read_table("personas").iter_rows(named=True)}
     assert people == {"Ann Lee": "Ulm", "Bo Ray": ""}
     bo = next(r.messages[0].content for _, r in scripted.seen if "You are Bo" in str(r.messages))
     assert re.search(r"^You are Bo Ray, a 52-year-old .* who lives [^,]*\.$", bo, re.MULTILINE)
@@ -165,6 +165,6 @@ def test_a_given_opinion_is_not_dropped_unsaid_where_opinions_are_asked_for(tmp_
         play(tmp_path, AT_TABLE)
     assert [(p.where, p.key) for p in caught.value.problems] == [("2", "opinion"), ("3", "opinion")]
     run = play(tmp_path, AT_TABLE + "first_opinion: seeded\n")
-    assert set(run.table("statements").filter(pl.col("when") == "before")["words"]) == {
+    assert set(run.read_table("statements").filter(pl.col("when") == "before")["words"]) == {
         "Too dear.", "Fine.",
     }  # fmt: skip

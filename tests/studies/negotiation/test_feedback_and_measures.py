@@ -128,10 +128,10 @@ def test_every_finding_counts_its_groups(whole: Any) -> None:
 
 
 def test_measures_of_a_run_are_what_its_tables_say(whole: Any) -> None:
-    measures = whole.read_table("measures")
+    measures = whole.table("measures")
     assert set(measures.columns) == {"group_id", "group_type", "condition", *MEASURES}
     people = (
-        whole.read_table("satisfaction")
+        whole.table("satisfaction")
         .group_by("group_id", "condition", "member_id")
         .agg(pl.col("satisfaction").mean())
         .group_by("group_id", "condition")
@@ -158,7 +158,7 @@ def test_measures_of_a_run_are_what_its_tables_say(whole: Any) -> None:
 
 
 def test_c1_serves_its_one_member(whole: Any) -> None:
-    rows = whole.read_table("satisfaction").filter(
+    rows = whole.table("satisfaction").filter(
         (pl.col("condition") == "C1") & (pl.col("group_id") == "pair")
     )
     by = {m: rows.filter(pl.col("member_id") == m)["satisfaction"].mean() for m in ALL[:2]}

@@ -62,7 +62,9 @@ def held(
 
 
 def estimate(run: Any, condition: str, measure: str = SHARE) -> dict[str, Any]:
-    found: dict[str, Any] = run.folder.json("comparison.json")["conditions"][condition][measure]
+    found: dict[str, Any] = run.folder.read_json("comparison.json")["conditions"][condition][
+        measure
+    ]
     return found
 
 
@@ -70,7 +72,7 @@ def gain(run: Any, measure: str = SHARE) -> float:
     """C5 − C4, paired within groups."""
     (row,) = (
         d
-        for d in run.folder.json("comparison.json")["paired_differences"]
+        for d in run.folder.read_json("comparison.json")["paired_differences"]
         if (d["of"], d["minus"], d["measure"]) == ("C5", "C4", measure)
     )
     return float(row["estimate"])

@@ -98,7 +98,7 @@ def read(*shares: Share, dropped: tuple[str, ...] = (), topic: str = "cuisine") 
 def test_what_is_stated_is_read(shares: list[Share], expected: list[Any]) -> None:
     found = read(*shares)
     assert [(p.option, p.members, p.when) for p in found.portions] == expected
-    assert found.unread == 0
+    assert found.unread_count == 0
 
 
 # Ordinary words that name no listed option, or more and less than one.
@@ -117,13 +117,13 @@ NO_MEMBER = [
 @pytest.mark.parametrize("share", [entry(option) for option in NO_OPTION])
 def test_what_names_no_listed_option_is_unread(share: Share) -> None:
     found = read(share, entry("sushi", "Child 1"))
-    assert ([p.option for p in found.portions], found.unread) == (["sushi"], 1)
+    assert ([p.option for p in found.portions], found.unread_count) == (["sushi"], 1)
 
 
 @pytest.mark.parametrize("share", [entry("diner", name) for name in NO_MEMBER])
 def test_what_names_no_member_is_unread(share: Share) -> None:
     found = read(share, entry("sushi", "Child 1"))
-    assert ([p.option for p in found.portions], found.unread) == (["sushi"], 1)
+    assert ([p.option for p in found.portions], found.unread_count) == (["sushi"], 1)
     without = read(Share(option="diner", members=[]))
     assert (without.portions, without.unread) == ((), 1)
 
@@ -143,7 +143,7 @@ NO_NEW_OPTION = [
 @pytest.mark.parametrize("name", ["", "none_of_these", *NO_NEW_OPTION])
 def test_a_new_option_needs_a_name(name: str) -> None:
     found = read(new(name))
-    assert (found.portions, found.unread) == ((), 1)
+    assert (found.portions, found.unread_count) == ((), 1)
     # What goes back are the words of the entry.
     assert found.unmatched == {"options on the table": (name or NONE_OF_THESE,)}
 

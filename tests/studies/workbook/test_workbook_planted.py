@@ -395,7 +395,13 @@ def test_a_treatment_that_is_not_told_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = sessions._system_message
-    run = wired(tmp_path, monkeypatch, sessions, "_told", lambda *a: (told(*a)[0], "", told(*a)[2]))
+    run = wired(
+        tmp_path,
+        monkeypatch,
+        sessions,
+        "_system_message",
+        lambda *a: (told(*a)[0], "", told(*a)[2]),
+    )
     assert effect(run).low < 0
     (found,) = [f for f in STUDY.findings(run) if f.key == "exposure"]
     assert "treatment should stand in the prompt and did not" in repr(found)
@@ -410,7 +416,7 @@ def test_swapped_treatments_turn_the_effect_round(
         return first, next(t for t in others if t != treatment), context
 
     told = sessions._system_message
-    run = wired(tmp_path, monkeypatch, sessions, "_told", swapped)
+    run = wired(tmp_path, monkeypatch, sessions, "_system_message", swapped)
     assert effect(run).high < 0
 
 

@@ -56,7 +56,7 @@ def test_one_row_per_participant_and_one_column_per_variable(tmp_path: Path) -> 
         assert row["sure"] == ("0.5" if row["role"] == "Buyer" else "")
         assert row["total"] == "20" and row["share"] == "0.25"
         assert row["invalid"] == row["missing"] == ""
-    assert set(run.table_names) >= {"answers", "assignment", "computed", "responses", "sessions"}
+    assert set(run.tables) >= {"answers", "assignment", "computed", "responses", "sessions"}
     assert run.table("assignment").height == 8
 
 

@@ -103,7 +103,7 @@ from folkmoot.studies.workbook.placeholders import render_text
     body = """
 for text in given:
     try:
-        said = render(text, {"name": "x", "constant.x": 1, "long": "x" * 100_000})
+        said = render_text(text, {"name": "x", "constant.x": 1, "long": "x" * 100_000})
     except ExpressionProblem:
         continue
     print(text[:60], "gave", said[:60])
@@ -167,7 +167,7 @@ for text in given:
         parse_expression(text)
     except ExpressionProblem:
         continue
-    print(text, "gave", repr(evaluate(text, scene, "a")))
+    print(text, "gave", repr(evaluate_expression(text, scene, "a")))
 """
     said = bounded(setup, body, EXPRESSIONS).splitlines()
     # Names are only known when answers are there, so that these two are missing values.

@@ -50,6 +50,8 @@ CREATE TABLE IF NOT EXISTS batches(
 );
 CREATE TABLE IF NOT EXISTS batched(key TEXT PRIMARY KEY, batch TEXT NOT NULL) WITHOUT ROWID;
 """
+# Columns of the file format, in the order of the fields of `BatchRecord`.
+BATCH_COLUMNS = "name, model, id, calls, begun, promised"
 BROKEN = """
 CREATE TABLE IF NOT EXISTS broken(
     at REAL NOT NULL, address TEXT NOT NULL, model TEXT NOT NULL, max_usd REAL

@@ -28,6 +28,7 @@ from folkmoot.engine.journal.integrity import (
 )
 from folkmoot.engine.journal.journal_file import (
     SELECT_SQL,
+    BATCH_COLUMNS,
     BatchRecord,
     BrokenReply,
     FirstReply,
@@ -302,7 +303,7 @@ class JournalReader:
         """Return the batches submitted to vendors, by name."""
         if not self._has_table("batches"):
             return {}
-        rows = self._reader.execute(f"SELECT {', '.join(BatchRecord._fields)} FROM batches")
+        rows = self._reader.execute(f"SELECT {BATCH_COLUMNS} FROM batches")
         return {row[0]: BatchRecord._make(row) for row in rows}
 
     def keys_of(self, batch: str) -> list[str]:
