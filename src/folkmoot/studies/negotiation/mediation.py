@@ -1,8 +1,8 @@
-"""What a mediator leads: a proposal, a round of ballots, the members' word on what was decided, and
-C5's feedback: rounds in which one member reacts and the mediator may adjust the decision.
+"""The steps that a mediator leads: the proposal, the confirmation by members, and feedback rounds.
 
-A revision replaces the whole state (words, portions, selected option, votes, promise, split), or it
-does not stand at all, and the System says why.
+In a feedback round of C5 one member reacts and the mediator may revise the decision. A revision
+either replaces the whole decision (text, portions, selected option, promise, split), or it is
+rejected and the System says why.
 """
 
 from __future__ import annotations
@@ -107,8 +107,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class MediatorReply(NamedTuple, Generic[M]):
-    """A reply of the mediator. One that could not be read is the minimal structure, and its parse
-    step says so. `first_problems`: why it had to be asked for again."""
+    """A reply of the mediator. `first_problems` are the problems that caused a re-ask."""
 
     value: M
     parse_step: str
@@ -117,7 +116,8 @@ class MediatorReply(NamedTuple, Generic[M]):
     address: str
 
 
-MEDIATORS = ("synthesis", "feedback")  # sources of decisions that the mediator has stated
+# The sources of decisions that the mediator stated.
+MEDIATORS = ("synthesis", "feedback")
 _PROMPTS: Mapping[type[BaseModel], str] = {
     PlainSynthesis: "synthesis_raw",
     GuidedSynthesis: "synthesis_guided",
@@ -133,7 +133,7 @@ async def ask_mediator(
     minimal: M,
     find_problems: Callable[[M], Problems],
 ) -> MediatorReply[M]:
-    """Ask the mediator for a reply of the type of `minimal`."""
+    """Ask the mediator for a reply of the type of `minimal`, which replaces an unreadable reply."""
     topic = case.topic(vocabulary.topic)
     allowed = vocabulary.allowed_values
     allowed["dialogue.speaker"] = (SYSTEM, *(member.name for member in case.heard_members))
@@ -164,9 +164,12 @@ async def ask_mediator(
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What the mediator returned, read. `label` is the strategy it named, None if unread; `said`
-    all its words as it wrote them; `stated` what it says that each member gets; `terms` the words
-    of theory in all that it wrote (C3)."""
+    """The mediator's proposal, parsed.
+
+    `label` is the strategy that it named, None if unread. `said` is all its text and `stated` the
+    decision in it. `terms` are its words of theory (C3), and `terms_first` those that caused a
+    re-ask.
+    """
 
     has_conflict: bool
     conflict_description: str
@@ -175,17 +178,17 @@ class Proposal:
     opening: str
     said: str
     stated: Settlement
-    responses: tuple[tuple[str, str], ...]  # name, words
+    responses: tuple[tuple[str, str], ...]
     parse_step: str
     dropped_lines: int
-    finish: str | None = None  # how the mediator's reply ended
+    finish: str | None = None
     address: str = ""
     terms: Terms = NO_TERMS
     terms_first: tuple[str, ...] = ()
     asked_again: tuple[str, ...] = ()
 
     def line_origin(self, part: str, author: str = "") -> Origin:
-        """Return where a line of this reply comes from."""
+        """Return the origin of an utterance that comes from this reply."""
         return Origin(self.address, part, author, self.finish)
 
 
@@ -197,10 +200,9 @@ async def propose_decision(
     strategy: Strategy | None = None,
     outcome: Outcome | None = None,
 ) -> Proposal:
-    """Ask the mediator: plainly under C3, under the locked strategy in C4 and C5. The minimal
-    structure is whether the stated preferences differ, no words, and nothing decided.
+    """Ask the mediator for a proposal: plainly under C3, under the locked strategy in C4 and C5.
 
-    `outcome` is what the operator has decided, which the mediator explains.
+    `outcome` is the decision of the operator, which the mediator explains.
     """
     group, names = case.group, [member.name for member in case.mediation_order(topic)]
     variables: dict[str, object] = {
@@ -276,8 +278,7 @@ def say_for_members(
     said: Sequence[tuple[str, str]],
     origin: Origin,
 ) -> list[DialogueTurn]:
-    """Record what the mediator has the members say (name, words), as numbered parts of its reply;
-    the part of `origin` is what each is called."""
+    """Record the utterances (name, text) that the mediator wrote for members, as numbered parts."""
     by_name = {name: id for id, name in case.group.names_by_member.items()}
     return [
         case.record_line(
@@ -298,8 +299,8 @@ def _read_statement(
     vocabulary: Vocabulary,
     reply: Decided,
 ) -> Settlement:
-    """Read a stated decision. A new option with a word of theory is none: it would carry the word
-    to the planner and to later decisions."""
+    """Return a stated decision. New options with a word of theory are not accepted."""
+    # Such an option would carry the word to the planner and to later decisions.
     named = (new_option_of(share.new_option, ()) for share in reply.decision)
     theory = tuple(option for option in named if option and case.find_terms(topic, option).theory)
     return parse_settlement(replace(vocabulary, forbidden=theory), reply)
@@ -313,7 +314,7 @@ def _words_of_statement(reply: PlainSynthesis | GuidedSynthesis) -> list[str]:
 
 
 def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
-    """Return everything that the mediator wrote, also what it has the members say."""
+    """Return the complete text that the mediator wrote, with its utterances for members."""
     words = (reply.conflict_description, reply.resolution_explanation)
     lines = (line.text for line in reply.dialogue)
     return "\n".join((*words, *lines, *_words_of_statement(reply), *reply.dropped))
@@ -323,9 +324,11 @@ def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
 
 
 async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-    """Ask every member in one word whether the decision as recorded is what the talk came to, or
-    which part of it the member refuses outright. A refusal changes no decision; it is on record as
-    overridden."""
+    """Ask every member whether the recorded decision is the result of the dialogue.
+
+    Instead of yes or no, a member can refuse an option that the member gets. A refusal changes no
+    decision, but it is recorded as overridden.
+    """
     topic = case.topic(decision.topic)
     lines = (_show_line(case, topic, decision, line) for line in decision.lines)
     dialogue = [line for line in lines if line is not None]
@@ -335,7 +338,7 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
     given = {
         member.id: _stated_refusals(decision.portions, member.id) for member in case.heard_members
     }
-    # C5's talks begin with C4's, so that each member is asked the same beginning twice.
+    # The dialogue of C5 begins with that of C4, so a cache breakpoint after each line pays off.
     goes_on = case.condition.has_locked_strategy and {"C4", "C5"} <= set(case.config.conditions)
 
     def quote_refusal(words: str, options: Sequence[str]) -> str:
@@ -379,7 +382,7 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
 def _with_refused(
     overridden: Mapping[str, tuple[str, ...]], refused: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return option → members who get it against a firm no, with those who refuse it now."""
+    """Return option → members who get it against a firm rejection, with the new refusals."""
     found = {option: list(members) for option, members in overridden.items()}
     for member, options in refused.items():
         for option in options:
@@ -390,10 +393,11 @@ def _with_refused(
 def _show_line(
     case: Negotiation, topic: Topic, decision: SlotDecision, line: DialogueTurn
 ) -> dict[str, str] | None:
-    """Return a line as the members who confirm may read it, or None.
+    """Return an utterance as the members who confirm are shown it, or None.
 
-    Under C3 no word of theory of the mediator may reach a later decision. A line of the System
-    with such a word is replaced by the decision in our words, another line is left out.
+    Under C3 no word of theory of the mediator may reach a later decision. An utterance of the
+    System with such a word is replaced by the rendered decision. Other utterances with such a word
+    are left out.
     """
     said = line.utterance
     name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", said.id))
@@ -408,15 +412,14 @@ def _show_line(
 
 
 def _stated_refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
-    """The words in which a member refuses something of what it gets → the options."""
+    """Return the answers by which a member refuses something of its share → the options."""
     got = tuple(dict.fromkeys(portion.option for portion in portions if member in portion.members))
     refusals = {f"refused: {option}": (option,) for option in got}
     return refusals | ({"refused: all of it": got} if len(got) > 1 else {})
 
 
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-    """Rounds on a decision with a conflict until one ends resolved, at most
-    `max_feedback_rounds`."""
+    """Run feedback rounds on a conflict until one is resolved, at most `max_feedback_rounds`."""
     if not (case.has_feedback and decision.has_conflict):
         return decision
     topic, scope = case.topic(decision.topic), scope.child("feedback")
@@ -428,13 +431,14 @@ async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision)
 
 
 def _member_to_ask(case: Negotiation, topic: Topic, decision: SlotDecision) -> tuple[Member, bool]:
-    """The first member left out who was not asked yet; with none, the least content one."""
+    """Return the member to ask next, and whether the decision left that member out."""
     asked = {feedback_round.target for feedback_round in decision.feedback}
     texts = case.texts(topic.id)
     wanting = left_out(case.group, texts, decision.resolution_text)
     if wanting:
         return next((member for member in wanting if member.id not in asked), wanting[0]), True
-    # The question follows the source's text scoring, and not what members told the researcher.
+    # Use the source's scores of texts. The members' own scores are for the researcher alone, so
+    # they must not influence the mediation.
     scores = text_scores_of(case.group, texts, decision.options, decision.portions)
     content = satisfaction_of_members(scores, decision.portions)
     fresh = [
@@ -448,6 +452,7 @@ def _member_to_ask(case: Negotiation, topic: Topic, decision: SlotDecision) -> t
 async def _feedback_round(
     scope: Scope, case: Negotiation, topic: Topic, standing: SlotDecision
 ) -> SlotDecision:
+    """Run one feedback round and return the decision after it."""
     number = len(standing.feedback) + 1
     target, targeted = _member_to_ask(case, topic, standing)
     quote_listed = partial(quote_options, case, topic, came_up=standing.came_up)
@@ -517,7 +522,8 @@ async def _feedback_round(
     cast = _with_refusals(standing, target.id, hard_no, objections)
     decision = _state_after_revision(case, topic, replace(standing, cast=cast), reply, stated)
     asked = reply.targeted_feedback_question
-    # Nobody has accepted what they reject in the same breath, or a revision that does not stand.
+    # A round is not resolved if the revision was rejected, or if the member gets an option that the
+    # member rejects in this round.
     refused = cast.get(target.id, Ballot(target.id)).hard_no if cast is not standing.cast else ()
     content = not decision.feedback[-1].because and not any(
         target.id in decision.overridden.get(option, ()) for option in refused
@@ -542,7 +548,7 @@ async def _feedback_round(
 
 
 def _wished_option(text: str, options: Sequence[str]) -> list[str]:
-    """Return the option that a text speaks for most, or nothing."""
+    """Return the option with the highest score in a text as a list, [] if none is above zero."""
     scored = text_scores(text, options)
     best = min(scored, key=lambda option: (-scored[option], option), default="")
     return [best] if best and scored[best] > 0 else []
@@ -555,7 +561,6 @@ def _rejections(tally: Tally, member: Member) -> list[str]:
 def _with_refusals(
     slot_decision: SlotDecision, member: str, refused: Sequence[str], objections: Sequence[str]
 ) -> Mapping[str, Ballot]:
-    """Return the ballots, with what the member asked now rejects as well."""
     if not (refused or objections):
         return slot_decision.cast
     own = slot_decision.cast.get(member, Ballot(member))
@@ -571,7 +576,7 @@ def _state_after_revision(
     reply: FeedbackReply,
     stated: Settlement,
 ) -> SlotDecision:
-    """The state after a revision: all of it as revised, or all of it as it stood."""
+    """Return the decision with the whole revision, or unchanged if the revision is rejected."""
     because, refused = _revision_problem(case, topic, standing, stated, reply)
     decision = replace(standing, confirmed={}, refused={})
     if not because and stated.portions:
@@ -598,7 +603,7 @@ def _revision_problem(
     stated: Settlement,
     reply: FeedbackReply,
 ) -> tuple[str, tuple[str, ...]]:
-    """Why a revision does not stand, and the options that it may not give; "" if it does."""
+    """Return why a revision is rejected and the options that it may not give, or ("", ())."""
     served = {member for portion in stated.portions for member in portion.members}
     if (
         stated.unread_count
@@ -625,7 +630,7 @@ def _revision_problem(
 
 
 def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement) -> SlotDecision:
-    """Return the restated decision, or `standing` if options, members and times are the same."""
+    """Return the revised decision, or `standing` if options, members and times are the same."""
     portions = stated.portions
     if standing.subgrouping_required:
         portion, b = portions
@@ -643,7 +648,7 @@ def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement)
 
 
 def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Branch, Branch] | None:
-    """The two branches of a split; None if the portions do not part the whole group in two."""
+    """Return the branches of a split, or None if the portions do not divide the group in two."""
     if len(portions) != 2:
         return None
     branch, b = (Branch(portion.option, portion.members) for portion in portions)
@@ -654,8 +659,7 @@ def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Bra
 
 
 def derive_decision(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> SlotDecision:
-    """What follows from the portions that hold and from the votes: the vote's summary, what is
-    promised, the split, and whose strong rejection is overridden."""
+    """Return the decision with all fields that follow from its portions and ballots."""
     tally = case.tally_topic(topic, slot_decision.cast)
     counted = (
         slot_decision.source == "vote"
@@ -673,7 +677,8 @@ def derive_decision(case: Negotiation, topic: Topic, slot_decision: SlotDecision
     id, chosen = slot_decision.strategy_id or "", slot_decision.selected_option
     got = {portion.option for portion in slot_decision.portions}
     dropped = slot_decision.dropped
-    if slot_decision.source != "feedback":  # the mediator states it there
+    # In feedback the mediator states the dropped options itself.
+    if slot_decision.source != "feedback":
         dropped = tuple(option for option in tally.options if option not in got)
     overridden = case.overridden_members(topic, slot_decision.portions, slot_decision.cast)
     return replace(
@@ -706,8 +711,7 @@ def _say_round(
     reactions: Sequence[tuple[str, str]],
     got: MediatorReply[FeedbackReply],
 ) -> list[DialogueTurn]:
-    """Record the last round: the question, what members say to it (name, words), and what the
-    System makes of it."""
+    """Record the last round: the question, the reactions (name, text) and the System's answer."""
     round_ = decision.feedback[-1]
     number, target, strategy = (
         round_.round,

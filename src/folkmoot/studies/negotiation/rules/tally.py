@@ -716,12 +716,11 @@ class Branch:
 
 
 def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
-    """Return groups A and B of a split. Each member joins the higher-scoring of the top two
-    options.
+    """Return groups A and B of a split, each member in the group of the preferred option.
 
-    Members with equal scores alternate by their position among all members (even A, odd B). No
-    group is empty: if one would be, the member with the smallest difference, the last by id, is
-    moved. The tally needs two members or more.
+    The options are the top two. Members with equal scores alternate by their position among all
+    members (even A, odd B). No group is empty: if one would be, the member with the smallest
+    difference, the last by id, is moved. The tally needs two members or more.
     """
     anchors = (*tally.ranked_options()[:2], *OPEN_ANCHORS)[:2]
     lean = {}
