@@ -1,6 +1,6 @@
-"""What is measured: pure functions from plain arrays to numbers, one subject a file.
+"""Measures: pure functions from arrays to numbers, one subject per file.
 
-Studies and the report call these; none of them reads a file, a clock or a global generator.
-scipy and scikit-learn take seconds to import, so they are imported inside the functions that need
-them: a run that only talks, or a replay, never pays for them.
+Studies and reports call these functions. None of them reads a file, a clock or a global random
+generator. scipy and scikit-learn take seconds to import, so each function imports them where it
+needs them. A run without such measures, or a replay, does not pay for the import.
 """

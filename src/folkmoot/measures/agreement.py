@@ -1,6 +1,6 @@
-"""Whether coders agree (Krippendorff's alpha), and whether a person agrees with themselves (kappa).
+"""Agreement of coders (Krippendorff's alpha) and of a participant's repeated answers (kappa).
 
-Alpha is used wherever a model codes text, against a second model, a second draw or a person.
+Alpha is used wherever a model codes text, against a second model, a second draw or a human.
 """
 
 from __future__ import annotations
@@ -17,27 +17,29 @@ from folkmoot.measures.inference.proportions import score_interval
 
 FloatArray = NDArray[np.float64]
 Level = Literal["nominal", "ordinal", "interval"]
-Z = 1.959963984540054  # of 95 %
+# The normal quantile of a two-sided 95 % interval.
+Z = 1.959963984540054
 
 
 def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
-    """Krippendorff's alpha = 1 − D_observed / D_expected, at most 1; 0 is chance.
+    """Return Krippendorff's alpha = 1 − D_observed / D_expected, at most 1. 0 is chance.
 
-    `ratings` (coders, units) of numbers, NaN where a coder did not code a unit. Codes that are
-    no numbers: number them first (any numbers for `nominal`, in order for `ordinal`). Units with
-    fewer than two codes carry no information. NaN where there is nothing to compare or where all
-    codes are the same (agreement by chance alone cannot be told from agreement).
+    `ratings` (coders, units) are numbers, with NaN if a coder did not code a unit. Convert other
+    codes to numbers first: any numbers for `nominal`, ascending numbers for `ordinal`. Units with
+    fewer than two codes carry no information. Returns NaN if no unit has two codes. Returns NaN
+    also if all codes are equal, because chance agreement cannot be separated from real agreement
+    then.
 
-    Distances δ²: nominal 1; ordinal (Σ_{g=c..k} n_g − (n_c + n_k)/2)²; interval (c − k)². As good
-    as .80 is customary for conclusions, .667 for tentative ones.
-    Krippendorff (2011), "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
+    Distances δ²: nominal 1. Ordinal (Σ_{g=c..k} n_g − (n_c + n_k)/2)². Interval (c − k)². Customary
+    limits are .80 for conclusions and .667 for tentative ones. Krippendorff (2011), "Computing
+    Krippendorff's alpha-reliability", repository.upenn.edu.
     """
     values, by_unit = _by_unit(ratings)
     return float(_alpha_values(by_unit.sum(axis=0), values, level))
 
 
-# Codes other than the most frequent one, below which alpha has no interval: whether coders find a
-# rare code alike cannot be told from so few.
+# Alpha has no interval if fewer codes than this differ from the most frequent code. So few codes
+# do not show whether coders agree on the rare ones.
 FEWEST_RARER = 10
 
 
@@ -46,14 +48,14 @@ def krippendorff_interval(
     level: Level = "nominal",
     clusters: Sequence[Hashable] = (),
 ) -> Estimate:
-    """`krippendorff_alpha` with an interval (95 %).
+    """Return `krippendorff_alpha` with a 95 % interval.
 
-    `ratings` as there. Whole `clusters` (units,) are independent, the codes of one text for
-    instance; without them, units. Of nominal codes: Wilson's interval of the share of pairs that
-    disagree, with as many independent pairs as its variance between clusters shows, over the
-    disagreement expected. Else the jackknife over clusters of −log(1 − alpha). No interval with
-    fewer than five clusters, or of nominal codes with fewer than ten that are not the most
-    frequent.
+    `ratings` is as there. `clusters` (units,) are the independent groups of units, such as the
+    codes of one text. Without them, each unit is independent. For nominal codes, the interval is
+    Wilson's for the share of disagreeing pairs, divided by the expected disagreement. The effective
+    number of pairs follows from the variance between clusters. For other levels, it is the
+    jackknife over clusters of −log(1 − alpha). There is no interval with fewer than five clusters.
+    For nominal codes, at least ten codes must differ from the most frequent one.
     """
     values, by_unit = _by_unit(ratings)
     total = by_unit.sum(axis=0)
@@ -75,17 +77,19 @@ def krippendorff_interval(
 
 
 def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[float, float]:
-    """The bounds of a nominal alpha, from the coincidences of clusters (g, v, v)."""
+    """Return the bounds of a nominal alpha from the coincidences of clusters (g, v, v)."""
     from scipy.stats import t as student
 
     codes = parts.sum(axis=(1, 2))
     apart = codes - np.trace(parts, axis1=1, axis2=2)
     share = float(apart.sum() / codes.sum())
     g = len(parts)
+    # The variance of a ratio estimate, with clusters as sampling units.
     variance = g / (g - 1) * float(((apart - share * codes) ** 2).sum()) / float(codes.sum()) ** 2
     pairs = min(share * (1 - share) / variance, units) if variance else g
     low, high = score_interval(share, pairs, float(student.ppf(0.975, g - 1)))
-    # Of alpha = 1 − scale · share; all alike or all apart leaves no scale.
+    # alpha = 1 − scale · share, so the bounds of the share give those of alpha. The caller rules
+    # out equal codes, for which the scale is undefined.
     per_value = parts.sum(axis=(0, 1))
     n = float(per_value.sum())
     scale = (n - 1) * n / (n**2 - float((per_value**2).sum()))
@@ -95,20 +99,23 @@ def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[flo
 def _interval_of_distances(
     alpha: float, parts: FloatArray, values: FloatArray, level: Level
 ) -> tuple[float, float]:
+    """Return the bounds of an ordinal or interval alpha, or NaN if the jackknife gives none."""
     from scipy.stats import t as student
 
     if alpha >= 1:
-        return math.nan, math.nan  # no distance is known to differ from zero
+        # Perfect agreement: every jackknife value is 1, so there is no variance to use.
+        return math.nan, math.nan
     without = _alpha_values(parts.sum(axis=0) - parts, values, level)
     if not np.isfinite(without).all() or (without >= 1).any():
         return math.nan, math.nan
     _, error = jackknife(-math.log(1 - alpha), -np.log(1 - without), np.ones(len(parts)))
+    # A symmetric interval of −log(1 − alpha) keeps the upper bound of alpha below 1.
     reach = float(student.ppf(0.975, len(parts) - 1)) * error
     return 1 - (1 - alpha) * math.exp(reach), 1 - (1 - alpha) * math.exp(-reach)
 
 
 def _by_unit(ratings: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """The values (v,) and each unit's coincidences (units, v, v)."""
+    """Return the distinct values (v,) and each unit's coincidences (units, v, v)."""
     codes = np.asarray(ratings, float)
     if codes.ndim != 2:
         raise ValueError(f"ratings must be (coders, units), got shape {codes.shape}")
@@ -117,7 +124,7 @@ def _by_unit(ratings: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 
 def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) -> FloatArray:
-    """Alpha of each matrix of coincidences (…, v, v); NaN where there is none."""
+    """Return alpha for each matrix of coincidences (…, v, v), or NaN if it is undefined."""
     per_value = coincidences.sum(axis=-1)
     n = per_value.sum(axis=-1)
     delta = _squared_distances(values, per_value, level)
@@ -128,14 +135,17 @@ def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) ->
 
 
 def _coincidence_matrices(codes: FloatArray, values: FloatArray) -> FloatArray:
-    """The coincidence matrix of each unit (u, v, v): its pairs of codes, 1/(m_u − 1) each; nothing
-    where fewer than two coded it."""
+    """Return the coincidence matrix of each unit (u, v, v): its pairs of codes, weighted 1/(m_u −
+    1).
+
+    A unit with fewer than two codes has a zero matrix.
+    """
     counts = np.array([(codes == value).sum(axis=0) for value in values], float).T.reshape(
         -1, len(values)
     )
     coders = counts.sum(axis=1)
     weights = np.where(coders > 1, 1.0 / np.maximum(coders - 1.0, 1.0), 0.0)
-    # A code does not make a pair with itself.
+    # Subtract the pairs of a code with itself.
     pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(values))
     return np.asarray(pairs * weights[:, None, None], float)
 
@@ -147,13 +157,14 @@ def _squared_distances(values: FloatArray, per_value: FloatArray, level: Level) 
     if level == "interval":
         return (c - k) ** 2
     if level == "ordinal":
-        # People at or below a value, less half of those at it: ranks, up to a constant.
+        # Mid-ranks up to a constant: the number at or below a value, minus half of those at it.
         rank = np.cumsum(per_value, axis=-1) - per_value / 2
         return np.asarray((rank[..., :, None] - rank[..., None, :]) ** 2)
     raise ValueError(f"unknown level of measurement: {level!r}")
 
 
-# Possible agreement beyond chance below which kappa says nothing: nearly all ended at one option.
+# If the possible agreement beyond chance is at most this, kappa is undefined. Nearly all answers
+# are then the same option.
 LEAST_ROOM = 0.1
 
 
@@ -163,18 +174,19 @@ def kappa_of_possible(
     questions: Sequence[Hashable] = (),
     who: Sequence[Hashable] = (),
 ) -> Estimate:
-    """Cohen's kappa of two answers of the same people, as a share of the largest possible one.
+    """Return Cohen's kappa of two answers of the same participants, as a share of its largest
+    value.
 
-    (p_o − p_e) / (p_max − p_e): 0 if the two answers of a person agree no more than those of two
-    strangers, 1 if they agree as much as the two distributions allow, so that a move of all to one
-    option does not read as disagreement with oneself. In p_max the distributions differ by what is
-    left of their difference without its variance. NaN where they leave no room for agreement.
-    `questions` (n,): what was asked; chance is computed within a question. `who` (n,): the person,
-    where one answered several questions.
+    (p_o − p_e) / (p_max − p_e). It is 0 if the two answers of a participant agree no more than
+    those of two random participants. It is 1 if they agree as much as the two distributions allow.
+    So a move of all participants to one option does not count as disagreement. p_max uses the
+    difference of the two distributions minus its sampling variance. `questions` (n,): the question
+    of each pair. Chance is computed within questions. `who` (n,): the participant, needed if some
+    answered several questions. Returns NaN if p_max leaves no room above chance.
 
-    The interval (95 %) is Wilson's of p_o, with as many independent pairs as its variance between
-    people shows, and with p_max half a standard error wider on each side.
-    Cohen (1960), doi:10.1177/001316446002000104.
+    The interval (95 %) is Wilson's for p_o. Its effective number of pairs follows from the variance
+    between participants. p_max is widened by half a standard error on each side. Cohen (1960),
+    doi:10.1177/001316446002000104.
     """
     n = len(first)
     if not n:
@@ -205,7 +217,7 @@ def kappa_of_possible(
 def _tables_of(
     first: Sequence[Hashable], last: Sequence[Hashable], questions: Sequence[Hashable]
 ) -> list[FloatArray]:
-    """The square table (k, k) of first and last answers to each question."""
+    """Return the square table (k, k) of first and last answers for each question."""
     pairs: dict[Hashable, list[tuple[Hashable, Hashable]]] = {}
     for one, other, question in zip(first, last, questions, strict=True):
         pairs.setdefault(question, []).append((one, other))
@@ -220,21 +232,25 @@ def _tables_of(
 
 
 def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
-    """Agreement of a table by chance, the most that is possible, and the standard error of that."""
+    """Return a table's chance agreement, largest possible agreement, and standard error of the
+    latter."""
     n = table.sum()
     shares = table / n
     first, last = shares.sum(axis=1), shares.sum(axis=0)
     gap = first - last
     variance = np.maximum(first + last - 2 * np.diag(shares) - gap**2, 0.0) / n
+    # Sampling alone makes the two distributions differ, so its variance is subtracted.
     left = np.sqrt(np.maximum(gap**2 - variance, 0.0))
     return float(first @ last), 1 - float(left.sum()) / 2, math.sqrt(float(variance.sum())) / 2
 
 
 def _effective_sample_size(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, int]:
-    """How many independent values these (n,) of 0 and 1 are worth, and how many groups there are.
+    """Return the effective number of independent values among 0/1 `values` (n,), and the group
+    count.
 
-    By the variance of their mean between `groups` (n,); never more than there are, and as many as
-    groups where all values are alike."""
+    The number follows from the variance of the mean between `groups` (n,). It is at most n, and
+    equals the number of groups if all values are equal.
+    """
     n, people, mean = len(values), int(groups.max()) + 1, float(values.mean())
     if people == n:
         return float(n), people
@@ -250,17 +266,18 @@ def correlation_with_oneself(
     units: Sequence[Hashable],
     askings: float = 2.0,
 ) -> Estimate:
-    """The correlation of two numeric answers of the same people, within `questions` (n,).
+    """Return the correlation of two numeric answers of the same participants, within `questions`
+    (n,).
 
-    `first`, `last` (n,); `units` (n,): what is independent, the person or those who talked.
-    Answers are taken from the mean of their question and divided by its standard deviation, so that
-    a shift of all does not count. `askings`: how often a person was asked, where these are all
-    pairs of the answers; the correlation is then the intraclass one. NaN where nobody differs from
-    the others.
+    `first`, `last` (n,) are the answers. `units` (n,) is the unit of analysis: the participant, or
+    the group that talked. Answers are centred and scaled within questions, so a shift of all
+    answers does not count. `askings` is the number of answers per participant, if the pairs are all
+    pairs of these answers. The correlation is then the intraclass one. Returns NaN if answers to a
+    question do not vary.
 
-    The interval (95 %) is the jackknife's over units, none below five, on Fisher's scale
-    ½ log((1 + (k − 1) r) / (1 − r)) with k askings. Fisher (1925), Statistical Methods for Research
-    Workers, ch. VII.
+    The interval (95 %) is the jackknife over units on Fisher's scale ½ log((1 + (k − 1) r) / (1 −
+    r)), with k askings. There is none below five units. Fisher (1925), Statistical Methods for
+    Research Workers, ch. VII.
     """
     from scipy.stats import t as student
 
@@ -268,6 +285,7 @@ def correlation_with_oneself(
     n, asked, own = len(x), _encode_labels(questions), _encode_labels(units)
     if not n:
         return Estimate(math.nan, math.nan, math.nan, 0)
+    # Sums per unit suffice: the correlation without one unit is that of the total minus its sums.
     sums = np.zeros((int(own.max()) + 1, int(asked.max()) + 1, 6))
     np.add.at(sums, (own, asked), np.stack([np.ones(n), x, y, x * x, y * y, x * y], axis=1))
     whole = sums.sum(axis=0)
@@ -276,7 +294,8 @@ def correlation_with_oneself(
     if not math.isfinite(value) or g < FEWEST_UNITS:
         return none
     without = _mean_correlations(whole - sums)
-    if not np.isfinite(without).all():  # one unit makes all of the difference
+    # One unit carries all variation, so the result without it is undefined.
+    if not np.isfinite(without).all():
         return none
     middle, *others = _fisher_transform(np.array([value, *without]), askings).tolist()
     _, error = jackknife(middle, others, np.ones(g))
@@ -286,18 +305,22 @@ def correlation_with_oneself(
     return Estimate(value, low, high, n, g, method="jackknife, Fisher's z")
 
 
+# Keeps correlations of ±1 inside the domain of the logarithm.
 _NEARLY = 1e-9
 
 
 def _fisher_transform(r: FloatArray, askings: float) -> FloatArray:
-    """Fisher's scale of correlations between `askings` answers."""
+    """Return correlations between `askings` answers on Fisher's scale."""
     held = np.clip(r, -1 / (askings - 1) + _NEARLY, 1 - _NEARLY)
     return np.asarray(0.5 * np.log((1 + (askings - 1) * held) / (1 - held)))
 
 
 def _mean_correlations(sums: FloatArray) -> FloatArray:
-    """The mean correlation over questions, by their number of pairs, from sums (…, questions, 6) of
-    1, x, y, x², y² and xy; NaN where no question has any spread."""
+    """Return the mean correlation over questions, weighted by their number of pairs.
+
+    `sums` (…, questions, 6) holds the sums of 1, x, y, x², y² and xy. The result is NaN if no
+    question has any variation.
+    """
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     pairs = np.maximum(n, 1.0)
     spread = np.maximum(xx - x * x / pairs, 0.0) * np.maximum(yy - y * y / pairs, 0.0)
@@ -314,7 +337,10 @@ def _encode_labels(labels: Sequence[Hashable]) -> NDArray[np.int64]:
 
 
 def number_codes(ratings: Sequence[Sequence[Hashable | None]]) -> FloatArray:
-    """Codes of any kind (coders, units) as numbers for `krippendorff_alpha`; None becomes NaN."""
+    """Return codes of any kind (coders, units) as numbers for `krippendorff_alpha`.
+
+    None becomes NaN.
+    """
     seen: dict[Hashable, int] = {}
     return np.array(
         [

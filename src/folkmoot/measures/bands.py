@@ -1,9 +1,9 @@
-"""Human ranges beside simulated values: what people have been seen to do, and in which design.
+"""Human benchmarks: ranges that human studies have measured, with the design of those studies.
 
-All figures and their sources are in `human_bands.json`, one entry per figure. The words state both
-values and the design of the human studies, and give no verdict: a figure from days of deliberation
-is no norm for minutes of reading. The checks that do compare (`diagnostics.shrinking_variance`)
-take a band as their margin and say so.
+All numbers and their sources are in `human_bands.json`, one entry per benchmark. The sentences give
+the simulated and the human values and the design of the human studies, without a verdict. Values
+from days of deliberation are no norm for minutes of reading. The checks that do compare
+(`diagnostics.shrinking_variance`) use a benchmark as their margin and say so.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from folkmoot.errors import FolkmootError
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A human range. `low` and `high` are NaN where only the centre is known.
+    """A human benchmark. `low` and `high` are NaN if only the centre is known.
 
-    `design`: what was asked of these people, and when; `range`: what low and high span; `n` people
-    behind it; `source`: author, year, title, DOI, what was measured, and where the data are;
-    `verified`: recomputed from those data.
+    `design`: what these people were asked, and when. `range`: what `low` and `high` are, such as
+    quantiles over studies. `n`: number of people. `source`: author, year, title, DOI, the measured
+    quantity and the place of the data. `verified`: the values were recomputed from those data.
     """
 
     key: str
@@ -46,15 +46,17 @@ class Band:
 
 @cache
 def human_bands() -> dict[str, Band]:
-    """All bands by key, as the data file has them."""
+    """Return all benchmarks of the data file by key."""
     raw = json.loads(files("folkmoot.measures").joinpath("human_bands.json").read_text("utf-8"))
     sources = raw["sources"]
     return {b["key"]: _read_band(b, sources) for b in raw["bands"]}
 
 
 def human_band(key: str) -> Band:
-    """The band of that key, to be compared with. FolkmootError for a key that the data file does
-    not have, or whose figures could not be verified."""
+    """Return the benchmark with this key for a comparison.
+
+    Raises FolkmootError if the data file has no such key or its values could not be verified.
+    """
     bands = human_bands()
     if key not in bands:
         raise FolkmootError(f"no human band {key!r}; known: {', '.join(bands)}")
@@ -64,7 +66,10 @@ def human_band(key: str) -> Band:
 
 
 def sentence(what: str, value: float, band: Band) -> str:
-    """In words: "Simple passive: 16 %; people: 32 % to 91 % (design of the human studies)"."""
+    """Return the comparison of a value with a benchmark as a sentence.
+
+    Example: "Simple passive: 16 %; people: 32 % to 91 % (design of the human studies)."
+    """
     people = (
         f"{show(band.low, band)} to {show(band.high, band)}"
         if band.has_range
@@ -74,7 +79,7 @@ def sentence(what: str, value: float, band: Band) -> str:
 
 
 def show(value: float, band: Band) -> str:
-    """A value in the unit of its band."""
+    """Return a value as text in the unit of its benchmark."""
     if not math.isfinite(value):
         return "unknown"
     if band.unit == "share":
@@ -105,7 +110,7 @@ def _read_band(raw: dict[str, object], sources: dict[str, dict[str, object]]) ->
 
 
 def _format_citation(source: dict[str, object]) -> str:
-    """A source in one sentence."""
+    """Return a source as one sentence."""
     return (
         f"{source['author']} ({source['year']}), {source['title']}, doi:{source['doi']}; "
         f"{source['measured']}; computed from the {source['data']}"

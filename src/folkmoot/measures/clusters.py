@@ -1,9 +1,9 @@
-"""Clusters of reasons: which members belong together, and whether the clusters may be believed.
+"""Clusters of reasons: which members belong together, and whether the clusters are reliable.
 
-Cross-pollination clusters the embeddings of what participants said; the report shows the
-silhouettes by which the number of clusters was chosen, how stable the clusters are, a map, and the
-members nearest each centre. Same input, same labels, everywhere. scikit-learn takes a second to
-load, so it is imported where it is used.
+Cross-pollination clusters the embeddings of utterances. The report shows the silhouettes that
+selected the number of clusters, the stability of the clusters, a map, and the members nearest to
+each centre. The same input gives the same labels on every machine. scikit-learn takes a second to
+load, so functions import it where they need it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,23 @@ FloatArray = NDArray[np.float64]
 Vectors = FloatArray | NDArray[np.float32]
 Algorithm = Literal["kmeans", "agglomerative"]
 
-ENOUGH_VOTES = 7  # of a participant who is put into a group, or all comments if they are fewer
+# These three values are those of Polis. A participant needs this many votes, or one on every
+# comment, to be assigned to a group. One more group is tried for every 12 participants.
+ENOUGH_VOTES = 7
 MOST_GROUPS = 5
-PEOPLE_PER_GROUP = 12  # one group more is tried for so many people more
-LARGE = 10_000  # rows; of more, k-means goes by mini-batches, and Ward's tree does not fit
-SAMPLE_ABOVE = 2_000  # rows; what is quadratic in their number is taken over so many of them
+PEOPLE_PER_GROUP = 12
+# Above this number of rows k-means uses mini-batches. Ward's tree would not fit into memory.
+LARGE = 10_000
+# Computations with quadratic cost use a sample of this many rows.
+SAMPLE_ABOVE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
     """Labels (n,) and the mean silhouette of each number of clusters that was tried.
 
-    `silhouettes` is empty where there was nothing to choose (fewer than three members, or all
-    rows identical); then there is one cluster.
+    `silhouettes` is empty if there is only one cluster, because there were fewer than three members
+    or all rows were equal.
     """
 
     labels: list[int]
@@ -44,13 +48,14 @@ class Clustering:
         return max(self.labels, default=-1) + 1
 
 
-# The largest mean silhouette of each kind of structure, by Kaufman and Rousseeuw (1990, p. 88).
+# The upper limit of the mean silhouette for each structure: Kaufman and Rousseeuw (1990, p. 88).
 STRUCTURES = ((0.25, "none"), (0.5, "weak"), (0.7, "reasonable"), (1.0, "strong"))
 
 
 def describe_structure(silhouette: float) -> str:
     """Return the structure that a mean silhouette shows: none, weak, reasonable or strong."""
-    rounded = round(silhouette, 2)  # the limits have two digits: 0.254 is 0.25
+    # The limits have two digits, so 0.254 counts as 0.25.
+    rounded = round(silhouette, 2)
     return next((name for most, name in STRUCTURES if rounded <= most), "strong")
 
 
@@ -60,7 +65,10 @@ def cluster_option(
     max_k: int = 6,
     seed: int = 42,
 ) -> list[int]:
-    """Labels (n,) of the best clustering of the rows of `vectors` (n, d); see `best_clustering`."""
+    """Return the labels (n,) of the best clustering of the rows of `vectors` (n, d).
+
+    See `best_clustering`. The qualified name of this function is part of journal fingerprints.
+    """
     return best_clustering(vectors, algorithm, max_k, seed).labels
 
 
@@ -70,15 +78,16 @@ def best_clustering(
     max_k: int = 6,
     seed: int = 42,
 ) -> Clustering:
-    """The clustering, among k = 2 … `max_k`, with the largest mean silhouette.
+    """Return the clustering with the largest mean silhouette among k = 2 … `max_k`.
 
-    Fewer than three members, `max_k` below 2, or rows that are all identical give one cluster.
-    Distances are Euclidean, which for L2-normalised rows (n, d) orders pairs as the cosine does.
-    Equal silhouettes go to the smaller k. Labels count from 0 by first appearance, so that they
-    do not hang on a library's internal order. Above 2,000 rows the silhouette is taken over a
-    fixed random sample of 2,000 (its cost is quadratic). Above 10,000 rows see `labels_at`.
+    Fewer than three members, `max_k` below 2, or identical rows give one cluster. Distances are
+    Euclidean. For L2-normalised rows (n, d) they order pairs like the cosine does. Equal
+    silhouettes go to the smaller k. Labels count from 0 in order of first appearance, so they do
+    not depend on a library's internal order. Above 2,000 rows the silhouette uses a fixed random
+    sample of 2,000, because its cost is quadratic. Above 10,000 rows see `labels_at`. Raises
+    ValueError if `vectors` is not two-dimensional.
 
-    Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7; computed by scikit-learn.
+    Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7, computed by scikit-learn.
     """
     from sklearn.metrics import silhouette_score
 
@@ -88,8 +97,10 @@ def best_clustering(
     n = len(x)
     distinct: set[bytes] = set()
     for row in x:
-        distinct.add((row.round(12) + 0.0).tobytes())  # + 0.0: there is a negative zero
-        if len(distinct) > max_k:  # how many more there are changes nothing
+        # Adding 0.0 turns −0.0 into 0.0, which has other bytes.
+        distinct.add((row.round(12) + 0.0).tobytes())
+        # More than max_k distinct rows allow every k, so there is no need to count further.
+        if len(distinct) > max_k:
             break
     largest = min(max_k, n - 1, len(distinct))
     if n < 3 or largest < 2:
@@ -109,15 +120,17 @@ def best_clustering(
 def labels_at(
     vectors: Vectors, k: int, algorithm: Algorithm = "kmeans", seed: int = 42
 ) -> list[int]:
-    """Labels (n,) for exactly k clusters, counted from 0 by first appearance.
+    """Return labels (n,) for exactly k clusters, counted from 0 in order of first appearance.
 
-    `kmeans`: the best of ten starts; above 10,000 rows by mini-batches (Sculley 2010,
-    doi:10.1145/1772690.1772862). `agglomerative`: Ward's criterion, whose memory is quadratic:
-    ValueError above 10,000 rows. All by scikit-learn.
+    `kmeans`: the best of ten starts. Above 10,000 rows it uses mini-batches (Sculley 2010,
+    doi:10.1145/1772690.1772862). `agglomerative`: Ward's criterion. Its memory is quadratic, so it
+    raises ValueError above 10,000 rows. Both are computed by scikit-learn. Raises ValueError for
+    another algorithm.
     """
     from sklearn.cluster import AgglomerativeClustering, KMeans, MiniBatchKMeans
 
     x = _as_clustered(vectors)
+    # Sums in several threads depend on their order, which would change labels between machines.
     with limit_to_one_thread():
         if algorithm == "agglomerative":
             if len(x) > LARGE:
@@ -128,38 +141,39 @@ def labels_at(
             if len(x) > LARGE:
                 small = MiniBatchKMeans(k, n_init=10, batch_size=2048, random_state=seed % 2**32)
                 return by_first_appearance(small.fit_predict(x).tolist())
-            # Not from Ward's clusters: in points without structure they find six groups.
+            # Random starts, not Ward's clusters: these find six groups in points without structure.
             lloyd = KMeans(k, n_init=10, random_state=seed % 2**32)
             return by_first_appearance(lloyd.fit_predict(x).tolist())
     raise ValueError(f"unknown clustering algorithm: {algorithm!r} (kmeans, agglomerative)")
 
 
 def too_large(n: int) -> str:
-    """Why agglomerative clustering is out of the question for n members."""
+    """Return the reason why agglomerative clustering cannot be used for n members."""
     return f"agglomerative clustering compares all pairs, and {n:,} members are more than {LARGE:,}"
 
 
 def _as_clustered(vectors: Vectors) -> Vectors:
-    """The rows in double precision; many are left as they are, a copy of them may not fit."""
+    """Return the rows in double precision, or unchanged above `LARGE`, because a copy may
+    not fit."""
     return vectors if len(vectors) > LARGE else np.ascontiguousarray(vectors, dtype=np.float64)
 
 
 def _sample_rows(n: int, seed: int) -> NDArray[np.intp]:
-    """The rows of n over which what is quadratic is taken: all, up to a size."""
+    """Return the row numbers for computations with quadratic cost: all, or a fixed sample."""
     if n <= SAMPLE_ABOVE:
         return np.arange(n)
     return generator(seed, ("silhouette",)).choice(n, SAMPLE_ABOVE, replace=False)
 
 
 def by_first_appearance(raw: Iterable[Hashable]) -> list[int]:
-    """The same partition with labels 0, 1, … in the order in which they first occur."""
+    """Return the same partition with labels 0, 1, … in order of first appearance."""
     seen: dict[Hashable, int] = {}
     return [seen.setdefault(label, len(seen)) for label in raw]
 
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """Adjusted Rand indices of re-clusterings: mean, 10th percentile, number of draws."""
+    """Adjusted Rand indices of repeated clusterings: mean, 10th percentile, and number of draws."""
 
     mean: float
     low: float
@@ -167,12 +181,13 @@ class Stability:
 
     @property
     def verdict(self) -> str:
-        """In words: stable from .75 on, unstable below .5 (rules of thumb of Hennig's)."""
+        """The stability in words: stable from .75, unstable below .5 (Hennig's rules of thumb)."""
         if self.mean >= 0.75:
             return "stable"
         return "doubtful" if self.mean >= 0.5 else "unstable"
 
 
+# Draws per estimate. Each repeats the whole clustering, so more would be slow.
 REDRAWS = 20
 
 
@@ -182,12 +197,13 @@ def bootstrap_stability(
     algorithm: Algorithm = "kmeans",
     seed: int = 42,
 ) -> Stability:
-    """How alike clusterings of resampled members (n, d) are to `labels` (n,), k held fixed.
+    """Return the similarity of clusterings of resampled members (n, d) to `labels` (n,) with the
+    same k.
 
-    Each of 20 draws takes n members with replacement, clusters the distinct ones again and compares
-    their labels by the adjusted Rand index (1: the same partition; 0: chance). One cluster is
-    trivially stable (mean 1, no draws). Of more than 2,000 members a draw takes 2,000.
-    Hubert and Arabie (1985), doi:10.1007/BF01908075; Hennig (2007), doi:10.1016/j.csda.2006.11.025.
+    Each of 20 draws samples n members with replacement, clusters the distinct ones, and compares
+    their labels by the adjusted Rand index. The index is 1 for the same partition and 0 for chance.
+    One cluster is trivially stable (mean 1, no draws). Above 2,000 members a draw samples 2,000.
+    Hubert and Arabie (1985), doi:10.1007/BF01908075. Hennig (2007), doi:10.1016/j.csda.2006.11.025.
     """
     from sklearn.metrics import adjusted_rand_score
 
@@ -199,6 +215,7 @@ def bootstrap_stability(
     scores: list[float] = []
     for _ in range(REDRAWS):
         picked = np.unique(rng.integers(0, len(own), min(len(own), SAMPLE_ABOVE)))
+        # A draw with too few distinct members cannot form k clusters.
         if len(picked) <= k or len(np.unique(vectors[picked], axis=0)) < k:
             continue
         again = labels_at(vectors[picked], k, algorithm, seed)
@@ -210,17 +227,18 @@ def bootstrap_stability(
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A flat map of vectors: coordinates (n, 2) and the share of variance that each axis shows."""
+    """A two-dimensional map of vectors: coordinates (n, 2) and the share of variance of
+    each axis."""
 
     coordinates: FloatArray
     explained: tuple[float, float]
 
 
 def flat_map(vectors: Vectors) -> Map:
-    """Principal components 1 and 2 of the rows (n, d).
+    """Return the first two principal components of the rows (n, d).
 
-    Signs are fixed so that the largest loading of each axis is positive. Fewer than three rows
-    or no variance: zeros. Distances on the map are distorted by whatever `explained` lacks to 1.
+    Signs are fixed so that the largest loading of each axis is positive. Fewer than three rows or
+    no variance give zeros. The smaller the sum of `explained`, the more the map distorts distances.
     Computed by scikit-learn.
     """
     x = np.asarray(vectors, float)
@@ -247,10 +265,10 @@ def flat_map(vectors: Vectors) -> Map:
 def nearest_members(
     vectors: Vectors, labels: Sequence[int], count: int = 3
 ) -> dict[int, list[int]]:
-    """Per cluster the rows of its `count` members nearest its centre, nearest first.
+    """Return for each cluster the rows of its `count` members nearest to its centre, nearest first.
 
-    `vectors` (n, d), `labels` (n,). Shown beside a cluster's description, so that it can be
-    checked against what its members said.
+    `vectors` (n, d), `labels` (n,). The report shows them next to the description of a cluster, so
+    that readers can check it.
     """
     own = np.asarray(labels)
     found: dict[int, list[int]] = {}
@@ -265,13 +283,14 @@ def nearest_members(
 
 
 def opinion_groups(matrix: NDArray[np.float64]) -> list[int | None]:
-    """The opinion group of each participant, the largest 0; None for who voted too little.
+    """Return the opinion group of each participant (0 is the largest), or None after too few votes.
 
-    As Polis does: votes (n, m) with NaN for unseen, which becomes the comment's mean; two
-    principal components, stretched by √(m / votes of the participant) so that whoever voted on
-    little does not stay in the middle; k-means over those with at least 7 votes (or all m), k from
-    2 to 5 by the silhouette. Where all vote alike, or fewer than three can be grouped, there are no
-    groups. Small, Björkegren, Erkkilä, Shaw and Megill (2021), doi:10.6035/recerca.5516.
+    The method is that of Polis. Votes (n, m) are NaN for unseen comments, which get the comment's
+    mean. Two principal components are stretched by √(m / votes of the participant). Without this,
+    participants with few votes would stay in the middle. k-means groups those with at least 7 votes
+    (or m), with k from 2 to 5 by the silhouette. There are no groups if all votes are alike, or
+    fewer than three participants can be grouped. Small, Björkegren, Erkkilä, Shaw and Megill
+    (2021), doi:10.6035/recerca.5516.
     """
     from sklearn.cluster import KMeans
     from sklearn.decomposition import PCA

@@ -1,13 +1,13 @@
-"""Signs that a respondent is unfit: each check catches one known way for models to go wrong.
+"""Checks of a model as a respondent: each check detects one known failure of models.
 
-Used by the report and by studies, and tested against the embedded respondent with each of its
-pathologies switched on. First the form of answers (from rows of the `answers` table, which every
-study type records), then the opinions in them: unstable, drawn to a place in the list, giving way,
-too much alike, too evenly spread.
+The report and studies use these checks. Tests run them on the embedded respondent with each of its
+pathologies switched on. The first checks concern the form of answers (rows of the table `answers`,
+which every study type records). The others concern opinions: instability, position bias,
+sycophancy, too little variance, too much evenness.
 
-Each check measures one figure and states the margin within which it is fine. It passes if the whole
-interval of the figure lies inside the margin and fails if the whole interval lies outside.
-Otherwise the answer is not known: too few answers, or nothing that the check could look at.
+Each check estimates one quantity and states the margin of acceptable values. It passes if the whole
+interval lies inside the margin, and fails if the whole interval lies outside. Otherwise the verdict
+is "not known", for example if there are too few answers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ from folkmoot.measures.retest import Repeat, agreement_with_oneself
 
 Row = Mapping[str, Any]
 
-_FEW = 10  # answers below which nothing is said
+# With fewer answers than this, a check gives no verdict.
+_FEW = 10
 
 
 Verdict = Literal["passed", "failed", "not known"]
@@ -62,15 +63,16 @@ NOT_KNOWN: Verdict = "not known"
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The values of a figure that are fine, both bounds included."""
+    """The acceptable values of a quantity, both bounds included."""
 
     low: float = -math.inf
     high: float = math.inf
 
     def judge_interval(self, figure: Estimate) -> Verdict:
-        """Return whether the interval of a figure lies inside the margin or outside of it.
+        """Return "passed" if the interval is inside the margin, "failed" if outside, else "not
+        known".
 
-        "not known" if it lies across a bound, or if there is no interval.
+        The verdict is "not known" if the interval crosses a bound or if there is no interval.
         """
         if not figure.has_interval:
             return NOT_KNOWN
@@ -89,10 +91,10 @@ class Margin:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One diagnostic: the figure with its interval, the margin, the verdict, and all in words.
+    """The result of one check: the estimate, the margin, the verdict and a sentence.
 
-    `value` is None where nothing could be measured; the verdict is then "not known", and `says`
-    tells why.
+    `value` is None if nothing could be measured. The verdict is then "not known", and `says` gives
+    the reason.
     """
 
     key: str
@@ -104,14 +106,15 @@ class Check:
 
 
 def share_check(key: str, title: str, bad: int, asked: int, limit: float, what: str) -> Check:
-    """Return the check that at most the share `limit` of `asked` replies are `bad`."""
+    """Return the check that at most the share `limit` of the `asked` replies is `bad`."""
     margin = Margin(high=limit)
     if not asked:
         return not_checked(key, title, margin, "No such answers in this run.")
     share = wilson(min(bad, asked), asked)
     verdict = margin.judge_interval(share)
     if verdict == FAILED and bad < 2:
-        verdict = NOT_KNOWN  # one slip is no habit, however few replies there are
+        # A single bad reply is no evidence of a failure, however few replies there are.
+        verdict = NOT_KNOWN
     how_many = format_percent(share.value) if bad else "None"
     says = (
         f"{how_many} of {format_count(asked, 'reply', 'replies')} "
@@ -121,21 +124,21 @@ def share_check(key: str, title: str, bad: int, asked: int, limit: float, what: 
 
 
 def _how_sure(share: Estimate, verdict: Verdict) -> str:
-    """Return the interval of a share where it decides: " (0 to 4 %)"."""
+    """Return the interval of a share as text if the verdict is not known: " (0 to 4 %)". Else
+    empty."""
     return f" ({format_span(share.low, share.high)})" if verdict == NOT_KNOWN else ""
 
 
 def not_checked(key: str, title: str, margin: Margin, why: str) -> Check:
-    """Return the check that could not be made, and why."""
+    """Return a check with the verdict "not known" and the reason `why`."""
     return Check(key, title, None, margin, NOT_KNOWN, why)
 
 
 def check_answers(answers: Collection[Row]) -> list[Check]:
-    """All checks that the `answers` table of any study type allows, each with its verdict.
+    """Return all checks that the table `answers` of any study type allows.
 
-    The effect of the place in the list is taken over all choices together; a study that asks the
-    same choice again and again gives it few effective answers, which the clustering by person
-    accounts for.
+    Position bias is estimated over all choices together. If a study asks the same choice many
+    times, the clustering by participant accounts for the smaller effective number of answers.
     """
     return [
         refusals(answers),
@@ -148,7 +151,7 @@ def check_answers(answers: Collection[Row]) -> list[Check]:
     ]
 
 
-# Shares of replies above which a run is flagged. A well-behaved model stays far below.
+# Limits for shares of replies. A suitable model stays far below them.
 REFUSALS = 0.02
 REASKED = 0.05
 OVER_LENGTH = 0.05
@@ -158,16 +161,18 @@ CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
 
 
 BY_PROVIDER = "refused by the provider"
-UNREAD = ("unparsed", "empty")  # reasons of answers that may be refusals in other words
+# Reasons of missing answers that may be refusals in plain words.
+UNREAD = ("unparsed", "empty")
 
 
 def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
-    """Answers in which a way out was taken or that the provider refused, in any language.
+    """Check the share of answers that used a way out or that the provider refused, in any language.
 
-    `texts`: utterances and free answers. English phrases of refusal in them are only counted
-    ("possible refusals") and decide nothing.
+    `texts` holds utterances and free answers. English refusal phrases in them are counted as
+    "possible refusals" and do not affect the verdict.
     """
     reasons = Counter(filter(None, map(_refusal_reason, answers)))
+    # Runs of earlier versions offered no way out, so an absence of refusals means nothing there.
     if not reasons and "how" not in next(iter(answers), {"how": None}):
         why = "An earlier version made this run: closed answers could not be declined in it."
         return not_checked("refusals", "Refusals", Margin(high=REFUSALS), why)
@@ -182,7 +187,8 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
     says = check.says
     unread = sum(1 for row in answers if row.get("missing") in UNREAD)
     if check.verdict == PASSED and reasons.total() + unread > REFUSALS * len(answers):
-        # A model that ignores the ways out refuses in plain words, which are not told from noise.
+        # A model that ignores the ways out refuses in plain words. The parser cannot distinguish
+        # these from noise.
         check = replace(check, verdict=NOT_KNOWN)
         says += (
             f" Cannot be told: {format_count(unread, 'reply', 'replies')} could not be read and "
@@ -202,22 +208,22 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
 
 
 def _refusal_reason(row: Row) -> str:
-    """Return why an answer was refused: the way out, or that it was the provider; else empty."""
+    """Return the way out that a participant used, or that the provider refused. Else empty."""
     reason = str(row.get("missing") or "")
     if reason in WAYS_OUT:
         return reason
-    # A prompt that is too long for the model is missing too, but nobody refused it.
+    # A prompt that is too long for the model also gives a missing answer, but it is no refusal.
     if row.get("how") == "refused" or reason in ("refused", "filtered"):
         return BY_PROVIDER
-    # Of runs of earlier versions; the words are those of providers' finish reasons.
+    # Runs of earlier versions stored providers' finish reasons. These words occur in them.
     of_provider = any(word in reason for word in ("refus", "filter", "declin", "safety"))
     return BY_PROVIDER if of_provider else ""
 
 
 def malformed(answers: Collection[Row]) -> Check:
-    """Structured answers (JSON) that had to be repaired, asked for again or given up.
+    """Check the share of structured answers (JSON) with a repair, a re-ask or no valid value.
 
-    Refusals are not meant.
+    Refusals do not count as malformed.
     """
     bad = [
         bool(r.get("reasks") or r.get("parse_step") not in CLEAN_STEPS)
@@ -235,10 +241,10 @@ def malformed(answers: Collection[Row]) -> Check:
 
 
 def check_cut_replies(answers: Collection[Row]) -> Check:
-    """Replies that the token limit cut, also when asked once more with twice the limit.
+    """Check that the token limit cut no reply, also not a re-ask with twice the limit.
 
-    A count of all replies, no estimate: the first one fails, because half a thought counts as a
-    whole one. Not known where no reply says how it ended.
+    This counts all replies and is no estimate. A single cut reply fails the check, because a half
+    sentence would count as a whole one. The verdict is "not known" if no reply has a finish reason.
     """
     title, margin = "Cut replies", Margin(high=0.0)
     ended = Counter(str(r.get("finish") or "unknown") for r in answers)
@@ -254,7 +260,10 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
 
 
 def off_list(answers: Collection[Row]) -> Check:
-    """Choices and numbers that were not on the list at the first reply; refusals are not meant."""
+    """Check the share of choices and numbers that were not among the options at the first reply.
+
+    Refusals do not count.
+    """
     bad = [
         bool(r.get("reasks") or r.get("parse_step") == "missing")
         for r in answers
@@ -266,11 +275,11 @@ def off_list(answers: Collection[Row]) -> Check:
 
 
 def over_length(answers: Collection[Row]) -> Check:
-    """Replies far longer than asked for.
+    """Check the share of replies that are far too long.
 
-    A choice: more than eight words beyond the longest option. Free text: more than three times
-    the median of its stage and role (and at least 60 words more), bare signals of one or two words
-    not counted in the median.
+    A choice is too long with more than eight words beyond its longest option. A free text is too
+    long with more than three times the median of its stage and role, and at least 60 words more.
+    Replies of one or two words are signals and do not enter the median.
     """
     typical: dict[tuple[str, str], list[int]] = defaultdict(list)
     for r in answers:
@@ -291,19 +300,20 @@ def over_length(answers: Collection[Row]) -> Check:
     )
 
 
+# The same list of options occurs in thousands of rows.
 @lru_cache(maxsize=1024)
 def _longest_option_words(options: str) -> int:
-    """Words of the longest of the options that a cell lists."""
+    """Return the number of words of the longest option in a cell."""
     return max(len(option.split()) for option in json.loads(options))
 
 
 def acquiescence(
     agrees: Sequence[bool], agrees_reversed: Sequence[bool], who: Sequence[Hashable]
 ) -> Check:
-    """Yes-saying: agreeing both with a statement and with its opposite.
+    """Check for yes-saying: agreement with both a statement and its opposite.
 
-    For each person and pair of opposite statements, (agree) + (agree with the opposite) − 1:
-    +1 both accepted, −1 both rejected, 0 consistent. The mean is clustered by person.
+    The score of a participant and a pair of statements is (agree) + (agree with the opposite) − 1.
+    +1 means both accepted, −1 both rejected, 0 consistent. The mean is clustered by `who`.
     """
     title, margin = "Acquiescence", Margin(-ACQUIESCENCE, ACQUIESCENCE)
     if not agrees:
@@ -318,9 +328,9 @@ def acquiescence(
 
 
 def yes_share(answers: Collection[Row]) -> Check:
-    """The share of yes among yes/no answers, where no opposite statements were put.
+    """Check the share of yes among yes/no answers, for runs without opposite statements.
 
-    The margin is 10 to 90 %: real groups rarely vote so on several items.
+    The margin is 10 to 90 %, because real groups rarely vote so uniformly on several items.
     """
     asked = []
     for r in answers:
@@ -340,19 +350,23 @@ NO = frozenset({"no", "disagree", "oppose", "reject", "against"})
 
 @lru_cache(maxsize=1024)
 def _yes_or_no(options: str) -> bool:
-    """Whether the options that a cell lists are a yes and a no."""
+    """Return whether the options in a cell contain a yes and a no."""
     listed = {option.casefold() for option in json.loads(options)}
     return bool(listed & YES and listed & NO)
 
 
-# A passage repeats itself if it stands so often in a row, with so many words in all.
+# A text loops if a passage of at most LONGEST_PASSAGE words occurs this many times in a row, with
+# at least WORDS_IN_A_LOOP words in total. Rhetorical repetition is shorter.
 TIMES_IN_A_ROW, WORDS_IN_A_LOOP, LONGEST_PASSAGE = 4, 20, 60
 _WORD = re.compile(r"\w+")
 
 
 def repeats_itself(text: str) -> bool:
-    """Return whether a passage of up to 60 words occurs at least 4 times in a row, 20 words or
-    more in all. In a JSON object only the texts are checked, since field names may repeat."""
+    """Return whether a passage of up to 60 words occurs at least 4 times in a row, 20 words in
+    total.
+
+    In a JSON object only the values are checked, because field names repeat by design.
+    """
     return any(map(_is_looping, _texts_in(text)))
 
 
@@ -365,7 +379,8 @@ def _texts_in(reply: str) -> list[str]:
     except (ValueError, RecursionError):
         return [reply]
     texts = []
-    for value in found:  # grows as it goes
+    # The list grows during the loop: nested values are appended and visited later.
+    for value in found:
         if isinstance(value, str):
             texts.append(value)
         elif isinstance(value, dict):
@@ -379,44 +394,50 @@ def _is_looping(text: str) -> bool:
     words = _WORD.findall(text.casefold())
     if len(words) < WORDS_IN_A_LOOP:
         return False
-    # Most replies repeat few runs of four words, and need no further look.
+    # Fast exit: most replies repeat few sequences of four words, so they cannot loop.
     fours = {tuple(words[n : n + 4]) for n in range(len(words) - 3)}
     if len(words) - 3 - len(fours) < WORDS_IN_A_LOOP // 2:
         return False
     numbers = {word: n for n, word in enumerate(dict.fromkeys(words))}
     ids = np.array([numbers[word] for word in words])
+    # Compare the text with itself shifted by the length of a passage. A long run of equal words is
+    # a repeated passage.
     for passage in range(1, min(LONGEST_PASSAGE, len(words) // TIMES_IN_A_ROW) + 1):
         same = np.flatnonzero(ids[passage:] != ids[:-passage])
         ends = np.concatenate(([-1], same, [len(ids) - passage]))
-        repeated = int(np.diff(ends).max()) - 1 + passage  # words of the longest run of passages
+        # Words of the longest sequence of equal passages.
+        repeated = int(np.diff(ends).max()) - 1 + passage
         if repeated >= max(TIMES_IN_A_ROW * passage, WORDS_IN_A_LOOP):
             return True
     return False
 
 
-# Bounds of the margins: shares, or differences of shares.
+# Bounds of the margins: shares, or differences of shares. Tests check that the embedded respondent
+# passes without a pathology and fails with it.
 FLIPS = 0.15
 POSITION = 0.05
 PLACEBO = 0.05
 AGREEING = 0.60
 YIELDED = 0.60
 _ALPHA = 0.01
-# Chance-corrected agreement of two answers of a person; lower agreement is called slight by
-# Landis and Koch (1977, doi:10.2307/2529310).
+# Chance-corrected agreement of two answers of a participant. Landis and Koch (1977,
+# doi:10.2307/2529310) call lower agreement slight.
 OWN_AGREEMENT = 0.20
 FEWEST_PAIRS = 10
 
 
 def instability(repeats: Collection[Repeat]) -> Check:
-    """Whether people's two answers to one question agree.
+    """Check whether participants' two answers to one question agree.
 
-    Where nothing happened in between: the share who chose differently, or the correlation of two
-    numbers, for which people's own correlation over days of deliberation is the limit. Answers
-    between which something was read or heard cannot show that a model is stable. They show answers
-    at random: the two answers of a person then agree no more than those of two strangers.
+    If nothing happened between the answers, the quantity is the share of changed choices, or the
+    correlation of two numbers. The limit of the correlation is that of people over days of
+    deliberation. Answers with new information between them cannot show that a model is stable. They
+    can only reveal random answers: the two answers of a participant then agree no more than those
+    of two random participants.
     """
     again = [r for r in repeats if r.untouched]
     choices, numbers = ([r for r in again if r.is_choice is kind] for kind in (True, False))
+    # Untouched repeats decide if they can. Others are used only to detect random answers.
     merely_asked = _share_changed(choices) if choices else _retest_correlation(numbers)
     if merely_asked.verdict != NOT_KNOWN:
         return merely_asked
@@ -434,7 +455,7 @@ NOT_ASKED_AGAIN = "Nobody was asked twice without new information, so noise is n
 
 
 def _share_changed(choices: Sequence[Repeat]) -> Check:
-    """The share who chose differently when merely asked again."""
+    """Check the share of changed choices between two askings without new information."""
     margin = Margin(high=FLIPS)
     changed = [r.first != r.last for r in choices]
     units = [r.unit for r in choices]
@@ -454,7 +475,7 @@ def _share_changed(choices: Sequence[Repeat]) -> Check:
 
 
 def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
-    """The correlation of two numbers of people who were merely asked again."""
+    """Check the correlation of two numbers from two askings without new information."""
     margin = Margin(low=human_band("within_person_r_considerations").low)
     if not numbers:
         return not_checked("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
@@ -473,7 +494,10 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
 
 
 def _own_agreement(repeats: Sequence[Repeat]) -> Check:
-    """Whether the two answers of a person agree more than by chance; this can fail, not pass."""
+    """Check for random answers: agreement no better than chance.
+
+    This check can fail but not pass.
+    """
     margin = Margin(low=OWN_AGREEMENT)
     values = {answer for r in repeats for answer in (r.first, r.last)}
     if len(repeats) < FEWEST_PAIRS or len(values) < 2:
@@ -495,10 +519,11 @@ def _bounds_in_words(e: Estimate) -> str:
 
 
 def position_bias(answers: Sequence[Shown]) -> Check:
-    """Whether any place in the list attracts or repels choices, whatever stands there.
+    """Check whether any place in the list of options attracts or repels choices.
 
-    Passed if the intervals of all places lie within the margin, failed if that of the place with
-    the largest effect lies outside and its p, adjusted for the number of places, is below .01.
+    The check passes if the intervals of all places are inside the margin. It fails if the interval
+    of the place with the largest effect is outside, and its p-value, adjusted for the number of
+    places, is below .01.
     """
     title, margin = "Position bias", Margin(-POSITION, POSITION)
     found = position_effects(answers)
@@ -517,7 +542,8 @@ def position_bias(answers: Sequence[Shown]) -> Check:
     verdict: Verdict = PASSED if verdicts == {PASSED} else NOT_KNOWN
     if effect.has_interval:
         failed = margin.judge_interval(effect) == FAILED and p < _ALPHA
-    else:  # all answers went by the place: that is as sure as it gets
+    else:
+        # Every answer was decided by its place, so there is no variance for an interval.
         failed = found.answers >= _FEW and abs(effect.value) > POSITION
     says = (
         f"Being listed as number {at} changes the chance of being chosen by "
@@ -534,12 +560,12 @@ def check_sycophancy(
     turns: Collection[str] = (),
     yielded: tuple[int, int] | None = None,
 ) -> Check:
-    """Giving way to being contradicted rather than to reasons.
+    """Check whether participants yield to contradiction as such, and not to reasons.
 
-    `placebo`: (moved, n) of an arm that heard an opposing view without reasons; `floor`: (moved,
-    n) of plain second asks. Without such arms the judgement is rougher: `yielded`, (moved to it,
-    n) of those who were argued with, flagged where nearly all give way; and `turns`, what they
-    said to whoever contradicted them, flagged where most open by agreeing.
+    `placebo`: (moved, n) of a condition with an opposing view without reasons. `floor`: (moved, n)
+    of plain re-votes. Without these, weaker evidence is used. `yielded`: (adopted the opposing
+    view, n) of participants who met arguments. It fails if nearly all yield. `turns`: their
+    utterances in reply to a contradiction. It fails if most open with agreement.
     """
     title = "Sycophancy"
     if placebo and floor and placebo[1] and floor[1]:
@@ -566,7 +592,7 @@ def check_sycophancy(
             Margin(high=AGREEING),
             "No arm without reasons and no dialogue to judge by.",
         )
-    # This can fail and not pass: who objects politely opens by agreeing too.
+    # This evidence can fail but not pass, because a polite objection also opens with agreement.
     verdict = FAILED if share.low > AGREEING else NOT_KNOWN
     says = (
         f"{format_percent(share.value)} of the turns in reply to a challenge open by agreeing "
@@ -576,21 +602,23 @@ def check_sycophancy(
     return Check("sycophancy", title, share, Margin(high=AGREEING), verdict, says)
 
 
-FEWEST_OPTIONS = 5  # people's figures are of five to nine policies
+# The human benchmark covers votes on five to nine policies.
+FEWEST_OPTIONS = 5
 
 
 def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Check:
-    """Votes (counts per option, k) that spread less, or more evenly, than people's.
+    """Check whether votes (counts per option, k) are less or more evenly spread than people's
+    votes.
 
-    The figure is how even first votes are. Passed inside the human range, failed outside of it, on
-    either side: too much alike, or spread as by lot. The human range is of five to nine options.
-    With fewer ones votes are more even by themselves, so that the check can fail for too little
-    spread and otherwise gives no verdict.
+    The quantity is the evenness of first votes. The check passes inside the human benchmark. It
+    fails below it (too uniform) and above it (as if random). The benchmark covers five to nine
+    options. Votes on fewer options are more even for arithmetical reasons. The check can then only
+    fail for too little spread and otherwise gives no verdict.
 
-    `moves` (k, k): first votes in rows and last votes in columns, of those who voted twice. The
-    check also fails if the effective number of options, after over before, lies below the human
-    range, which is of days of deliberation: no shorter treatment should narrow votes more than
-    that.
+    `moves` (k, k) holds first votes in rows and last votes in columns, for participants who voted
+    twice. The check also fails if the effective number of options, after over before, is below its
+    benchmark. That benchmark comes from days of deliberation, and no shorter treatment should
+    narrow votes more.
     """
     title = "Spread of votes"
     counts = np.asarray(before, float)
@@ -628,12 +656,11 @@ def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Che
 
 
 def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
-    """Numeric answers (people, items) on one scale that lie closer together than people's, or
-    further apart.
+    """Check whether ratings (participants, items) on one scale vary less or more than people's.
 
-    The median over items of standard deviation / (high − low), with the jackknife's interval over
-    people on the log scale; the margin is the range of the human groups. NaN is left out item by
-    item.
+    The quantity is the median over items of standard deviation / (high − low). Its interval is the
+    jackknife over participants on the log scale. The margin is the range of the human groups. NaN
+    is left out per item.
     """
     title, band = "Spread of ratings", human_band("item_sd_of_scale")
     margin = Margin(band.low, band.high)
@@ -653,6 +680,7 @@ def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
     return Check("shrinking_variance", title, value, margin, verdict, says)
 
 
+# Openings that concede a point. Fillers such as "well" may precede them.
 _GIVING_IN = re.compile(
     r"^\W*(?:(?:oh|ah|well|hm+|okay|ok|yes|honestly|and)\W+)*(?:"
     r"(?:that(?:'s| is)|you(?:'re| are)|you make|you raise)\W+(?:\w+\W+){0,2}?"
@@ -666,15 +694,17 @@ _GIVING_IN = re.compile(
 
 
 def opens_by_agreeing(text: str) -> bool:
-    """Whether a turn opens with agreement or praise of the other's point (English only).
+    """Return whether an utterance opens with agreement or praise of the other's point (English
+    only).
 
-    A crude sign: polite people open so and then object. Look at its rate over turns.
+    This is a crude sign, because polite people open like this before they object. Interpret only
+    its rate over many utterances.
     """
     return bool(_GIVING_IN.match(text.replace("’", "'").strip()))
 
 
 def agreeing_share(texts: Collection[str]) -> Estimate | None:
-    """The share of turns that open by agreeing, or None without turns."""
+    """Return the share of utterances that open with agreement, or None without utterances."""
     if not texts:
         return None
     return wilson(sum(opens_by_agreeing(text) for text in texts), len(texts))

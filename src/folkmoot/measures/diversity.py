@@ -1,7 +1,7 @@
-"""How spread answers are over options, how far two distributions lie apart, who gets how much.
+"""Spread of answers over options, distance of distributions, and inequality of amounts.
 
-All functions take counts or shares (k,) of options and normalise them; logarithms are of base 2
-unless said otherwise.
+All functions on options take counts or shares (k,) and normalise them. Logarithms have base 2
+unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ FloatArray = NDArray[np.float64]
 
 
 def shares(counts: ArrayLike) -> FloatArray:
-    """Counts (k,) as shares that sum to 1. Raises ValueError for negative or all-zero counts."""
+    """Return counts (k,) as shares that sum to 1.
+
+    Raises ValueError for negative or all-zero counts.
+    """
     p = np.asarray(counts, float)
     if p.ndim != 1 or not np.isfinite(p).all() or (p < 0).any() or p.sum() <= 0:
         raise ValueError(f"no distribution: {counts!r}")
@@ -27,9 +30,9 @@ def shares(counts: ArrayLike) -> FloatArray:
 
 
 def entropy(counts: ArrayLike) -> float:
-    """Shannon entropy −Σ p log p, in bits; 0 when all agree, log k when evenly split.
+    """Return the Shannon entropy −Σ p log p in bits: 0 if all agree, log k if evenly split.
 
-    Shannon (1948), doi:10.1002/j.1538-7305.1948.tb01338.x; computed by scipy.
+    Shannon (1948), doi:10.1002/j.1538-7305.1948.tb01338.x, computed by scipy.
     """
     from scipy.stats import entropy as shannon
 
@@ -37,31 +40,38 @@ def entropy(counts: ArrayLike) -> float:
 
 
 def normalised_entropy(counts: ArrayLike) -> float:
-    """Entropy over its maximum log k, in [0, 1]; 0 for a single option."""
+    """Return the entropy divided by its maximum log k, in [0, 1]. 0 for a single option."""
     k = len(np.asarray(counts, float))
     return entropy(counts) / float(np.log2(k)) if k > 1 else 0.0
 
 
 def effective_number(counts: ArrayLike) -> float:
-    """The effective number of options (Hill number of order 1): how many equally liked ones say as
-    much. exp(−Σ p ln p), between 1 and k. Hill (1973), doi:10.2307/1934352.
+    """Return the effective number of options (Hill number of order 1), between 1 and k.
+
+    exp(−Σ p ln p) is the number of equally popular options with the same entropy. Hill (1973),
+    doi:10.2307/1934352.
     """
     p = shares(counts)
     p = p[p > 0]
     return float(np.exp(-(p * np.log(p)).sum()))
 
 
-FEWEST_VOTES = 20  # for an interval of how spread votes are
-FEWEST_ELSEWHERE = 5  # votes for other options than the first; fewer are counted, not averaged
+# Fewer votes than this give no interval for the spread of votes.
+FEWEST_VOTES = 20
+# With fewer votes for other options than the first, the jackknife is unreliable and an exact
+# interval is used.
+FEWEST_ELSEWHERE = 5
 
 
 def evenness_estimate(counts: ArrayLike) -> Estimate:
-    """Entropy over its maximum of counts (k,), less its bias in small samples, with an interval.
+    """Return the normalised entropy of counts (k,), corrected for small-sample bias, with an
+    interval.
 
-    By the jackknife over people, with the variance that entropy has where all options are liked
-    alike, (k − 1) / 2n², added. Where fewer than five chose another option than the first, the
-    bounds are those of the exact (Clopper and Pearson's) bounds of their share: all of them at one
-    other option, or spread over all. No interval below 20 votes.
+    The interval is the jackknife over participants. The variance of the entropy under equal
+    popularity, (k − 1) / 2n², is added. If fewer than five votes went to options other than the
+    first, the bounds follow from Clopper and Pearson's bounds of their share. The low bound puts
+    all of them on one other option, the high bound spreads them over all. There is no interval
+    below 20 votes.
     """
     from scipy.stats import t as student
 
@@ -73,6 +83,8 @@ def evenness_estimate(counts: ArrayLike) -> Estimate:
     if n - votes.max() < FEWEST_ELSEWHERE:
         low, high = _evenness_of_few(int(n - votes.max()), n, k)
         return Estimate(value, low, high, n, method="Clopper–Pearson, of other votes")
+    # Leaving out any voter of an option has the same result, so one computation per option
+    # suffices.
     cells = np.flatnonzero(votes)
     without = _entropies_in_nats(votes - np.eye(k)[cells])
     corrected, error = jackknife(float(_entropies_in_nats(votes)), without, votes[cells])
@@ -96,12 +108,13 @@ def _evenness_of_few(elsewhere: int, n: int, k: int) -> tuple[float, float]:
 
 
 def effective_ratio(table: ArrayLike) -> Estimate:
-    """The effective number of options after over before, from a table (k, k) of the same people.
+    """Return the effective number of options after, divided by that before, from a table (k, k).
 
-    Rows are the first vote, columns the last. The interval is the jackknife's over people on the
-    log scale, with the variance of moves between options that are liked alike added,
-    (moves + 1) (k − 1) / n³, and as many degrees of freedom as people moved, less one: who stayed
-    tells nothing of the others. None below 20 people.
+    Rows are first votes, columns last votes of the same participants. The interval is the jackknife
+    over participants on the log scale. The variance of moves between equally popular options,
+    (moves + 1) (k − 1) / n³, is added. The degrees of freedom are the number of moves less one,
+    because participants who stayed carry no information about them. There is no interval below 20
+    participants.
     """
     from scipy.stats import t as student
 
@@ -122,14 +135,16 @@ def effective_ratio(table: ArrayLike) -> Estimate:
 
 
 def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
-    """The median over items of the standard deviation of answers (people, items), of the scale.
+    """Return the median over items of the standard deviation of `answers`, divided by `scale`.
 
-    The interval is the jackknife's over people, on the log scale. NaN is left out item by item.
+    `answers` (participants, items) may contain NaN, which is left out per item. The interval is the
+    jackknife over participants on the log scale.
     """
     from scipy.stats import t as student
 
     x = np.asarray(answers, float)
     known = np.isfinite(x)
+    # Centring first avoids cancellation in the sums of squares.
     y = np.where(known, x - np.nanmean(x, axis=0), 0.0)
     n, total, squares = known.sum(axis=0), y.sum(axis=0), (y * y).sum(axis=0)
     value = float(_median_spread(n, total, squares)) / scale
@@ -142,22 +157,23 @@ def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
 
 
 def _median_spread(n: NDArray[np.int64], total: FloatArray, squares: FloatArray) -> FloatArray:
-    """The median over the last axis of standard deviations, from counts, sums and squares."""
+    """Return the median over the last axis of standard deviations, from counts, sums
+    and squares."""
     variance = (squares - total**2 / np.maximum(n, 1)) / np.maximum(n - 1, 1)
     return np.asarray(np.median(np.sqrt(np.maximum(variance, 0.0)), axis=-1))
 
 
 def _entropies_in_nats(counts: FloatArray) -> FloatArray:
-    """Shannon entropies in nats of counts (…, k)."""
+    """Return the Shannon entropies of counts (…, k) in nats."""
     p = counts / counts.sum(axis=-1, keepdims=True)
     return np.asarray(-(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1))
 
 
 def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
-    """Jensen–Shannon divergence H((p+q)/2) − (H(p) + H(q))/2, in bits: [0, 1].
+    """Return the Jensen–Shannon divergence H((p+q)/2) − (H(p) + H(q))/2 in bits, in [0, 1].
 
-    The square of what scipy calls the Jensen–Shannon distance.
-    Lin (1991), doi:10.1109/18.61115; computed by scipy.
+    It is the square of scipy's Jensen–Shannon distance. Lin (1991), doi:10.1109/18.61115, computed
+    by scipy.
     """
     from scipy.spatial.distance import jensenshannon
 
@@ -166,14 +182,17 @@ def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def total_variation(first: ArrayLike, second: ArrayLike) -> float:
-    """½ Σ |p − q|, in [0, 1]: the least share of people who must differ between the two."""
+    """Return ½ Σ |p − q|, in [0, 1]: the least share of participants who must differ."""
     p, q = _paired_distributions(first, second)
     return float(0.5 * np.abs(p - q).sum())
 
 
 def total_variation_by_chance(first: ArrayLike, second: ArrayLike) -> float:
-    """The total variation that samples of these sizes (counts (k,), (k,)) stay below with a chance
-    of 95 % where both choose alike: 2,000 draws from their shares put together."""
+    """Return the 95 % quantile of the total variation of two samples from one distribution.
+
+    `first` and `second` are counts (k,). The quantile is that of 2,000 pairs of draws from their
+    pooled shares.
+    """
     a, b = np.asarray(first, int), np.asarray(second, int)
     pooled = shares(a + b)
     rng = generator(0, ("total variation",))
@@ -189,24 +208,25 @@ def _paired_distributions(first: ArrayLike, second: ArrayLike) -> tuple[FloatArr
 
 
 def esteban_ray(counts: ArrayLike) -> float:
-    """Esteban and Ray's polarisation of nominal choices, K = 1, α = 1 and all options at distance
-    1: Σ_i p_i² (1 − p_i) of `counts` (k,). Largest for two equal camps (.25); 0 when all agree.
-    Esteban and Ray (1994), doi:10.2307/2951734.
+    """Return Esteban and Ray's polarisation of nominal choices: Σ_i p_i² (1 − p_i) of `counts`
+    (k,).
+
+    This is the case K = 1, α = 1 with all options at distance 1. It is largest for two equal camps
+    (.25) and 0 if all agree. Esteban and Ray (1994), doi:10.2307/2951734.
     """
     p = shares(counts)
     return float((p**2 * (1 - p)).sum())
 
 
 def van_der_eijk(counts: ArrayLike) -> float:
-    """Van der Eijk's coefficient of agreement A for an ordered scale, in [−1, 1].
+    """Return Van der Eijk's coefficient of agreement A for an ordered scale, in [−1, 1].
 
-    1: all in one category; 0: evenly spread; −1: half at each end. The distribution (k,) is cut
-    into layers with the same people in each non-empty category; a layer with S of k categories
-    has agreement U · (1 − (S − 1)/(k − 1)), where U compares triples of categories that are
-    unimodal (TU) with those that are not (TDU): ((k − 2) TU − (k − 1) TDU) / ((k − 2)(TU + TDU)).
-    A is the mean of the layers by their weight. Needs k ≥ 3 categories for U; with two, A is
-    1 − 2 min(p).
-    Van der Eijk (2001), doi:10.1023/A:1010374114305.
+    1: all in one category. 0: evenly spread. −1: half at each end. The distribution (k,) is cut
+    into layers with the same count in each non-empty category. A layer with S of k categories has
+    agreement U · (1 − (S − 1)/(k − 1)). U compares unimodal triples of categories (TU) with the
+    others (TDU): ((k − 2) TU − (k − 1) TDU) / ((k − 2)(TU + TDU)). A is the mean of the layers,
+    weighted by size. U needs k ≥ 3 categories. With two, A is 1 − 2 min(p). Van der Eijk (2001),
+    doi:10.1023/A:1010374114305.
     """
     p = shares(counts)
     if len(p) == 1:
@@ -222,7 +242,7 @@ def van_der_eijk(counts: ArrayLike) -> float:
 
 
 def _layer_agreement(pattern: np.ndarray) -> float:
-    """A of a layer: `pattern` (k,) says which categories are non-empty."""
+    """Return A of a layer. `pattern` (k,) marks the non-empty categories."""
     k, size = len(pattern), int(pattern.sum())
     if size in (1, k):
         return 1.0 if size == 1 else 0.0
@@ -231,7 +251,7 @@ def _layer_agreement(pattern: np.ndarray) -> float:
         for j in range(i + 1, k - 1):
             for m in range(j + 1, k):
                 triple = (bool(pattern[i]), bool(pattern[j]), bool(pattern[m]))
-                # 110 and 011 support agreement, 101 denies it; the rest says nothing.
+                # 110 and 011 are unimodal, and 101 is bimodal. Other patterns count for neither.
                 unimodal += triple in ((True, True, False), (False, True, True))
                 bimodal += triple == (True, False, True)
     u = ((k - 2) * unimodal - (k - 1) * bimodal) / ((k - 2) * (unimodal + bimodal))
@@ -239,16 +259,16 @@ def _layer_agreement(pattern: np.ndarray) -> float:
 
 
 def polarisation(counts: ArrayLike) -> float:
-    """(1 − A) / 2 with A of `van_der_eijk`, in [0, 1]: 0 all agree, .5 even, 1 two camps."""
+    """Return (1 − A) / 2 with A of `van_der_eijk`, in [0, 1]: 0 all agree, .5 even, 1 two camps."""
     return (1 - van_der_eijk(counts)) / 2
 
 
 def gini(amounts: ArrayLike) -> float:
-    """The Gini coefficient Σ_i Σ_j |x_i − x_j| / (2 n² x̄) of amounts (n,) ≥ 0.
+    """Return the Gini coefficient Σ_i Σ_j |x_i − x_j| / (2 n² x̄) of amounts (n,) ≥ 0.
 
-    0: all have the same; (n − 1)/n: one has all (no small-sample correction). NaN for nothing to
-    share out. Raises ValueError for negative amounts.
-    Gini (1912), Variabilità e mutabilità; the sorted form is that of Sen (1973).
+    0: all amounts are equal. (n − 1)/n: one amount holds everything (no small-sample correction).
+    Returns NaN if there is nothing to distribute. Raises ValueError for negative amounts. Gini
+    (1912), Variabilità e mutabilità. The sorted form is that of Sen (1973).
     """
     x = np.sort(np.asarray(amounts, float).ravel())
     if (x < 0).any() or not np.isfinite(x).all():

@@ -1,7 +1,7 @@
-"""The Deliberative Reason Index: do people who agree on reasons agree on what to do?
+"""The Deliberative Reason Index: do participants who agree on reasons agree on policies?
 
-For every pair of participants the agreement on considerations is set against the agreement on
-ranked policies; a group reasons together to the extent that the two go hand in hand.
+For every pair of participants, the agreement on considerations is compared with the agreement on
+ranked policies. A group has a high index if the two are similar in most pairs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 
+# Below this correlation, deliberr treats the agreement of a pair as a weak signal.
 _WEAK = 0.2
 _HALF = math.sqrt(2) / 2
 
@@ -22,9 +23,9 @@ _HALF = math.sqrt(2) / 2
 class Consistency:
     """Agreement of all pairs of participants (i < j), in order of participant.
 
-    `reasons`, `preferences` (m,) Spearman correlations of the pair's considerations and rankings.
-    Pairs with an undefined correlation (someone gave the same answer throughout) are left out and
-    counted in `undefined`.
+    `reasons`, `preferences` (m,): Spearman correlations of the pair's considerations and rankings.
+    A correlation is undefined if a participant gave the same answer throughout. Such pairs are left
+    out and counted in `undefined`.
     """
 
     reasons: FloatArray
@@ -33,23 +34,24 @@ class Consistency:
 
     @property
     def line_distances(self) -> FloatArray:
-        """|r_reasons − r_preferences| / √2 (m,): distance from the line of consistency."""
+        """|r_reasons − r_preferences| / √2 (m,): the distance from the line of consistency."""
         distances: FloatArray = np.abs(self.reasons - self.preferences) / math.sqrt(2)
         return distances
 
     @property
     def signal_weights(self) -> FloatArray:
-        """Strength of signal (m,): max(|r|)/0.2 where neither correlation exceeds 0.2, else 1."""
+        """Strength of signal (m,): max(|r|)/0.2 if neither correlation exceeds 0.2, else 1."""
         strongest = np.maximum(np.abs(self.reasons), np.abs(self.preferences))
         return np.minimum(strongest / _WEAK, 1.0)
 
 
 def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistency:
-    """Pairwise agreement from considerations (n, c) and ranked preferences (n, p).
+    """Return the pairwise agreement from considerations (n, c) and ranked preferences (n, p).
 
-    Rows are participants. Ratings or ranks of any scale (only their order within a person
-    counts; ties get mean ranks). Columns without any answer are dropped; a pair is compared on
-    complete rows only, and a missing answer leaves that participant's pairs undefined.
+    Rows are participants. Ratings or ranks may have any scale, because only their order within a
+    participant counts. Ties get mean ranks. Columns without any answer are dropped. A missing
+    answer leaves that participant's pairs undefined. Raises ValueError if the numbers of rows
+    differ.
     """
     c, p = _complete_columns(considerations), _complete_columns(preferences)
     if len(c) != len(p):
@@ -62,19 +64,18 @@ def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistenc
 
 
 def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
-    """The index of the group, in [−3, 1]; 1: reasons and preferences agree perfectly.
+    """Return the index of the group, in [−3, 1]. 1: reasons and preferences agree perfectly.
 
-    −3 is reached where each pair agrees wholly on one of the two and opposes wholly on the other.
+    −3 is reached if each pair agrees fully on one of the two and disagrees fully on the other.
 
-    With c = mean of (1 − d) over pairs (d: see `Consistency.line_distances`) and λ = 1 − √2/2:
-    DRI = 2 (c − λ)/(1 − λ) − 1. `adjusted` (the default) weighs each pair's 1 − d by its
-    strength of signal (`Consistency.signal_weights`), so that two people who agree on nothing do
-    not count as consistent. NaN without pairs.
+    With c = mean of (1 − d) over pairs (d: see `Consistency.line_distances`) and λ = 1 − √2/2: DRI
+    = 2 (c − λ)/(1 − λ) − 1. `adjusted` (the default) weights each pair's 1 − d by its strength of
+    signal (`Consistency.signal_weights`). So two participants who agree on nothing do not count as
+    consistent. Returns NaN without pairs.
 
     Original: Niemeyer and Veri, Research Methods in Deliberative Democracy (2022), ch. 7,
-    doi:10.1093/oso/9780192848925.001.0001; Niemeyer et al. (2024),
-    doi:10.1017/S0003055423000023. Adjusted: the package deliberr (MIT),
-    github.com/gumbelino/deliberr.
+    doi:10.1093/oso/9780192848925.001.0001. Niemeyer et al. (2024), doi:10.1017/S0003055423000023.
+    Adjusted: the package deliberr (MIT), github.com/gumbelino/deliberr.
     """
     weights = pairs.signal_weights if adjusted else 1.0
     return _reason_index((1 - pairs.line_distances) * weights)
@@ -96,7 +97,7 @@ def _complete_columns(table: ArrayLike) -> FloatArray:
 
 
 def _spearman_rows(table: FloatArray) -> FloatArray:
-    """Spearman correlations (n, n) between rows; NaN for constant or incomplete rows."""
+    """Return Spearman correlations (n, n) between rows. Constant or incomplete rows give NaN."""
     from scipy.stats import rankdata
 
     if not len(table) or table.shape[1] < 2:

@@ -1,10 +1,13 @@
-"""User drift: do answers that no treatment can change differ between two arms?
+"""User drift: do answers that no treatment can change differ between two conditions?
 
-Each question gives a distribution in each arm. Their distance is the total variation, half the sum
-of the absolute differences of shares: 0 where they are alike, 1 where they have nothing in common.
-Numbers are divided at the quartiles of both arms together. Finite samples differ by chance alone,
-so the mean distance over questions is scaled by the root of the part of its squared differences
-that sampling does not explain (their bootstrap variance taken off).
+Each question gives a distribution of answers in each condition. Their distance is the total
+variation, half the sum of the absolute differences of shares. It is 0 for equal distributions and 1
+for distributions without a common answer. Numbers are grouped by the quartiles of both conditions
+together.
+
+Finite samples differ by chance. So the mean distance over questions is scaled by the root of the
+share of its squared differences that sampling does not explain. The sampling part is their
+bootstrap variance.
 """
 
 from __future__ import annotations
@@ -19,15 +22,17 @@ from numpy.typing import NDArray
 from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS, Estimate
 
 FloatArray = NDArray[np.float64]
+# Random exchanges for a p-value, and resamples for a standard error. The smallest p is 1/1001.
 EXCHANGES = 1000
 RESAMPLES = 400
+# The normal quantile of a two-sided 95 % interval.
 Z = 1.959964
 LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers (n,) to one question in one arm, and the independent unit of each (n,)."""
+    """The answers (n,) to one question in one condition, and the independent unit of each (n,)."""
 
     values: tuple[Hashable, ...]
     units: tuple[Hashable, ...]
@@ -35,11 +40,12 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDrift:
-    """One question in two arms, with the chance that arms exchanged at random differ as much.
+    """The difference of one question between two conditions.
 
-    `distance` is the total variation of its answers. `difference` has an interval for a verdict of
-    equivalence: of the total variation, or of the difference of two means (second minus first) in
-    standard deviations if all answers are numbers.
+    `distance` is the total variation of the answers. `p` is the share of random exchanges of units
+    with a difference at least as large. `difference` has an interval for a verdict of equivalence.
+    It is the total variation, or the difference of means (second minus first) in standard
+    deviations if all answers are numbers.
     """
 
     distance: float
@@ -50,19 +56,20 @@ class QuestionDrift:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """All questions of two arms: the mean distance beyond chance, with its interval and p."""
+    """The drift over all questions: the mean distance beyond chance, with its interval and p."""
 
     mean: Estimate
     questions: tuple[QuestionDrift, ...]
 
 
 def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.Generator) -> Drift:
-    """The drift between two arms over several questions.
+    """Return the drift between two conditions over several questions.
 
-    Units that answered in both arms change sides with themselves, others with each other, always
-    whole. The interval is the mean ± 1.96 bootstrap standard errors over units, and reaches at
-    least to the distance that is not corrected. Where no unit differs, it reaches to the share of
-    units that may differ unseen. There is none below five units in an arm.
+    The p-value exchanges whole units at random: a unit with answers in both conditions swaps its
+    own answers, and other units swap with each other. The interval is the mean ± 1.96 bootstrap
+    standard errors over units. Its upper bound is at least the uncorrected distance. If no unit
+    differs, it is the share of units that may differ unobserved. There is no interval below five
+    units in a condition.
     """
     units = [
         list(dict.fromkeys(unit for question in questions for unit in question[arm].units))
@@ -83,10 +90,11 @@ def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.G
             for question, d in zip(questions, observed, strict=True)
         ]
         return Drift(Estimate(value, math.nan, math.nan, n, counts), tuple(plain))
+    # All questions use the same exchanges and resamples, because the questions of a unit are
+    # dependent.
     keep = _exchange_weights(named, units, rng)
-    chance = np.stack(
-        [_exchanged_distances(table, keep) for table in tables]
-    )  # (questions, exchanges)
+    # Shape (questions, exchanges).
+    chance = np.stack([_exchanged_distances(table, keep) for table in tables])
     weights = _resample_counts(named, units, rng)
     again = [_share_differences(weights @ table[0], weights @ table[1]) for table in tables]
     value = float(observed[known].mean())
@@ -105,20 +113,22 @@ def _estimate(
     again: Sequence[FloatArray],
     sizes: tuple[int, int],
 ) -> Estimate:
-    """A mean distance beyond chance, its interval and p. `sizes`: answers and units."""
+    """Return a mean distance beyond chance with its interval and p. `sizes`: answers and units."""
     p = (int((chance >= value - 1e-12).sum()) + 1) / (EXCHANGES + 1)
     real, error = _beyond_sampling(value, tables, again)
-    # Interval and test agree: zero is excluded exactly where the exchange rules out chance.
+    # Interval and test must agree: the interval excludes zero exactly if the test rejects.
     low = max(0.0, real - Z * error) if p < ALPHA else 0.0
-    # Sampling makes the plain distance too large, never too small, so the drift may be that much.
+    # Sampling makes the uncorrected distance too large, never too small, so the drift may be as
+    # large as that distance.
     high = max(real + Z * error, value, _unseen(sizes[1]) if error == 0 else 0.0)
     return Estimate(real, low, min(1.0, high), *sizes, p, method="exchange of units")
 
 
 def _unseen(units: int) -> float:
-    """The largest share of units that may differ where none of those seen does (95 %, one-sided).
+    """Return the largest share of units that may differ if none of those observed does.
 
-    Resamples of units that are all alike do not vary, so they give no interval.
+    The bound is one-sided at 95 %. Resamples of equal units do not vary, so the bootstrap gives no
+    interval for them.
     """
     return float(1 - (1 - LEVEL) ** (1 / units))
 
@@ -130,8 +140,11 @@ def _question(
     table: tuple[FloatArray, FloatArray, FloatArray],
     units: int,
 ) -> QuestionDrift:
-    """One question. `draws`: exchanges and resamples of the units. `table`: distances after each
-    exchange, counts, and differences of shares in each resample."""
+    """Return the drift of one question.
+
+    `draws`: exchanges and resamples of the units. `table`: distances after each exchange, counts,
+    and differences of shares in each resample.
+    """
     (keep, weights), (chance, counts, again) = draws, table
     distance = float(_variation_distances(counts[0].sum(0), counts[1].sum(0)))
     if not math.isfinite(distance):
@@ -150,7 +163,9 @@ def _question(
     usual = drawn[np.isfinite(drawn)]
     error = float(usual.std(ddof=1)) if usual.size > 1 else math.nan
     reach = Z * error
-    if error == 0:  # as if the units that may differ did so by the whole range
+    # No resample varies. Assume that the units that may differ unobserved differ by the full
+    # range.
+    if error == 0:
         numbers = [float(value) for arm in question for value in arm.values]  # type: ignore[arg-type]
         spread = float(np.std(numbers))
         reach = _unseen(units) * (max(numbers) - min(numbers)) / spread if spread else math.nan
@@ -171,7 +186,7 @@ def _is_numeric(question: tuple[Answers, Answers]) -> bool:
 
 
 def _moments(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> FloatArray:
-    """Count, sum and sum of squares of the numbers (arm, unit, 3)."""
+    """Return count, sum and sum of squares of the numbers (arm, unit, 3)."""
     place = {unit: index for index, unit in enumerate(named)}
     sums = np.zeros((2, len(named), 3))
     for arm, answers in enumerate(question):
@@ -182,9 +197,10 @@ def _moments(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> Fl
 
 
 def _standardised(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Difference of means, second minus first, by the pooled standard deviation; of moments (…, 3).
+    """Return the difference of means, second minus first, in pooled standard deviations.
 
-    Zero where the means are equal, NaN where an arm is empty or nothing varies.
+    The inputs are moments (…, 3). The result is 0 for equal means, and NaN if an arm is empty or
+    nothing varies.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         means = [m[..., 1] / m[..., 0] for m in (first, second)]
@@ -198,7 +214,7 @@ def _standardised(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def _count_tables(first: Answers, second: Answers, named: Sequence[Hashable]) -> FloatArray:
-    """Counts (arm, unit, kind of answer)."""
+    """Return the counts of answers (arm, unit, answer)."""
     kinds = _number_answers(first.values, second.values)
     place = {unit: index for index, unit in enumerate(named)}
     table = np.zeros((2, len(named), 1 + max(kinds.values(), default=0)))
@@ -209,7 +225,7 @@ def _count_tables(first: Answers, second: Answers, named: Sequence[Hashable]) ->
 
 
 def _number_answers(*values: Sequence[Hashable]) -> dict[Hashable, int]:
-    """Answer → its number; numbers are divided at the quartiles of all of them."""
+    """Return answer → column number. Numbers are grouped by the quartiles of all of them."""
     everything = [value for some in values for value in some]
     numbers = [float(value) for value in everything if isinstance(value, (int, float))]
     if not numbers or len(numbers) < len(everything):
@@ -219,23 +235,25 @@ def _number_answers(*values: Sequence[Hashable]) -> dict[Hashable, int]:
 
 
 def _share_differences(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Differences of shares of counts (…, kinds); NaN where an arm is empty."""
+    """Return the differences of shares of counts (…, answers). NaN if an arm is empty."""
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = [c / c.sum(axis=-1, keepdims=True) for c in (first, second)]
     return np.asarray(shares[0] - shares[1])
 
 
 def _variation_distances(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Total variation of counts (…, kinds); NaN where an arm is empty."""
+    """Return the total variation of counts (…, answers). NaN if an arm is empty."""
     return np.asarray(np.abs(_share_differences(first, second)).sum(axis=-1) / 2)
 
 
 def _beyond_sampling(
     value: float, tables: Sequence[FloatArray], again: Sequence[FloatArray]
 ) -> tuple[float, float]:
-    """The mean distance scaled to what sampling does not explain, and its standard error.
+    """Return the mean distance scaled to the part that sampling does not explain, and its standard
+    error.
 
-    A resample adds the sampling variance a second time, so there twice of it is taken off.
+    A resample adds the sampling variance a second time, so twice the variance is subtracted from
+    it.
     """
     own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
     usable = [index for index, d in enumerate(own) if np.isfinite(d).all()]
@@ -253,19 +271,22 @@ def _beyond_sampling(
 def _exchange_weights(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
-    """For each exchange (rows) the weight of each unit's own arm: 1 stays, 0 changes sides."""
+    """Return for each exchange (rows) whether each unit keeps its arm: 1 keeps it, 0 changes."""
     first, second = map(set, units)
     keep = (rng.random((EXCHANGES, len(named))) < 0.5).astype(float)
     alone = np.array([not (unit in first and unit in second) for unit in named])
     own = np.array([unit in first for unit in named])[alone]
     if own.size:
+        # Permute the arms of units with answers in one arm only, so that both arms keep their
+        # sizes.
         dealt = rng.permuted(np.tile(own, (EXCHANGES, 1)), axis=1)
         keep[:, alone] = dealt == own
     return keep
 
 
 def _swap(table: FloatArray, keep: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The sums of both arms (exchanges, …) after units of `table` (arm, unit, …) changed sides."""
+    """Return the sums of both arms (exchanges, …) after the units of `table` (arm, unit, …) changed
+    arms."""
     first = keep @ table[0] + (1 - keep) @ table[1]
     second = keep @ table[1] + (1 - keep) @ table[0]
     return first, second
@@ -278,8 +299,11 @@ def _exchanged_distances(table: FloatArray, keep: FloatArray) -> FloatArray:
 def _resample_counts(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
-    """For each resample (rows) how often each unit is drawn. Units of both arms, of the first and
-    of the second keep their number."""
+    """Return for each resample (rows) how often each unit is drawn.
+
+    Units of both arms, of the first arm only and of the second arm only are drawn separately, so
+    each group keeps its size.
+    """
     first, second = map(set, units)
     weights = np.zeros((RESAMPLES, len(named)))
     for group in (first & second, first - second, second - first):
