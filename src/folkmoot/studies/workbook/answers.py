@@ -1,7 +1,8 @@
-"""Options as cells write them (Python literals, read by `ast.literal_eval` and nothing else), and
-participants' replies read as the workbook wants them: typed, validated, JSON or plain text.
+"""Read the options of cells, and parse the replies of participants.
 
-Spreadsheets bend quotes and break lines inside literals; both are mended before a cell is given up.
+Cells hold Python literals, which `ast.literal_eval` reads and no other function evaluates.
+Spreadsheets bend quotes and break lines inside literals. Both are repaired before a cell is
+refused. Replies are parsed as the workbook demands: typed, validated, as JSON or as plain text.
 """
 
 from __future__ import annotations
@@ -44,36 +45,38 @@ from folkmoot.studies.workbook.config import (
     written_label,
 )
 
+# Limits that no real workbook reaches. They keep a hostile file from filling the memory.
 MAX_DEPTH = 20
 MAX_ITEMS = 10_000
-MAX_NUMBER = 1e15  # larger ones no longer survive as floats
+# Larger whole numbers are no longer exact as floats.
+MAX_NUMBER = 1e15
 MAX_DIGITS = 15
 
-# Halves of characters: they can be written in a literal, but in no file.
+# Surrogates without a partner: a literal can write them, but a UTF-8 file cannot hold them.
 BROKEN = re.compile("[\ud800-\udfff]")
 _DICT = re.compile(r"\{\s*(?:[\"'“”‘’]|\}|[\w.+-]+\s*:)")
 _TUPLE = re.compile(r"\(\s*[-+.\d]")
-# Two numbers and one of the two parentheses: a range that lost the other, not a text.
+# Two numbers and one parenthesis: a range that lost the other one, and not a text.
 _HALF = re.compile(r"\([-+.\d\s]+,[-+.\d\s]*|[-+.\d\s]+,[-+.\d\s]*\)")
-# A number in words such as "between 0 and 5" or "1-5".
+# A number in a text such as "between 0 and 5" or "1-5".
 _NAMED = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
 
-# Python's `range(11)` or `list(range(0, 101, 10))`, of plain whole numbers.
+# Python's `range(11)` or `list(range(0, 101, 10))` with plain whole numbers.
 _COUNTED = re.compile(r"(?:list\s*\(\s*)?range\s*\([-+\d\s,]*\)(?:\s*\))?")
 
 
 class NotALiteral(ValueError):
-    """The text looks like a literal and is none. The message is for the user."""
+    """A text that looks like a literal and is none. The message is for the researcher."""
 
 
 def looks_like_dict(text: str) -> bool:
-    """Whether a cell is meant as a dict, and not as text that begins with a placeholder."""
+    """Return whether a cell is meant as a dict, and not as text that starts with a placeholder."""
     stripped = text.strip()
     return bool(_DICT.match(stripped)) and not re.match(r"\{\s*\w+\s*\}", stripped)
 
 
 def looks_like_literal(text: str) -> bool:
-    """Whether a cell is meant as a list, a tuple of numbers or a dict."""
+    """Return whether a cell is meant as a list, a tuple of numbers or a dict."""
     stripped = text.strip()
     if stripped.startswith("["):
         return True
@@ -85,9 +88,10 @@ def looks_like_literal(text: str) -> bool:
 
 
 def read_literal(text: str) -> object:
-    """The value of a literal. Raises NotALiteral, whose message says what is wrong."""
+    """Return the value of a literal. Raises NotALiteral with a message that names the problem."""
     if len(text) > MAX_TEXT:
         raise NotALiteral(f"longer than {MAX_TEXT:,} characters")
+    # Report the problem of the text as it was typed, and not that of a repaired version.
     first: NotALiteral | None = None
     for candidate in _repair_candidates(text.strip()):
         try:
@@ -101,10 +105,9 @@ def read_literal(text: str) -> object:
 
 
 def _repair_candidates(text: str) -> list[str]:
-    """The text, and the text with the quotes that a spreadsheet bent made straight again.
+    """Return the text, then versions of it with straight quotes, from least to most changed.
 
-    Bent quotes are only touched when the text does not read as it is, so that an apostrophe
-    inside an option stays the one that the author typed.
+    The text itself comes first, so that an apostrophe inside an option stays as it was typed.
     """
     straight_doubles = re.sub(r"[“”„]", '"', text)
     straight = re.sub(r"[‘’‚]", "'", straight_doubles)
@@ -113,13 +116,13 @@ def _repair_candidates(text: str) -> list[str]:
 
 
 def _delimiters_straightened(text: str) -> str:
-    """Only the bent quotes that stand where a string begins or ends are made straight."""
+    """Straighten only bent quotes at the start or the end of a string."""
     text = re.sub(r"(?<=[\[({,:\s])[“„]|”(?=\s*[\])},:])", '"', text)
     return re.sub(r"(?<=[\[({,:\s])[‘‚]|’(?=\s*[\])},:])", "'", text)
 
 
 def _lines_joined(text: str) -> str:
-    """Line breaks inside quotes written as \\n, those outside as spaces."""
+    r"""Write line breaks inside quotes as \n, and those outside as spaces."""
     out: list[str] = []
     quote = ""
     escaped = False
@@ -137,7 +140,7 @@ def _lines_joined(text: str) -> str:
                 quote = ""
         elif char in "\"'":
             quote = char
-        # Outside of quotes every kind of white space is one.
+        # Outside of quotes every white-space character becomes a plain space.
         out.append(" " if not quote and char in "\n\t\u00a0\u200b\ufeff" else char)
     return "".join(out)
 
@@ -153,12 +156,13 @@ def _evaluate_literal(text: str) -> object:
     except SyntaxError as error:
         near = text[max(0, (error.offset or 1) - 12) : (error.offset or 1) + 12].strip()
         raise NotALiteral(f"{error.msg} near `{near}`") from error
+    # `ast.literal_eval` raises all of these, for deep nesting or unhashable keys for example.
     except (ValueError, TypeError, RecursionError, MemoryError) as error:
         raise NotALiteral("not a plain list, tuple or dict") from error
 
 
 class _CountedOut(ast.NodeTransformer):
-    """Writes `range(11)` and `list(range(11))` out as the list of its numbers."""
+    """Replace `range(11)` and `list(range(11))` by the list of their numbers."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if _is_call(node, "list") and len(node.args) == 1 and _is_call(node.args[0], "range"):
@@ -175,7 +179,7 @@ class _CountedOut(ast.NodeTransformer):
 
 
 def _is_call(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
-    """Whether a node calls the function of that name with plain arguments."""
+    """Return whether a node calls the function `name` without keyword arguments."""
     called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     return called and node.func.id == name and not node.keywords  # type: ignore[attr-defined]
 
@@ -187,6 +191,7 @@ def _only_literals(tree: ast.AST, text: str) -> None:
                 better = {"true": "True", "false": "False", "null": '"none"'}[node.id]
                 raise NotALiteral(f"write {better} for {node.id}")
             raise NotALiteral(f'{node.id} needs quotes: "{node.id}"')
+        # Python keeps only the last of equal keys, which would drop a role's options unnoticed.
         if isinstance(node, ast.Dict):
             keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
             twice = [key for i, key in enumerate(keys) if key in keys[:i]]
@@ -215,14 +220,14 @@ def _count_items(value: object, depth: int = 0) -> int:
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:
-    """Whether a value is a text, a finite number or a truth value."""
+    """Return whether a value is a text, a finite number or a truth value."""
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, (str, int, bool))
 
 
 def scalar_text(value: Scalar) -> str:
-    """A scalar as shown to a participant and written to files."""
+    """Return a scalar as it is shown to a participant and written to files."""
     if isinstance(value, (bool, str)):
         return str(value).strip()
     return number_text(value)
@@ -230,21 +235,21 @@ def scalar_text(value: Scalar) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FreeOptions:
-    """Options in plain words; they are shown and cannot be checked."""
+    """Options as plain text. They are shown, and cannot be checked."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ListedOptions:
-    """A closed list, in the order of the workbook."""
+    """A closed list of options in the order of the workbook."""
 
     options: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """All numbers between two bounds, both included."""
+    """All numbers between two bounds, which are included."""
 
     low: float
     high: float
@@ -255,14 +260,14 @@ Options = FreeOptions | ListedOptions | NumberRange
 
 @dataclass(frozen=True, slots=True)
 class ShownOptions:
-    """Options as one participant saw them: in words, and in which order."""
+    """Options as one participant sees them: their text, and the order of a list."""
 
     text: str
     order: tuple[str, ...] = ()
 
 
 def read_options(text: str) -> Options | dict[str, Options]:
-    """The options of a cell, or those of each role. Raises NotALiteral with a message."""
+    """Return the options of a cell, or role → options. Raises NotALiteral with a message."""
     if not looks_like_literal(text):
         return FreeOptions(text.strip())
     value = read_literal(text)
@@ -292,7 +297,7 @@ def _single_option(value: object) -> Options:
 
 
 def read_nested(text: str) -> Options:
-    """A text inside a dict: words, or a list or range that was put between quotes."""
+    """Return the options of a text inside a dict: words, or a list or range within quotes."""
     if looks_like_literal(text):
         value = read_literal(text)
         if isinstance(value, (list, tuple)):
@@ -333,7 +338,7 @@ def _parse_range(values: Sequence[object]) -> NumberRange:
 
 
 def option_texts(options: Options | None) -> tuple[str, ...]:
-    """The options as texts: those of a list, the bounds of a range, or the words."""
+    """Return options as texts: the entries of a list, the bounds of a range, or the words."""
     if isinstance(options, ListedOptions):
         return options.options
     if isinstance(options, NumberRange):
@@ -349,8 +354,10 @@ def format_options(
     rng: np.random.Generator,
     recorded: str,
 ) -> ShownOptions:
-    """Options as text for the prompt; a list is shuffled by `rng` where that is asked for.
-    `recorded` is the id of their source."""
+    """Return options as text for a prompt.
+
+    `rng` shuffles a list if `shuffle` is True. `recorded` is the id of the options' source.
+    """
     order = option_texts(options)
     if options is None or isinstance(options, FreeOptions):
         return ShownOptions(
@@ -373,7 +380,7 @@ Value = str | int | float
 
 
 class Structured(BaseModel):
-    """The JSON object that `format_response` asks for."""
+    """The JSON object that a task with `format_response` asks for."""
 
     model_config = pin_schema(
         "Structured",
@@ -387,7 +394,11 @@ class Structured(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class GivenAnswer:
-    """An answer. `status`: it passed validation, failed it five times, or was not validated."""
+    """An answer with its status.
+
+    `valid`: it passed validation. `invalid`: it failed even after the last re-ask. `unchecked`: it
+    was not validated. `score`: speculation score, 0 to 100.
+    """
 
     value: Value
     status: Status
@@ -395,7 +406,7 @@ class GivenAnswer:
 
     @property
     def text(self) -> str:
-        """The answer as others see it."""
+        """The answer as other speakers see it."""
         return self.value if isinstance(self.value, str) else number_text(self.value)
 
     def __str__(self) -> str:
@@ -403,13 +414,13 @@ class GivenAnswer:
 
     @property
     def is_usable(self) -> bool:
-        """Whether calculations may rest on it."""
+        """True if computed values may use the answer."""
         return self.status != "invalid"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkbookAnswer(AnswerType[GivenAnswer]):
-    """The answer type of one participant in one task. `order`: the options as shown."""
+    """The answer type of one participant in one task. `order` holds the options as shown."""
 
     choices: Options | None
     order: tuple[str, ...]
@@ -425,13 +436,15 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
 
     @property
     def form_kind(self) -> str:
-        """Of what form an answer is, for the embedded respondent."""
+        """The answer kind, for the embedded respondent."""
         return "choice" if self.order else "number" if self.is_numeric else "text"
 
     @property
     def offered_values(self) -> tuple[str, ...]:
-        """The options, or the bounds of a number; of options in words, the smallest and the largest
-        number that they name."""
+        """The options, or the bounds of a number.
+
+        For options in words, these are the smallest and the largest number that they mention.
+        """
         if isinstance(self.choices, FreeOptions) and self.is_numeric:
             named = [
                 float(name) for name in _NAMED.findall(self.choices.text) if len(name) < MAX_DIGITS
@@ -442,7 +455,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
 
     @property
     def is_numeric(self) -> bool:
-        """Whether a number is wanted."""
+        """True if the answer is a number."""
         if isinstance(self.choices, ListedOptions):
             return False
         return isinstance(self.choices, NumberRange) or self.var_type in ("integer", "float")
@@ -461,7 +474,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
 
     @property
     def schema(self) -> dict[str, object] | None:
-        """JSON schema of the reply, or None for plain text."""
+        """The JSON schema of the reply, or None for plain text."""
         if not self.as_json:
             return None
         response = {**self._response_schema(), "description": "your answer, or your words"}
@@ -482,15 +495,18 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         }
 
     def _response_schema(self) -> dict[str, object]:
-        """No list of values and no bounds: a refusal must be sayable. The reply is checked here,
-        and asked for again as often as the workbook's format says."""
+        """Return the schema of the answer without its options or bounds.
+
+        A speaker must be able to refuse in words. The reply is checked here, and re-asked if it
+        does not fit.
+        """
         if not (self.is_numeric and self.validate):
             return {"type": "string"}
         kind = "integer" if self.var_type == "integer" else "number"
         return {"anyOf": [{"type": kind}, {"type": "string"}]}
 
     def parse_reply(self, reply: str) -> ParsedAnswer[GivenAnswer] | ParseFailure | Missing:
-        """Read a reply. Without validation everything but an empty reply is an answer."""
+        """Parse a reply. Without validation, any reply but an empty one is an answer."""
         if not reply.strip():
             return ParseFailure("The reply was empty.")
         text, score, parse_step, problem = self._unwrap_reply(reply)
@@ -513,7 +529,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         return ParsedAnswer(GivenAnswer(text.strip(), "unchecked", score), "unformatted")
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:
-        """Return the options, or the numbers within the bounds, that a reply names anywhere."""
+        """Return the options, or the numbers within the bounds, that a reply mentions."""
         plain = self._text_answer_type()
         if isinstance(plain, Number):
             return frozenset(
@@ -522,7 +538,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         return plain.find_mentioned_values(reply) if isinstance(plain, Choice) else frozenset()
 
     def last(self, reply: str) -> GivenAnswer | Missing:
-        """What is kept when validation failed to the last: that answer, marked invalid."""
+        """Return the last reply as an invalid answer, after validation failed for the last time."""
         text, score, _, _ = self._unwrap_reply(reply)
         if not text.strip():
             return Missing("empty", "the reply was empty")
@@ -536,14 +552,15 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         return GivenAnswer(text.strip(), "invalid", score)
 
     def _unwrap_reply(self, reply: str) -> tuple[str, int | None, str, ParseFailure | None]:
-        """(answer, speculation score, parse step, problem) of a reply."""
+        """Return (answer, speculation score, parse step, problem) of a reply."""
         reply = BROKEN.sub("\ufffd", reply)
         if not self.as_json:
             return reply, None, "", None
         unreadable = ParseFailure("The reply was not a JSON object that can be read.")
         try:
             parsed = Json(Structured).parse_reply(reply)
-        except ValueError:  # numbers of thousands of digits
+        # Python refuses to convert numbers of thousands of digits.
+        except ValueError:
             parsed = unreadable
         if not isinstance(parsed, ParsedAnswer):
             return reply, None, "", parsed if isinstance(parsed, ParseFailure) else unreadable
@@ -552,6 +569,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         said = parsed.value.response
         text = str(said) if isinstance(said, (str, bool)) else number_text(said)
         text = BROKEN.sub("\ufffd", text)
+        # An explicit null says that the speaker gives no score, and is not re-asked.
         withheld = rated is None and "speculation_score" in parsed.value.model_fields_set
         if self.speculation and score is None and not withheld:
             problem = ParseFailure(
@@ -579,8 +597,10 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         )
 
     def _text_answer_type(self) -> AnswerType[str] | AnswerType[float]:
-        """How the answer itself is read, out of JSON or without."""
+        """Return the answer type of the answer itself, within JSON or alone."""
         if isinstance(self.choices, ListedOptions):
+            # The format of workbooks has up to five re-asks, which replace the one clarification of
+            # `Choice`.
             return Choice(self.order, with_labels=False, clarify=False)
         if not self.is_numeric:
             return Text()
@@ -595,10 +615,11 @@ def _as_whole_number(number: float) -> int | float:
 
 
 def option_position(order: tuple[str, ...], value: Value) -> int | None:
-    """The place of a chosen option in the order shown, from 1."""
+    """Return the position of a chosen option in the order shown, from 1, or None."""
     text = value if isinstance(value, str) else number_text(value)
     if text in order:
         return order.index(text) + 1
+    # A number may be written otherwise than its option: 4 and "4.0".
     for place, option in enumerate(order, 1):
         with suppress(ValueError):
             if not isinstance(value, str) and float(option) == value:

@@ -1,7 +1,6 @@
-"""Checks of the experiment as a whole: do the sheets fit each other, can it be played, could every
-image be shown?
+"""Checks of the experiment as a whole: do the sheets fit together, and can it be played?
 
-They need the model only, so that they run when a workbook is read and again after `--set`.
+They need only the model of the workbook, so they run when it is read and again after `--set`.
 """
 
 from __future__ import annotations
@@ -55,12 +54,13 @@ from folkmoot.studies.workbook.sessions import (
     known_beforehand,
 )
 
+# Keeps a check quick if a researcher allows very many experiments.
 MOST_PERMUTATIONS_CHECKED = 1_000
 _SEND_AS = "save it as PNG, JPEG, GIF or WebP"
 
 
 def cells_with_images(config: WorkbookConfig) -> list[str]:
-    """Return the cells with texts that show images that are sent, in the order of the sheets."""
+    """Return the cells with images that are sent, in the order of the sheets."""
     cells: dict[str, None] = {}
     if config.images == "placeholder" or not _may_show(config.workbook):
         return []
@@ -70,7 +70,7 @@ def cells_with_images(config: WorkbookConfig) -> list[str]:
 
 
 def iterate_permutations(workbook: Workbook) -> Iterator[Experiment]:
-    """The experiments that the constants make, up to a bound that keeps a check quick."""
+    """Yield the experiments of a workbook, up to `MOST_PERMUTATIONS_CHECKED`."""
     for number, values in enumerate(constant_combinations(workbook), 1):
         if number > MOST_PERMUTATIONS_CHECKED:
             return
@@ -78,7 +78,7 @@ def iterate_permutations(workbook: Workbook) -> Iterator[Experiment]:
 
 
 def image_problems(experiment: Experiment, problems: Problems) -> None:
-    """Images that cannot be sent, or cannot be answered with."""
+    """Add the problems of images that cannot be sent, and of options that are images."""
     for image, where in shown_images(experiment):
         if image.file_extension in UNSUPPORTED_TYPES:
             message = f"models take no images of type {image.file_extension} ({image.url[:80]})"
@@ -97,12 +97,16 @@ def image_problems(experiment: Experiment, problems: Problems) -> None:
 
 
 def shown_images(experiment: Experiment) -> Iterator[tuple[Image, str]]:
-    """The images of an experiment's texts, each with its cell. Text that depends on answers is
-    looked through as it is written, so that a branch that is not taken now counts too."""
-    if not _may_show(experiment.workbook):  # spares large workbooks the search
+    """Yield the images in an experiment's texts, each with its cell.
+
+    A text with placeholders is searched as it is written too, so branches not taken now count.
+    """
+    # Saves large workbooks the search.
+    if not _may_show(experiment.workbook):
         return
     for text, where in (*all_prompt_texts(experiment), *filled_texts(experiment)):
-        if isinstance(text, str):  # the checks report what cannot be filled in
+        # The checks report texts that cannot be filled in.
+        if isinstance(text, str):
             yield from ((image, where) for image in find_image_references(text))
 
 
@@ -113,13 +117,15 @@ def _may_show(workbook: Workbook) -> bool:
 
 
 def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
-    """All texts that a speaker is shown, as they are written, with their cell."""
+    """Yield all texts that speakers are shown, as they are written, with their cells."""
     yield from ((text, where) for text, _, where in _told_texts(experiment))
 
 
 def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProblem, str]]:
-    """The texts with placeholders that a speaker is shown, filled in with all that is known
-    beforehand, or why that does not work; with their cell."""
+    """Yield the texts with placeholders, filled in with all that is known before a run.
+
+    Each comes with its cell. If a text cannot be filled in, the problem takes its place.
+    """
     for text, told, where in _told_texts(experiment):
         for treatment in experiment.treatments if "{" in text else ():
             try:
@@ -133,7 +139,7 @@ def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProbl
 
 
 def _told_texts(experiment: Experiment) -> Iterator[tuple[str, Role | None, str]]:
-    """All texts that a speaker is shown, with the role that is told them and their cell."""
+    """Yield all texts that speakers are shown, with the role that they are for and their cells."""
     for treatment in experiment.treatments.values():
         yield treatment.description, None, treatment.at.get("treatment_description", "")
     for role in experiment.roles.values():
@@ -143,15 +149,16 @@ def _told_texts(experiment: Experiment) -> Iterator[tuple[str, Role | None, str]
             yield text, experiment.roles.get(label), play.task.at.get("llm_text", "")
 
 
+# Columns of the CSV file that no variable may replace.
 FIXED_COLUMNS = ("experiment_id", "session", "treatment", "ID", "role", "invalid", "missing")
 
 
 def design_problems(
     workbook: Workbook, seed: int | None = None, *, seated: bool = True
 ) -> list[Problem]:
-    """Everything that keeps this workbook from being played, in the order of the sheets.
+    """Return all problems that keep a workbook from being played, in the order of the sheets.
 
-    `seated=False` leaves the assignment out, which makes no sense of sheets that are wrong.
+    `seated=False` leaves out the assignment, which needs correct sheets.
     """
     problems = Problems()
     _file_names(workbook, problems)
@@ -161,7 +168,7 @@ def design_problems(
     _check_texts(workbook, problems)
     _check_contexts(workbook, problems)
     _check_prompts(workbook, problems)
-    # All permutations, up to a bound that keeps a check quick.
+    # Check all experiments up to a limit, to keep the check quick.
     sample = list(islice(constant_combinations(workbook), MOST_PERMUTATIONS_CHECKED))
     ids = (
         experiment_ids(workbook)
@@ -175,10 +182,11 @@ def design_problems(
         for task in experiment.tasks.values():
             _check_task(task, experiment, problems)
         for filled, where in filled_texts(experiment):
-            # A name that does not exist is reported with the likely one.
+            # `check_names` reports unknown names with the most similar name.
             if isinstance(filled, ExpressionProblem) and not isinstance(filled, UnknownName):
                 problems.add_problem(str(filled), where, filled.hint or "correct the placeholder")
         image_problems(experiment, problems)
+        # All experiments share one assignment, so the first one suffices.
         if seated and number == 1 and workbook.profiles.rows:
             seed = workbook.settings.random_seed if seed is None else seed
             problems.found += assign_sessions(experiment, seed)[1]
@@ -186,12 +194,13 @@ def design_problems(
 
 
 def _file_names(workbook: Workbook, problems: Problems) -> None:
-    """No file of an experiment has the name of one that every run writes.
+    """Check that no file of an experiment has the name of a file that every run writes.
 
-    Case does not count: there are file systems for which it does not.
+    Case is ignored, because some file systems ignore it.
     """
     if count_permutations(workbook) > MOST_PERMUTATIONS_CHECKED:
-        return  # each name then ends in a number
+        # Each name then ends in a number.
+        return
     taken = {name.casefold() for name in WRITTEN_BY_ALL}
     for experiment in experiment_ids(workbook):
         for name in (f"{experiment}.json", f"{experiment}.csv"):
@@ -211,7 +220,7 @@ def _check_endpoint(workbook: Workbook, problems: Problems) -> None:
 
 
 def _check_special_roles(experiment: Experiment, problems: Problems) -> None:
-    """Each special role is there once, whatever case it is written in; nobody has its name."""
+    """Check that each special role is defined once, and that no respondent has its name as ID."""
     for special in SPECIAL_ROLES:
         for role in [role for role in experiment.roles.values() if role.special_name == special][
             1:
@@ -227,7 +236,7 @@ def _check_special_roles(experiment: Experiment, problems: Problems) -> None:
 
 
 def _check_names(workbook: Workbook, problems: Problems) -> None:
-    """Variables, computed values and constants share one space of names."""
+    """Check that variables, computed values and constants have different names."""
     taken: dict[str, str] = {
         constant.name: constant.at.get("name", "") for constant in workbook.constants
     }
@@ -254,6 +263,7 @@ def _check_computed(workbook: Workbook, problems: Problems) -> None:
     shared = constants | {
         computed.name for computed in workbook.computed if computed.scope == "session"
     }
+    # A workbook's own name hides the built-in one.
     shared |= {*SHARED_NAMES} - own
     before = len(problems.found)
     for item in workbook.computed:
@@ -266,6 +276,7 @@ def _check_computed(workbook: Workbook, problems: Problems) -> None:
         for name in sorted(names_used(tree) - names):
             hint = did_you_mean(name, sorted(names), "name a variable, a constant or a column")
             problems.add_problem(f"nothing is called {name}", where, hint)
+    # The order can be found only if all expressions can be parsed.
     if len(problems.found) == before:
         try:
             in_order(workbook.computed)
@@ -280,10 +291,11 @@ def _check_computed(workbook: Workbook, problems: Problems) -> None:
 def _check_shared(
     name: str, expression: str, personal: set[str], at: Mapping[str, str], problems: Problems
 ) -> None:
-    """A value of the session must take those of participants together."""
+    """Check that a session value uses values of participants only within aggregates."""
     try:
         alone = names_used(parse_expression(expression), outside_only=True) & personal
-    except ExpressionProblem:  # reported already
+    # `_check_computed` has reported it.
+    except ExpressionProblem:
         return
     for used in sorted(alone):
         message = f"{used} differs between participants, but {name} is one value per session"
@@ -295,7 +307,10 @@ def _check_shared(
 
 
 def _known_attributes(workbook: Workbook, space: str, label: str = "") -> set[str]:
-    """What treatment.… or role.… may be, whoever is told it, or whoever has the role `label`."""
+    """Return the attributes `treatment.…` or `role.…` that a text may use.
+
+    `label` limits them to one role. Otherwise they are those of all participants' roles.
+    """
     told: Sequence[LabelledPart] = workbook.treatments
     if space == "role":
         told = [
@@ -303,7 +318,7 @@ def _known_attributes(workbook: Workbook, space: str, label: str = "") -> set[st
             for role in workbook.roles
             if (role.label == label if label else role.special_name is None)
         ]
-    # Only attributes that all have: one that a single arm lacks would fail in its sessions.
+    # Only attributes that all of them have. One that a single arm lacks would fail in its sessions.
     extras = set.intersection(*(set(part.extra) for part in told)) if told else set()
     return {f"{space}.{name}" for name in ("description", "label", *extras)}
 
@@ -319,7 +334,10 @@ def _check_placeholders(text: str, where: str, known: Collection[str], problems:
 
 
 def _check_texts(workbook: Workbook, problems: Problems) -> None:
-    """Labels, descriptions and options know the constants; roles the treatment as well."""
+    """Check placeholders of labels, descriptions and options.
+
+    They may use constants, and descriptions of roles may use the treatment as well.
+    """
     constants = _constants(workbook)
     with_treatment = constants | _known_attributes(workbook, "treatment")
     texts = [
@@ -352,7 +370,7 @@ def _check_texts(workbook: Workbook, problems: Problems) -> None:
 
 
 def _check_contexts(workbook: Workbook, problems: Problems) -> None:
-    """The context comes first: it becomes the system message."""
+    """Check that contexts come before all other tasks, since they become the system prompt."""
     contexts = [task for task in workbook.tasks if task.type == "context"]
     others = [task.task_order for task in workbook.tasks if task.type != "context"]
     if workbook.tasks and not contexts:
@@ -386,15 +404,15 @@ def _check_prompts(workbook: Workbook, problems: Problems) -> None:
             _check_placeholders(
                 text, where, known | _known_attributes(workbook, "role", role), problems
             )
-            # A special role has no answers of its own, so it is told session values only.
+            # A special role has no answers, so its text may use only values of the session.
             untold = personal - constants if special_role(role) else set()
             _check_availability(task, text, since, untold, problems)
 
 
 def _orders_known(workbook: Workbook) -> dict[str, int | None]:
-    """The task_order after which each variable and computed value is known; None: from the start.
+    """Return name → the `task_order` after which its value is known, or None for the start.
 
-    A computed value is known after the last of the variables that it rests on.
+    A computed value is known after the last of the variables that it needs.
     """
     asked = [task for task in workbook.tasks if task.type != "context"]
     orders = sorted({task.task_order for task in asked})
@@ -402,7 +420,8 @@ def _orders_known(workbook: Workbook) -> dict[str, int | None]:
     places = {task.var_name: place_of[task.task_order] for task in asked}
     try:
         places |= known_after(in_order(workbook.computed), places)
-    except ExpressionProblem:  # reported with its own cell; here it would only be an echo
+    # It is reported with its cell. Here it would only be repeated.
+    except ExpressionProblem:
         places |= dict.fromkeys((computed.name for computed in workbook.computed), -1)
     return {name: None if place < 0 else orders[place] for name, place in places.items()}
 
@@ -417,7 +436,8 @@ def _check_availability(
     where = task.at.get("llm_text", "")
     try:
         names = names_in(text)
-    except ExpressionProblem:  # reported already
+    # `_check_placeholders` has reported it.
+    except ExpressionProblem:
         return
     for name in sorted(names & since.keys()):
         order = since[name]
@@ -437,7 +457,7 @@ def _check_availability(
 
 
 def _check_task(play: TaskInPlay, experiment: Experiment, problems: Problems) -> None:
-    """Roles and response options of a task."""
+    """Check the roles and response options of a task."""
     task, where = play.task, play.task.at.get("response_options", "")
     roles = experiment.roles
     _check_roles(play.prompts, task.at.get("llm_text", ""), list(roles), problems)
@@ -485,6 +505,7 @@ def _check_types(task: Task, options: Options, problems: Problems) -> None:
         if task.var_type == "category":
             hint = "write integer or float as var_type, or a list of options"
             problems.add_problem("a range of numbers cannot be of type category", where, hint)
+        # The next whole number from the lower bound up must not exceed the upper bound.
         elif task.var_type == "integer" and not options.low <= -(-options.low // 1) <= options.high:
             problems.add_problem("no whole number lies in the range", where, "widen it")
     if isinstance(options, ListedOptions) and task.var_type in ("integer", "float"):

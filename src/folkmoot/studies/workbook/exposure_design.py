@@ -1,4 +1,4 @@
-"""What the design puts before participants when they answer a task."""
+"""The exposure of participants: the texts that each of their answers should have in its prompt."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from folkmoot.studies.workbook.config import SPECIAL_ROLES, Workbook, WorkbookCo
 from folkmoot.studies.workbook.placeholders import names_in
 
 TREATMENT, OTHERS, QUESTIONS = "treatment", "others' words", "questions"
-TREATMENTS = "treatments.description/"  # how the ids of treatments begin
-Spoken = Mapping[str, object]  # a row of `utterances`
+# The ids of treatments start with this.
+TREATMENTS = "treatments.description/"
+# A row of `utterances`.
+Spoken = Mapping[str, object]
 
 
 def label_source(source: Source) -> str:
-    """What a text is to participants; empty for names, numbers, options and personas."""
+    """Return the study's label for a source of text, or "" if the source is no exposure."""
     if source.id.startswith(TREATMENTS):
         return TREATMENT
     if source.kind != "utterance":
@@ -25,7 +27,7 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Every answer of a participant to a task."""
+    """Yield the answers of participants to tasks as decisions."""
     workbook = WorkbookConfig.model_validate(run.config).workbook
     treatments = {
         (experiment, arm): {cell_id("treatments.description", experiment, arm)} if text else set()
@@ -51,7 +53,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
         heard = list(
             _heard_utterances(session, who, task, private, workbook.settings.reveal_private)
         )
-        # What was told to this participant alone, or written by it for itself.
+        # Private utterances of this participant: the own question, and the reply as written.
         alone = [
             row
             for row in session
@@ -68,7 +70,8 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
         if told is not None and workbook.settings.treatment_in_system:
             shows = {TREATMENT: told, **shows}
         elif told is not None and _names_treatment(workbook):
-            within |= told  # by a placeholder of a text that not everybody may be shown
+            # Only some prompts name the treatment by a placeholder, so it may occur, and need not.
+            within |= told
         elif told is not None:
             shows = {TREATMENT: set(), **shows}
         unit = f"{experiment}/{seat['session']}"
@@ -76,7 +79,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 
 
 def _names_treatment(workbook: Workbook) -> bool:
-    """Whether a text of a task or role has a placeholder for the treatment."""
+    """Return whether a text of a task or role has a placeholder for the treatment."""
     texts = [role.description for role in workbook.roles]
     for task in workbook.tasks:
         by_role = [task.llm_text] if isinstance(task.llm_text, str) else task.llm_text.values()
@@ -87,9 +90,11 @@ def _names_treatment(workbook: Workbook) -> bool:
 def _heard_utterances(
     session: Sequence[Spoken], who: str, task: str, private: set[str], revealed: bool
 ) -> Iterator[Spoken]:
-    """What was said in the talk of a session until somebody answered a task, without private
-    answers: those of this task are hidden until it ends, and of earlier ones where the layout keeps
-    them so."""
+    """Yield the utterances of a session that a participant has heard before answering a task.
+
+    Private answers of this task are hidden until it ends. Those of earlier tasks are hidden if the
+    layout keeps them private.
+    """
     for row in session:
         if row["turn"] is None:
             continue
@@ -98,7 +103,8 @@ def _heard_utterances(
         hidden = row["task_id"] == task or (not revealed and row["speaker_role"] == "participant")
         if own or asked or row["task_id"] not in private or not hidden:
             yield row
-        if own and row["task_id"] == task:  # which is in view where it is asked for again
+        # The participant's own answer comes last. A re-ask shows it again.
+        if own and row["task_id"] == task:
             return
 
 

@@ -1,13 +1,13 @@
-"""The language of a workbook: its computed values and what stands in its placeholders.
+"""The expression language of a workbook, for computed values and placeholders.
 
-An expression is parsed by Python, so precedence is Python's, and calculated here node by node; only
-the kinds of nodes that are listed pass, and nothing is executed. `value | round(1)` is another way
-to write `round(value, 1)`. Arithmetic takes numbers of moderate size alone.
+Python parses an expression, so precedence is Python's. This module then evaluates it node by node.
+It allows only the listed kinds of nodes and never executes code. `value | round(1)` is another
+notation for `round(value, 1)`. Arithmetic is limited to numbers of moderate size.
 
-`sum(x)`, `mean(x)`, `min(x)`, `max(x)` and `count(x)` go over all participants of the session who
-have the values in `x`; `sum(others(x))` over all but oneself. What an aggregate goes over is
-calculated once for each participant, at any depth of nesting and however many ask for it. So the
-work grows with the text of an expression times the participants.
+`sum(x)`, `mean(x)`, `min(x)`, `max(x)` and `count(x)` are aggregates over all participants of the
+session who have the values in `x`. `sum(others(x))` leaves out the participant. The argument of an
+aggregate is evaluated once per participant, at any depth of nesting. So the work grows with the
+length of an expression times the number of participants.
 """
 
 from __future__ import annotations
@@ -34,14 +34,19 @@ from folkmoot.provenance import SourcedText, derive_number
 from folkmoot.studies.workbook.answers import BROKEN
 from folkmoot.studies.workbook.config import Computed, Scalar
 
-MAX_EXPRESSION = 2_000  # characters
-MAX_NESTED = 2  # aggregates within each other
+# Maximum length of an expression, in characters.
+MAX_EXPRESSION = 2_000
+# Maximum depth of aggregates within each other.
+MAX_NESTED = 2
 MAX_VALUE = 1e15
-MAX_BETWEEN = 1e150  # of a value on the way to the result
-MAX_WORK = 2_000_000  # characters that a rendering, or an expression for one person, may handle
+# Maximum of an intermediate value. The product of two such values is still a finite float.
+MAX_BETWEEN = 1e150
+# Maximum number of characters that a text, or an expression for one participant, may process.
+MAX_WORK = 2_000_000
 NAMESPACES = ("constant", "treatment", "role")
 AGGREGATES = ("sum", "mean", "min", "max", "count")
 
+# `math.pow` returns a float or raises OverflowError. `**` could compute an integer without end.
 _ARITHMETIC: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -70,6 +75,7 @@ _NODES = (
     *(ast.Name, ast.Attribute, ast.Load, ast.Constant, ast.Call, ast.UnaryOp, ast.BinOp, ast.Not),
     *(ast.BoolOp, ast.And, ast.Or, ast.Compare, ast.IfExp, *_ARITHMETIC, *_COMPARED),
 )
+# The digits of `round` are limited, since 10 to a large power would take long.
 _NUMERIC: Mapping[str, Callable[..., Any]] = {
     "abs": abs,
     "round": lambda x, digits=0: round(x, max(-10, min(10, int(digits)))),
@@ -91,16 +97,20 @@ _OF_TEXTS: Mapping[str, Callable[..., Any]] = {
 }
 FUNCTIONS = (*_NUMERIC, *_OF_TEXTS)
 _WORD = re.compile(r"[^\W\d]\w*")
-_KEYWORDS = ("and", "or", "not", "if", "else", "in", "True", "False")  # of the language
+# Words of Python that belong to the language.
+_KEYWORDS = ("and", "or", "not", "if", "else", "in", "True", "False")
 _MOST_ARGUMENTS = {"min": 20, "max": 20, "round": 2}
-_PLAIN = frozenset({int, float})  # numbers without a source
-# What can go wrong while an expression is calculated.
+# Number types without a source.
+_PLAIN = frozenset({int, float})
+# The errors that an evaluation can raise.
 FAILURES = (ArithmeticError, TypeError, ValueError, RecursionError)
 
 
 class ExpressionProblem(ValueError):
-    """An expression or a text cannot be used. The message is for the user; `hint` says what to
-    write."""
+    """An expression or a text that cannot be used.
+
+    The message is for the researcher, and `hint` says what to write instead.
+    """
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -108,7 +118,7 @@ class ExpressionProblem(ValueError):
 
 
 class _Absent(Exception):
-    """A value that the expression needs is not there."""
+    """Raised if a value that an expression needs is missing."""
 
     def __init__(self, detail: str, reason: str = "not_computable") -> None:
         super().__init__(detail)
@@ -117,8 +127,11 @@ class _Absent(Exception):
 
 
 class MissingValue(SourcedText):
-    """A value that is not there, as a text shows it. It prints as its words. Arithmetic and
-    functions leave it as it is, and it is not true. The words are ours, so they have no source."""
+    """A missing value as a text shows it.
+
+    It prints as its words and is false. Arithmetic and functions return it unchanged. The words
+    come from this code, so they have no source.
+    """
 
     __slots__ = ()
 
@@ -128,10 +141,11 @@ class MissingValue(SourcedText):
 
 @dataclass(frozen=True)
 class Scene:
-    """What expressions can see: participants, their values, and the constants.
+    """The names and values that expressions can use.
 
-    `value(name, participant)` gives a variable or a computed value: a number or text, Missing
-    when there should be one and is none, None when the participant was never asked.
+    `value(name, participant)` returns a variable or computed value: a number or text, Missing if it
+    should exist and does not, or None if the participant was never asked. `participant` is None for
+    a value of the session.
     """
 
     participants: Sequence[str]
@@ -144,12 +158,13 @@ class Scene:
 # --- reading -----------------------------------------------------------------------------------
 
 
-# As many as a very long workbook has: to parse a text takes a hundred times as long as to use it.
+# The size suits a very long workbook. Parsing a text takes a hundred times as long as using it.
 @lru_cache(maxsize=32_768)
 def parse_expression(text: str) -> ast.expr:
     """Return the tree of an expression. Raises ExpressionProblem if it is not in the language."""
     if len(text) > MAX_EXPRESSION:
         raise ExpressionProblem(f"longer than {MAX_EXPRESSION:,} characters", "split it in two")
+    # Spreadsheet users often start an expression with "=".
     written = " ".join(text.strip().lstrip("=").strip().splitlines())
     try:
         tree = _Pipes().visit(ast.parse(written, mode="eval").body)
@@ -169,7 +184,7 @@ def parse_expression(text: str) -> ast.expr:
 
 
 class _Pipes(ast.NodeTransformer):
-    """Writes `value | round(1)` as `round(value, 1)`."""
+    """Replace `value | round(1)` by `round(value, 1)`."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         left, right = node.left, node.right
@@ -177,8 +192,9 @@ class _Pipes(ast.NodeTransformer):
         if not isinstance(node.op, ast.BitOr):
             self.generic_visit(node)
             return node
-        # Templates read `a + b | round` as a + round(b), Python as round(a + b). Neither is taken
-        # for the other: within parentheses the sum begins after the whole.
+        # Jinja reads `a + b | round` as a + round(b), and Python as round(a + b). Refuse it, so
+        # that no reader takes one for the other. A sum within parentheses starts after the whole
+        # node.
         together = isinstance(left, ast.BinOp) and not isinstance(left.op, ast.BitOr)
         if together and left.col_offset == node.col_offset:
             first = shorten(ast.unparse(left), 40)
@@ -192,7 +208,11 @@ class _Pipes(ast.NodeTransformer):
 
 
 def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
-    """Refuse what is not in the language. `depth`: of aggregates; `inside`: right within one."""
+    """Refuse nodes that are not in the language.
+
+    `depth` is the number of aggregates around a node. `inside` is True directly within an
+    aggregate.
+    """
     if not isinstance(node, _NODES):
         what = f"{type(node).__name__} is not allowed"
         raise ExpressionProblem(what, "use numbers, names, + - * / and functions")
@@ -237,7 +257,7 @@ def _check_call(node: ast.Call) -> None:
 
 
 def _check_fixed(node: ast.expr) -> None:
-    """A part that is the same for everybody must have a value; `9 ** 9 ** 9` has none."""
+    """Refuse a constant part without a value, such as `9 ** 9 ** 9`."""
     if not names_used(node) and not any(map(_is_aggregate, ast.walk(node))):
         value = _calculate_value(node, Evaluator(EMPTY_SCENE), None)
         if isinstance(value, Missing):
@@ -249,25 +269,31 @@ def _check_fixed(node: ast.expr) -> None:
 
 
 def _function_name(node: ast.AST) -> str:
-    """The name of the function that a node calls, or ""."""
+    """Return the name of the function that a node calls, or ""."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return node.func.id
     return ""
 
 
 def _is_aggregate(node: ast.AST) -> bool:
-    """Whether a node goes over participants: a named aggregate of one argument."""
+    """Return whether a node is an aggregate over participants.
+
+    `min` and `max` with several arguments are no aggregates.
+    """
     return isinstance(node, ast.Call) and _function_name(node) in AGGREGATES and len(node.args) == 1
 
 
 def has_aggregate(node: ast.expr) -> bool:
-    """Return whether an expression goes over participants anywhere."""
+    """Return whether an expression contains an aggregate."""
     return any(map(_is_aggregate, ast.walk(node)))
 
 
 def names_used(node: ast.expr, *, outside_only: bool = False) -> set[str]:
-    """The names of values in a tree; with `outside_only` those that no aggregate goes over. An
-    attribute is a name with a dot: `treatment.label`."""
+    """Return the names of values in a tree.
+
+    An attribute is a name with a dot, such as `treatment.label`. With `outside_only`, names within
+    aggregates are left out.
+    """
     if outside_only and _is_aggregate(node):
         return set()
     if isinstance(node, (ast.Name, ast.Attribute)):
@@ -286,7 +312,7 @@ def _name_of(node: ast.Name | ast.Attribute) -> str:
 
 
 def _operands(node: ast.expr) -> list[ast.expr]:
-    """The expressions right within an expression; the name of a function is none."""
+    """Return the direct operands of an expression. The name of a function is none of them."""
     if isinstance(node, ast.Call):
         return node.args
     return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
@@ -296,9 +322,9 @@ def _operands(node: ast.expr) -> list[ast.expr]:
 
 
 def evaluate_expression(expression: str, scene: Scene, participant: str | None) -> Scalar | Missing:
-    """The value for one participant (None: for the session), or why there is none.
+    """Return the value for one participant (None: for the session), or Missing with the reason.
 
-    Numbers come out finite; a truth value comes out as 1 or 0.
+    Numbers are finite. A truth value is returned as 1 or 0.
     """
     return evaluate_for(expression, scene, [participant])[0]
 
@@ -306,8 +332,9 @@ def evaluate_expression(expression: str, scene: Scene, participant: str | None) 
 def evaluate_for(
     expression: str, scene: Scene, participants: Sequence[str | None]
 ) -> list[Scalar | Missing]:
-    """The values for several participants, in their order: see `evaluate_expression`."""
+    """Return the values for several participants, in their order. See `evaluate_expression`."""
     tree = parse_expression(expression)
+    # One evaluator for all participants, since it caches the columns of aggregates.
     evaluator = Evaluator(scene)
     return [_calculate_value(tree, evaluator, participant) for participant in participants]
 
@@ -334,9 +361,9 @@ def _calculate_value(
 
 @dataclass(frozen=True)
 class _Column:
-    """A part of an expression, calculated for each participant who was asked for what it needs.
+    """The argument of an aggregate, evaluated for each participant who has its values.
 
-    `failures`: why it could not be calculated for some of them.
+    `failures` maps a participant → the exception of a failed evaluation.
     """
 
     values: Mapping[str, Any]
@@ -344,20 +371,20 @@ class _Column:
 
 
 class Evaluator:
-    """Calculates the nodes of expressions over the values of a scene."""
+    """Evaluate expressions over the values of a scene."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self._work = MAX_WORK * (1 + len(scene.participants))
         self._columns: dict[ast.AST, _Column] = {}
-        # By aggregate, and by who is left out of it.
+        # (aggregate, participant who is left out) → value.
         self._combined: dict[tuple[ast.AST, str | None], Any] = {}
 
     def calculate(self, node: ast.expr, participant: str | None = None) -> Any:
         """Return the value of an expression for a participant.
 
-        Raises one of ArithmeticError, TypeError, ValueError and RecursionError if there is none,
-        and an exception of this module if a value that it needs is not there.
+        Raises ArithmeticError, TypeError, ValueError or RecursionError if it has no value. Raises
+        an exception of this module if a value that it needs is missing.
         """
         return self._BY_KIND[type(node)](self, node, participant)
 
@@ -391,7 +418,7 @@ class Evaluator:
         return value
 
     def _choose(self, node: ast.BoolOp, participant: str | None) -> Any:
-        """`and` and `or`: the first operand that decides, or the last one."""
+        """Evaluate `and` and `or`: return the first operand that decides, or the last one."""
         value: Any = None
         for operand in node.values:
             value = self.calculate(operand, participant)
@@ -403,6 +430,7 @@ class Evaluator:
         left, result = self.calculate(node.left, participant), True
         for kind, compared in zip(map(type, node.ops), node.comparators, strict=True):
             right = self.calculate(compared, participant)
+            # A search takes time in proportion to the texts, so it counts as work.
             if kind in (ast.In, ast.NotIn):
                 self._spend(left, right)
             absent = isinstance(left, MissingValue) or isinstance(right, MissingValue)
@@ -436,6 +464,7 @@ class Evaluator:
             inner = inner.args[0]  # type: ignore[attr-defined]
         column = self._column(inner)
         left_out = participant if without_self else None
+        # One failed value makes the aggregate fail. A sum without it would look complete.
         for member, failure in column.failures.items():
             if member != left_out:
                 raise failure
@@ -443,6 +472,7 @@ class Evaluator:
             left_out = None
         elif len(column.values) == 1:
             return _combine_values(name, [])
+        # The values for all participants are computed together, so that `others` stays linear.
         if (node, left_out) not in self._combined:
             values = [*column.values.values()]
             if left_out is None:
@@ -454,12 +484,13 @@ class Evaluator:
         return self._combined[node, left_out]
 
     def _column(self, inner: ast.expr) -> _Column:
-        """What an aggregate goes over, calculated once."""
+        """Return the argument of an aggregate as a column, evaluated once."""
         if inner not in self._columns:
             personal = names_used(inner, outside_only=True) & self.scene.personal
             values: dict[str, Any] = {}
             failures: dict[str, Exception] = {}
             for member in self.scene.participants:
+                # A participant who was never asked is left out. A missing answer is a failure.
                 if any(self.scene.value(name, member) is None for name in personal):
                     continue
                 try:
@@ -486,7 +517,10 @@ EMPTY_SCENE = Scene((), frozenset(), frozenset(), {}, lambda _name, _who: None)
 
 
 def _calculate_numbers(kind: ast.AST, *values: Any) -> Any:
-    """Arithmetic without texts (`"%999999999d" % 1` would fill the memory) and huge numbers."""
+    """Apply an operator to numbers of moderate size.
+
+    Texts are refused, because `"%999999999d" % 1` would fill the memory.
+    """
     is_plain = _PLAIN.issuperset(map(type, values))
     if not is_plain and (absent := [value for value in values if isinstance(value, MissingValue)]):
         return absent[0]
@@ -511,10 +545,10 @@ def _combine_values(name: str, values: Sequence[Any]) -> Any:
 
 
 def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
-    """For each value what `_combine_values` gives for all others, the same to the last bit.
+    """Return for each value the aggregate of all others, bit for bit as `_combine_values` would.
 
-    It takes time in proportion to the values. Each sum is exact before it is rounded once, as
-    `math.fsum` does it.
+    The time is linear in the number of values. Each sum is exact before it is rounded once, as in
+    `math.fsum`.
     """
     if name in ("min", "max"):
         choose = min if name == "min" else max
@@ -525,23 +559,29 @@ def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
     if name == "count":
         true = _combine_values(name, values)
         return [true - bool(value) for value in values]
-    total = _combine_values(name, values)  # raises for values that cannot be added
+    # It raises for values that cannot be added.
+    total = _combine_values(name, values)
     floats = sum(isinstance(value, float) for value in values)
     if name == "sum" and not floats:
         return [total - value for value in values]
+    # Fractions make the subtraction exact. Floats would differ in the last bit from a sum without
+    # it.
     exact = [Fraction(float(value)) for value in values]
     everybody = sum(exact)
     rest = [float(everybody - own) for own in exact]
     if name == "mean":
         return [others / (len(values) - 1) for others in rest]
-    # The sum of integers alone is an integer.
+    # A sum of integers alone is an integer, so leaving out the only float gives an integer.
     whole = sum(value for value in values if not isinstance(value, float))
     alone = [isinstance(value, float) and floats == 1 for value in values]
     return [whole if only else others for only, others in zip(alone, rest, strict=True)]
 
 
 def in_order(computed: Sequence[Computed]) -> list[Computed]:
-    """Computed values, each after those that it uses. Raises ExpressionProblem on a circle."""
+    """Return computed values, each after those that it uses.
+
+    Raises ExpressionProblem on a cycle.
+    """
     by_name = {computed.name: computed for computed in computed}
     used = {
         name: sorted(_names_of(computed) & by_name.keys()) for name, computed in by_name.items()
@@ -556,10 +596,10 @@ def in_order(computed: Sequence[Computed]) -> list[Computed]:
 
 
 def known_after(ordered: Iterable[Computed], places: Mapping[str, int]) -> dict[str, int]:
-    """For each computed value the place after which it can be calculated, -1 from the beginning.
+    """Return computed value → the place after which it can be computed, or -1 for the start.
 
-    `ordered` is what `in_order` gives; `places`: of each variable. Names in neither are known from
-    the beginning.
+    `ordered` is the result of `in_order`. `places` maps each variable → its place. All other names
+    are known from the start.
     """
     found: dict[str, int] = {}
     for item in ordered:

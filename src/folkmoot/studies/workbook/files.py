@@ -1,7 +1,7 @@
-"""The two files that an experiment leaves: `<experiment_id>.json` and `<experiment_id>.csv`.
+"""The two files of an experiment: `<experiment_id>.json` and `<experiment_id>.csv`.
 
-They are written whole as sessions finish, always in the order of the sessions, so that their last
-state does not depend on which session was quickest.
+Each is rewritten as a whole while sessions finish. Sessions are always in the order of the plan, so
+the final files do not depend on which session finished first.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from folkmoot.studies.workbook.sessions import EMPTY_PROMPT, Response, SessionSt
 from folkmoot.studies.workbook.tables import missing_responses, variable_descriptions
 
 NO_ANSWER = "NA"
+# Spreadsheet programs calculate a cell that starts with one of these (CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-GROWTH = 0.25  # files are written again when so much is new, so that writing stays linear
+# Share of new sessions at which files are written again. A fixed share keeps all writing together
+# linear in the number of sessions.
+GROWTH = 0.25
 
 
 class AnswerRecord(TypedDict):
@@ -38,7 +41,7 @@ class AnswerRecord(TypedDict):
 
 
 class PersonRecord(TypedDict):
-    """A participant: answers by variable, computed values by name, and all that was seen."""
+    """A participant: answers by variable, computed values by name, and the complete history."""
 
     ID: str
     role: str
@@ -50,14 +53,14 @@ class PersonRecord(TypedDict):
 
 
 class SpecialRecord(TypedDict):
-    """What the Facilitator or the Summarizer said and saw."""
+    """The utterances and the history of the Facilitator or the Summarizer."""
 
     responses: list[AnswerRecord]
     message_history: list[dict[str, str]]
 
 
 class SessionRecord(TypedDict):
-    """All of a session."""
+    """One session with all its data."""
 
     session_id: str
     treatment: str
@@ -72,7 +75,7 @@ class SessionRecord(TypedDict):
 
 
 class ExperimentRecord(TypedDict):
-    """`<experiment_id>.json`."""
+    """The content of `<experiment_id>.json`."""
 
     experiment_id: str
     permutation: int
@@ -89,7 +92,7 @@ class ExperimentRecord(TypedDict):
 
 
 def session_record(state: SessionState) -> SessionRecord:
-    """All of a session as JSON: assignment, order, answers, computed values, what each one saw."""
+    """Return a session as JSON: assignment, order, answers, computed values and histories."""
     treatment = state.experiment.treatments.get(state.plan.treatment)
     return {
         "session_id": state.plan.label,
@@ -173,7 +176,7 @@ def _answer_record(response: Response) -> AnswerRecord:
 
 
 def _speaker_history(state: SessionState, who: str) -> list[dict[str, str]]:
-    """Everything that this speaker saw and said, in order, beginning with its system message."""
+    """Return the history of a speaker as chat messages, from the system prompt on."""
     system = {"role": "system", "name": "", "content": state.speakers[who].system}
     heard = state.heard.get(who, ())
     return [
@@ -195,7 +198,7 @@ def _json_value(value: Scalar | Missing | None) -> Scalar | None:
 
 
 class ExperimentFiles:
-    """Writes both files of every experiment as its sessions come in."""
+    """Write both files of each experiment while its sessions finish."""
 
     def __init__(
         self,
@@ -203,7 +206,10 @@ class ExperimentFiles:
         experiments: Sequence[Experiment],
         numbers: Sequence[int],
     ) -> None:
-        """`numbers`: the sessions that each experiment will have."""
+        """Start without sessions.
+
+        `numbers` are the session numbers that each experiment will have.
+        """
         self._session = session
         self._experiments = experiments
         self._numbers = numbers
@@ -213,7 +219,7 @@ class ExperimentFiles:
         self._written = dict.fromkeys(self._done, 0)
 
     def add_session(self, experiment: Experiment, number: int, record: SessionRecord) -> None:
-        """Take a finished session in; write when enough is new."""
+        """Add a finished session, and write the files if enough sessions are new."""
         done, written = self._done[experiment.id], self._written[experiment.id]
         done[number] = record
         if len(done) - written >= max(1, GROWTH * written):
@@ -226,7 +232,7 @@ class ExperimentFiles:
                 self._write_experiment(experiment)
 
     def _write_experiment(self, experiment: Experiment) -> None:
-        """Both files with the sessions that are there, in the order of the sessions."""
+        """Write both files with the finished sessions in the order of the plan."""
         done = self._done[experiment.id]
         self._written[experiment.id] = len(done)
         records = [done[n] for n in self._numbers if n in done]
@@ -253,10 +259,11 @@ class ExperimentFiles:
 
 
 def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
-    """One row per participant, one column per variable; safe to open in a spreadsheet program.
+    """Return the CSV text: one row per participant and one column per variable.
 
-    `NA`: asked, but no answer could be had. Blank: the participant had no part in that task.
-    `invalid` names the variables whose answer failed validation and was kept.
+    `NA` means that a question was asked without an answer. A blank cell means that the participant
+    had no part in the task. `invalid` lists variables with answers that failed validation and were
+    kept. No cell can act as a formula in a spreadsheet program.
     """
     workbook = experiment.workbook
     variables = [task.var_name for task in workbook.tasks if task.type != "context"]
@@ -306,7 +313,7 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
 
 
 def _unique_titles(taken: set[str]) -> Callable[..., str]:
-    """Names of columns that no other column has."""
+    """Return a function that makes column names unique."""
 
     def build_title(name: str, prefix: str = "") -> str:
         found = name
@@ -333,7 +340,7 @@ def _answer_value(answer: AnswerRecord | None) -> Value | None:
 
 
 def _is_missing(answer: AnswerRecord) -> bool:
-    """Whether there is no answer to a question that was asked."""
+    """Return whether a question that was asked has no answer."""
     return answer["status"] == "missing" and answer.get("missing") != EMPTY_PROMPT
 
 
@@ -346,14 +353,14 @@ def _computed_value(name: str, person: PersonRecord, session: SessionRecord) -> 
 
 
 def harmless_csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """CSV in which no cell can act as a formula."""
+    """Return CSV text in which no cell can act as a formula."""
     return csv_text([escape_formula(cell) for cell in row] for row in (header, *rows))
 
 
 def escape_formula(value: object) -> str:
-    """A cell as text; text that a spreadsheet program would calculate gets an apostrophe.
+    """Return a cell as text, with an apostrophe before text that would be calculated.
 
-    Numbers stay as they are, negative ones too.
+    Numbers, negative ones too, stay as they are.
     """
     if value is None:
         return ""

@@ -1,8 +1,8 @@
-"""What a workbook run found: play, rounds, treatments, answers, constants, people, quality.
+"""The findings of a workbook run: sessions, rounds, treatments, answers, constants and quality.
 
-Everything starts from the tables of the run. The session is the independent unit: those who talk to
-each other are not independent, and all combinations of constants seat the same people in it, under
-one treatment.
+All of them are made from the tables of the run. The session is the independent unit, because
+participants influence each other within it. Experiments with different constants have the same
+participants in each session, under the same treatment.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from folkmoot.studies.workbook.config import (
 )
 from folkmoot.studies.workbook.sessions import EMPTY_PROMPT
 
+# Limits that keep a report readable: findings per kind, bars of a distribution, lines of a chart.
 MOST_MEASURES = 12
 MOST_BARS = 12
 MOST_LINES = 40
@@ -50,11 +51,12 @@ CLUSTERED = "95 % intervals, clustered by session"
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
-    """All findings of a finished run."""
+    """Return all findings of a finished run."""
     sessions = run.read_table("sessions") if run.has_table("sessions") else pl.DataFrame()
     if sessions.is_empty():
         return []
     seated = run.read_table("assignment")["participant_id"].unique().to_list()
+    # Leave out the Facilitator and the Summarizer, who are no participants.
     responses = run.read_table("responses").filter(pl.col("participant_id").is_in(seated))
     values = values_of(run, responses)
     names = values.select("name", "computed").unique(maintain_order=True).iter_rows()
@@ -92,10 +94,10 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """`responses` without the values that are left out, and `computed` without the values of the
-    sessions in which there is one: they may be made of it.
+    """Return `responses` and `computed` without the answers of `excluded`.
 
-    Addresses are `sessions/experiment.number/task/…`.
+    Values computed in a session with an excluded answer are left out, because they may depend on
+    it. Addresses have the form `sessions/experiment.number/task/…`.
     """
     asked = {
         (where.rpartition(".")[0], task, who)
@@ -118,14 +120,17 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 
 def _played_treatments(design: Workbook, sessions: pl.DataFrame) -> list[str]:
-    """The treatments that were played, in the order of the sheet: the first is compared against."""
+    """Return the treatments that were played, in the order of the sheet.
+
+    The first is the reference.
+    """
     played = list(dict.fromkeys(sessions["treatment"].to_list()))
     ordered = [treatment.label for treatment in design.treatments if treatment.label in played]
     return [*ordered, *(arm for arm in played if arm not in ordered)]
 
 
 def _closed_options(design: Workbook) -> dict[str, tuple[str, ...]]:
-    """Variable → its options in the order of the sheet, where they are one plain list."""
+    """Return variable → options in the order of the sheet, for tasks with one plain list."""
     listed: dict[str, tuple[str, ...]] = {}
     for task in design.tasks:
         with contextlib.suppress(NotALiteral):
@@ -136,7 +141,10 @@ def _closed_options(design: Workbook) -> dict[str, tuple[str, ...]]:
 
 
 def values_of(run: RunFolder, responses: pl.DataFrame) -> pl.DataFrame:
-    """Numbers that count, long: name, participant, session, treatment, number, computed."""
+    """Return all valid numbers in long format.
+
+    Columns: name, experiment, session, treatment, participant, number, computed.
+    """
     number = pl.col("number").cast(pl.Float64)
     answered = responses.filter(pl.col("number").is_not_null() & (pl.col("status") != "invalid"))
     parts = [answered.select(*PERSON, name="var_name", number=number, computed=pl.lit(False))]
@@ -149,12 +157,12 @@ def values_of(run: RunFolder, responses: pl.DataFrame) -> pl.DataFrame:
 
 
 def rows_of(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
-    """The numbers of a measure."""
+    """Return the rows of `values` that belong to a measure."""
     return values.filter(pl.col("name").is_in(measure.variable_names))
 
 
 def per_participant(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
-    """One number a participant: the mean over rounds."""
+    """Return one number per participant: the mean over the measure's rounds."""
     own = rows_of(measure, values).group_by(PERSON, maintain_order=True)
     return own.agg(pl.col("number").mean())
 
@@ -172,7 +180,7 @@ def _session_count(data: pl.DataFrame) -> int:
 
 
 def session_finding(sessions: pl.DataFrame, arms: Sequence[str]) -> Finding:
-    """How many sessions were played, and how many a limit ended."""
+    """Build the finding on the number of sessions, and of those that a limit ended."""
     rows: list[kit.Row] = []
     for arm in arms:
         mine = sessions.filter(treatment=arm)
@@ -204,7 +212,7 @@ def session_finding(sessions: pl.DataFrame, arms: Sequence[str]) -> Finding:
 
 
 def by_round(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Finding:
-    """A measure's mean round by round, under each treatment."""
+    """Build the finding on a measure's mean in each round, by treatment."""
     means = (
         rows_of(measure, values)
         .group_by("treatment", "name", maintain_order=True)
@@ -245,7 +253,7 @@ def _describe_course(arm: str, rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _measure_results(measure: Measure, results: Sequence[Result], by: str) -> list[Result]:
-    """The claims on a measure between treatments, or between experiments."""
+    """Return the results of claims on a measure. `by` is the column that they compare."""
     own = (result for result in results if result.claim.by == by and result.counts != (0, 0))
     table = NUMBERS[measure.computed]
     return [
@@ -263,7 +271,7 @@ def by_treatment(
     *,
     main: bool = True,
 ) -> Finding:
-    """A measure compared between treatments; `main` puts it among the main findings."""
+    """Build the finding on a measure by treatment. `main` makes it a headline."""
     people = per_participant(measure, values)
     estimates = {arm: _mean_of_people(people.filter(treatment=arm)) for arm in arms}
     estimates = {arm: estimate for arm, estimate in estimates.items() if estimate.n}
@@ -300,7 +308,9 @@ def by_treatment(
 
 
 def _minus_first(result: Result | None) -> kit.Row:
-    """The cells of what an arm differs by from the first one."""
+    """Return the cells for the difference between an arm and the first one, empty without a
+    result.
+    """
     names = ("minus_first", "minus_low", "minus_high", "p", "adjusted_p")
     if result is None:
         return dict.fromkeys(names)
@@ -316,7 +326,7 @@ def by_constants(
     values: pl.DataFrame,
     results: Sequence[Result],
 ) -> list[Finding | None]:
-    """How each measure differs between the combinations of constants."""
+    """Build the findings on each measure by combination of constants."""
     if not run.has_table("permutations"):
         return []
     constants: dict[str, list[str]] = {}
@@ -340,7 +350,9 @@ def _between_constants(
     constants: Mapping[str, Sequence[str]],
     results: Sequence[Result],
 ) -> Finding | None:
-    """One measure: each combination, and what it differs by from the first one, within people."""
+    """Build the finding on one measure by combination, with paired differences from the first
+    one.
+    """
     words = {experiment: ", ".join(said) for experiment, said in constants.items()}
     by = {word: people.filter(experiment_id=word) for word in words}
     means = {
@@ -355,7 +367,8 @@ def _between_constants(
         f"Mean {measure.name} is lowest with {words[ordered[0]]} ({low}) and highest with "
         f"{words[ordered[-1]]} ({high})."
     )
-    if low == high:  # as far as it is shown
+    # Compare the printed numbers, since "from 3 to 3" would read oddly.
+    if low == high:
         says = f"Mean {measure.name} is {low} with all of them."
     says += f" {say_claims(results)}" if results else ""
     rows: list[kit.Row] = [
@@ -385,7 +398,10 @@ def _between_constants(
 
 
 def distribution_finding(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Finding:
-    """How numbers spread, by treatment: as they are where there are few, else in equal steps."""
+    """Build the finding on the distribution of numbers, by treatment.
+
+    Up to `MOST_BARS` distinct numbers are shown as they are, and more of them in equal intervals.
+    """
     data = rows_of(measure, values)
     numbers = data["number"].to_numpy()
     distinct = np.unique(numbers)
@@ -414,7 +430,10 @@ def distribution_finding(measure: Measure, values: pl.DataFrame, arms: Sequence[
 def option_shares(
     responses: pl.DataFrame, arms: Sequence[str], listed: Mapping[str, Sequence[str]]
 ) -> list[Finding]:
-    """Answers chosen from a list, by treatment; `listed`: the options in the sheet's order."""
+    """Build the findings on answers from a list, by treatment.
+
+    `listed` maps variable → options in the order of the sheet.
+    """
     chosen = responses.filter(
         pl.col("options").is_not_null() & (pl.col("status") == "valid") & pl.col("number").is_null()
     )
@@ -447,7 +466,7 @@ def option_shares(
 def _by_arm(
     answers: pl.DataFrame, arms: Sequence[str], names: Sequence[str], title: str
 ) -> tuple[ResultTable, BarChart]:
-    """What share of each arm gave which answer, as a table and as bars."""
+    """Return the share of each answer in each arm, as a table and as a bar chart."""
     shares: list[tuple[str, str, float]] = []
     for arm in arms:
         mine = answers.filter(treatment=arm)["answer"].to_list()
@@ -459,7 +478,8 @@ def _by_arm(
 
 
 def quality_finding(responses: pl.DataFrame) -> Finding:
-    """How far the answers can be trusted: validation, missing ones, speculation."""
+    """Build the finding on validation, missing answers and speculation scores."""
+    # An empty prompt asked no question, so its answer is not missing.
     responses = responses.filter(pl.col("missing").ne_missing(EMPTY_PROMPT))
     rows = []
     for name in responses["var_name"].unique(maintain_order=True).to_list():
@@ -494,7 +514,7 @@ def quality_finding(responses: pl.DataFrame) -> Finding:
 
 
 def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
-    """The checks of every study, with the order of options as the workbook recorded it."""
+    """Build the finding on the checks of all studies, with the recorded order of options."""
     own = responses.filter(pl.col("position").is_not_null())
     shown = shown_in(
         own.select("options", "value", speaker_id="participant_id").iter_rows(named=True)
@@ -508,7 +528,9 @@ def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
 
 
 def repeated_answers(run: RunFolder) -> list[Repeat]:
-    """Answers of a participant to tasks that ask the same, as each round of a game does."""
+    """Return pairs of answers of a participant to tasks with the same question, such as rounds of a
+    game.
+    """
     if not run.has_table("variables"):
         return []
     given = run.read_table("responses").filter(pl.col("status").is_in(["valid", "unchecked"]))
@@ -532,14 +554,17 @@ def repeated_answers(run: RunFolder) -> list[Repeat]:
     return found
 
 
+# Rounds of a game differ in their numbers, which are masked before questions are compared.
 _NUMBERS = re.compile(r"\d+")
 _PLACEHOLDER = re.compile(r"\{.*\}")
 
 
 def _question_wording(question: str) -> str:
-    """The last paragraph of a task's text as the sheet has it, whatever numbers are in it: what
-    comes before tells what happened in earlier rounds. The whole where roles are asked in different
-    words."""
+    """Return the last paragraph of a task's text, with numbers masked.
+
+    Earlier paragraphs tell about previous rounds. If roles have different texts, all of the text
+    counts.
+    """
     paragraphs = [part.strip() for part in question.split("\n\n")]
     asked = [part for part in paragraphs if part and not _PLACEHOLDER.fullmatch(part)]
     last = question if question.startswith("{") else asked[-1] if asked else ""

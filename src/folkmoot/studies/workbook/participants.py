@@ -1,9 +1,8 @@
-"""Constants filled in give one `Experiment` for each combination of values; and who sits in which
-session, under which treatment, in which role: drawn before the first call.
+"""Experiments, one per combination of constants, and the assignment of participants.
 
-Treatments belong to sessions. Every draw has a stream of its own, so that another number of
-treatments moves nobody to another session. All permutations of the constants share one assignment:
-they then differ in nothing but their constants.
+A treatment belongs to a whole session. Each draw has a separate random stream, so a further
+treatment moves no participant to another session. All experiments of a workbook share one
+assignment, so they differ only in their constants. The assignment is drawn before the first call.
 """
 
 from __future__ import annotations
@@ -37,15 +36,16 @@ from folkmoot.studies.workbook.expressions import ExpressionProblem
 from folkmoot.studies.workbook.placeholders import UnknownName, render_text, with_source
 
 D = TypeVar("D", bound=LabelledPart)
-Filler = Callable[[str, str], SourcedText]  # (text, its cell) → the text filled in
+# (text, its cell) → the filled text.
+Filler = Callable[[str, str], SourcedText]
 
 
 @dataclass(frozen=True)
 class TaskInPlay:
-    """A task with labels and options filled in; its prompts stay templates until they are put.
+    """A task with filled labels and options. Its prompts stay templates until they are asked.
 
-    `prompts`: role label → template in speaking order; `shared` when the cell was plain text for
-    all user roles. `cell`: the key of the study file that holds its texts.
+    `prompts`: role label → template, in speaking order. `shared` is True if the cell was one text
+    for all roles of participants. `cell`: the key of the study file that holds the task's texts.
     """
 
     task: Task
@@ -64,10 +64,10 @@ class TaskInPlay:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One permutation, ready to be played. `number` counts from 1.
+    """One combination of constants, ready to be played. `number` counts from 1.
 
-    `named` is what placeholders may name before anything is drawn: the constants, which know their
-    source. So do the texts of treatments and roles.
+    `named` holds the values of placeholders before any draw: the constants with their sources. The
+    texts of treatments and roles know their sources as well.
     """
 
     id: str
@@ -80,19 +80,19 @@ class Experiment:
     workbook: Workbook
 
     def find_special_role(self, which: str) -> Role | None:
-        """The role of that special name, if it is defined."""
+        """Return the role with this special name, or None."""
         return next((role for role in self.roles.values() if role.special_name == which), None)
 
 
 def constant_combinations(workbook: Workbook) -> Iterator[dict[str, Scalar]]:
-    """The cartesian product of all constants; the last row varies fastest."""
+    """Yield the Cartesian product of all constants. The last constant varies fastest."""
     names = [constant.name for constant in workbook.constants]
     for values in itertools.product(*(constant.values for constant in workbook.constants)):
         yield dict(zip(names, values, strict=True))
 
 
 def build_experiments(workbook: Workbook) -> list[Experiment]:
-    """All permutations of a workbook whose design was checked."""
+    """Return all experiments of a workbook with a checked design."""
     ids = experiment_ids(workbook)
     built = (
         build_experiment(workbook, values, number, name)
@@ -106,7 +106,7 @@ def build_experiments(workbook: Workbook) -> list[Experiment]:
 def build_experiment(
     workbook: Workbook, constants: Mapping[str, Scalar], number: int, name: str
 ) -> tuple[Experiment, list[Problem]]:
-    """One permutation and what was wrong in it; every text that failed stays as it was."""
+    """Return one experiment and its problems. A text that cannot be filled in is left as it is."""
     problems = Problems()
     sources = {
         constant: Source("value", cell_id("permutations.value", name, constant))
@@ -124,7 +124,8 @@ def build_experiment(
     def fill_text(text: str, where: str) -> SourcedText:
         try:
             return render_text(text, named)
-        except UnknownName:  # `checks` reports it with the likely name
+        # `checks` reports it with the most similar name.
+        except UnknownName:
             return SourcedText(text)
         except ExpressionProblem as problem:
             problems.add_problem(str(problem), where, problem.hint)
@@ -156,6 +157,7 @@ def build_experiment(
     labels = len({treatment.label for treatment in workbook.treatments}) + len(
         {role.label for role in workbook.roles}
     )
+    # Dicts drop equal labels, so the lengths show whether two have become one.
     if len(treatments) + len(roles) < labels:
         message = "two labels become one when placeholders are filled in"
         problems.add_problem(message, hint="rename one")
@@ -167,7 +169,7 @@ def _fill_part(part: D, experiment: str, fill: Filler) -> D:
     where = part.at.get(f"{what}_description", "")
     label = fill(part.label, part.at.get(f"{what}_label", ""))
     description = SourcedText(part.description)
-    # What of a role depends on the treatment is filled in for each session.
+    # A role's text may depend on the treatment, so it is filled in for each session.
     if what == "treatment" or "treatment." not in description:
         description = fill(description, where)
 
@@ -176,7 +178,7 @@ def _fill_part(part: D, experiment: str, fill: Filler) -> D:
             text, Source("material", cell_id(f"{what}s.{column}", experiment, label))
         )
 
-    # A copy is not validated, so that its texts keep their sources.
+    # `model_copy` does not validate, so the texts keep their sources.
     return part.model_copy(
         update={
             "label": enclose_cell(label, what),
@@ -213,13 +215,15 @@ def _build_task(
     return TaskInPlay(task, prompts, options, False, key)
 
 
+# Maximum number of listed problems of one kind.
 MOST_LISTED = 10
-QUESTIONS = "study.workbook.profiles.questions"  # the key of the study file
+# The key of the study file that holds the questions of the profiles.
+QUESTIONS = "study.workbook.profiles.questions"
 
 
 @dataclass(frozen=True)
 class SessionParticipant:
-    """One participant in one session. `row` is its row in the profiles, from 0."""
+    """One participant in one session. `row` is the index of their row in the profiles, from 0."""
 
     id: str
     row: int
@@ -229,7 +233,10 @@ class SessionParticipant:
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """One session: `number` counts from 1, `label` is the workbook's own where it has one."""
+    """One session with its participants.
+
+    `number` counts from 1. `label` is the workbook's label, or the number if there is none.
+    """
 
     number: int
     label: str
@@ -239,14 +246,17 @@ class SessionPlan:
 
 @dataclass(frozen=True)
 class _Group:
-    """The rows of one session before its roles are settled."""
+    """The rows of one session before roles are assigned."""
 
     label: str
     rows: tuple[int, ...]
 
 
 def assign_sessions(experiment: Experiment, seed: int) -> tuple[list[SessionPlan], list[Problem]]:
-    """The sessions of an experiment, or the problems that stand in their way (then none)."""
+    """Return the sessions of an experiment and the problems.
+
+    With problems, there are no sessions.
+    """
     draw = _Assignment(experiment, seed)
     plans = draw.session_plans() if not draw.found else []
     problems = draw.list_problems()
@@ -254,7 +264,10 @@ def assign_sessions(experiment: Experiment, seed: int) -> tuple[list[SessionPlan
 
 
 def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, dict[str, str]]:
-    """A persona as questions and answers by column: no identifier, no assignment, no blank."""
+    """Return a persona as column → question and answer.
+
+    The ID, columns that assign participants, and blank answers are left out.
+    """
     profiles, settings = experiment.workbook.profiles, experiment.workbook.settings
     named = (settings.treatment_column, settings.session_column, settings.role_column)
     hidden = {profiles.column_index(name) for name in named if name} | {profiles.id_column}
@@ -270,12 +283,15 @@ def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, di
 
 
 def name_of(experiment: Experiment, seat: SessionParticipant, kind: Kind = "value") -> str:
-    """The name under which others see a participant, with its source."""
+    """Return the name by which others know a participant, with its source."""
     return quote_value(seat.name, kind, cell_id("assignment.name", experiment.id, seat.id), seat.id)
 
 
 def assign_balanced(count: int, arms: int, rng: np.random.Generator) -> list[int]:
-    """n places dealt to arms as evenly as can be, in random order; who gets one more is drawn."""
+    """Return an arm for each of `count` places, as evenly as possible and in random order.
+
+    If the division leaves a remainder, the arms with one place more are drawn.
+    """
     whole, rest = divmod(count, arms)
     places = [arm for arm in range(arms) for _ in range(whole)]
     places += [int(arm) for arm in rng.permutation(arms)[:rest]]
@@ -283,7 +299,10 @@ def assign_balanced(count: int, arms: int, rng: np.random.Generator) -> list[int
 
 
 def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | None]:
-    """`treatment`, `session`, `role` → index of the column, for those assigned by hand."""
+    """Return `treatment`, `session` or `role` → index of its column, for manual assignments.
+
+    The index is None if the profiles lack the column.
+    """
     return {
         what: profiles.column_index(getattr(settings, f"{what}_column") or "")
         for what in ("treatment", "session", "role")
@@ -292,7 +311,7 @@ def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | No
 
 
 class _Assignment:
-    """One assignment under way. Problems of one kind are listed up to a number, then counted."""
+    """The assignment of an experiment's participants and its problems by kind."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self.experiment, self.seed = experiment, seed
@@ -345,7 +364,7 @@ class _Assignment:
         people = len(self.profiles.rows)
         pools: dict[str, list[int]] = {"": list(range(people))}
         if "treatment" in self.columns:
-            # Treatment belongs to the session, so those of one treatment sit together.
+            # A treatment belongs to a session, so participants of one treatment sit together.
             pools = self._rows_by_value(self.columns["treatment"])
         groups: list[tuple[int, ...]] = []
         for rows in pools.values():
@@ -362,11 +381,12 @@ class _Assignment:
                 "add respondents or lower num_sessions or the size of sessions",
             )
             return []
+        # If respondents fill more sessions than wanted, draw which of them are played.
         chosen = sorted(rng.permutation(len(groups))[:n]) if len(groups) > n else range(n)
         return [_Group(str(key), groups[item_id]) for key, item_id in enumerate(chosen, start=1)]
 
     def _rows_by_value(self, column: int) -> dict[str, list[int]]:
-        """Rows by what stands in a column; who is blank takes no part."""
+        """Return the rows by their value in a column. Rows with a blank cell take no part."""
         members: dict[str, list[int]] = {}
         for row, cells in enumerate(self.profiles.rows):
             if cells[column]:
@@ -418,7 +438,7 @@ class _Assignment:
         return labels[0]
 
     def _check_labels(self, what: str, group: _Group, column: int, known: Sequence[str]) -> bool:
-        """Whether all labels of a column exist."""
+        """Report labels of a column that do not exist, and return True if all exist."""
         sound = True
         for row in group.rows:
             label = self.profiles.rows[row][column]
@@ -453,13 +473,17 @@ class _Assignment:
         else:
             rng = generator(self.seed, ("assignment", "roles", str(number)))
             roles = [labels[i] for i in assign_balanced(len(group.rows), len(labels), rng)]
+        # The order of roles in the sheet is the order of seats, and so the default order of
+        # speaking.
         seated = sorted(
             zip(roles, group.rows, strict=True), key=lambda pair: (labels.index(pair[0]), pair[1])
         )
         return self._name_seats(seated)
 
     def _name_seats(self, seated: Sequence[tuple[str, int]]) -> tuple[SessionParticipant, ...]:
-        """Seats with the names that others see: the role, counted where several have it."""
+        """Return seats with the names that others see: the role, with a number if several have
+        it.
+        """
         total = Counter(role for role, _ in seated)
         count: Counter[str] = Counter()
         taken = set(self.experiment.roles)
@@ -467,6 +491,7 @@ class _Assignment:
         for role, row in seated:
             count[role] += 1
             name = role if total[role] == 1 else f"{role} {count[role]}"
+            # Another role may be called "Player 1", and two participants must not share a name.
             while total[role] > 1 and name in taken:
                 name += "'"
             taken.add(name)

@@ -1,7 +1,7 @@
-"""The texts of a workbook: `{{ expression }}`, `{% if expression %}` and `{# remark #}` filled in.
+"""Fill the texts of a workbook: `{{ expression }}`, `{% if expression %}` and `{# remark #}`.
 
-Expressions are those of `expressions`, but for aggregates, which are the business of computed
-values. What is filled in is never read as a text with placeholders again.
+Expressions are those of `expressions` without aggregates, which only computed values may use. A
+filled-in value is never parsed for placeholders again.
 """
 
 from __future__ import annotations
@@ -36,21 +36,23 @@ from folkmoot.studies.workbook.expressions import (
     parse_expression,
 )
 
+# Maximum length of a filled text, in characters. Constants may be long and may be repeated.
 MAX_OUTPUT = 100_000
 OPTIONS = "response_options"
 
 _OPENS = re.compile(r"\{[{%#]")
 _CLOSES = {"{{": "}}", "{%": "%}", "{#": "#}"}
 _WORD = re.compile(r"(\w*)\s*(.*)", re.DOTALL)
+# A name in single braces. The format writes only `{response_options}` like this.
 _SINGLE = re.compile(r"(?<![{\w])\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 
 
 class UnknownName(ExpressionProblem):
-    """A text names what does not exist. The checks report it with the likely name."""
+    """A text uses an unknown name. The checks report it with the most similar name."""
 
 
 class Figure(QuotedFloat):
-    """A number that prints as a person writes it and still rounds and compares as a number."""
+    """A number that prints as people write it, and rounds and compares as a number."""
 
     def __str__(self) -> str:
         return number_text(float(self))
@@ -64,14 +66,18 @@ class Figure(QuotedFloat):
 
 
 class Truth(QuotedInt):
-    """A truth value of one source: it compares as 1 or 0 and prints as a truth value."""
+    """A truth value with a source. It compares as 1 or 0 and prints as True or False."""
 
     def __str__(self) -> str:
         return str(bool(self))
 
 
 def with_source(value: Scalar, source: Source, recorded: str) -> object:
-    """Return a value for placeholders with its source. `recorded` is how the source writes it."""
+    """Return a value for placeholders with its source.
+
+    `recorded` is the value as its source writes it.
+    """
+    # Exposure looks up values as recorded, so a value that prints otherwise is marked as altered.
     source = source._replace(altered=str(value) != recorded)
     if isinstance(value, bool):
         return Truth(value, source)
@@ -82,10 +88,13 @@ def with_source(value: Scalar, source: Source, recorded: str) -> object:
 
 @dataclass(frozen=True)
 class _Branch:
-    """What a text shows under a condition; without one, where no other holds."""
+    """The content of a text under a condition. The condition is None for `else`.
+
+    `words` is the condition as it is written in the text.
+    """
 
     condition: ast.expr | None
-    words: str  # of the condition
+    words: str
     body: list[_Part]
 
 
@@ -116,8 +125,10 @@ def _read(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
 
 
 def _split(text: str) -> Iterator[tuple[str, str]]:
-    """Yield words (with the kind "") and tags (`{{` or `{%`) in turn. Where a tag has a `-`, the
-    white space beside it is gone."""
+    """Yield plain texts (kind "") and tags (kind `{{` or `{%`) in turn.
+
+    As in Jinja, a `-` in a tag removes the white space beside it. Remarks are dropped.
+    """
     at, is_trimmed = 0, False
     while opening := _OPENS.search(text, at):
         kind, start = opening[0], opening.end()
@@ -135,8 +146,10 @@ def _split(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_body(pieces: Iterator[tuple[str, str]], names: _Names) -> tuple[list[_Part], str, str]:
-    """Return the parts up to a tag other than `if`, the word of that tag and what follows it; the
-    word is empty at the end of the text."""
+    """Return the parts up to a tag other than `if`, the word of that tag, and the rest of the tag.
+
+    At the end of the text the word is "".
+    """
     parts: list[_Part] = []
     for kind, written in pieces:
         if kind == "{{":
@@ -163,6 +176,7 @@ def _read_if(condition: str, pieces: Iterator[tuple[str, str]], names: _Names) -
         body, word, rest = _read_body(pieces, names)
     if word != "endif" or rest:
         raise _misplaced(f"{word} {rest}")
+    # The last branch has no condition, so that a branch always holds.
     return _If((*branches, _Branch(None, "else", body)))
 
 
@@ -188,26 +202,28 @@ def _read_expression(written: str, names: _Names) -> ast.expr:
 
 
 def normalise_options(text: str) -> str:
-    """`{response_options}` in single braces, as the format writes it, as a placeholder."""
+    """Replace `{response_options}` in single braces, as the format writes it, by a placeholder."""
     return _SINGLE.sub(
         lambda match: "{{ " + OPTIONS + " }}" if match[1] == OPTIONS else match[0], text
     )
 
 
 def names_in(text: str) -> frozenset[str]:
-    """The names in the placeholders of a text. Raises ExpressionProblem."""
+    """Return the names in the placeholders of a text. Raises ExpressionProblem."""
     return _read(normalise_options(text))[1]
 
 
 def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
-    """Return the text with its placeholders filled in, without white space at the ends. It knows
-    the sources of the values.
+    """Return a text with its placeholders filled in and its ends stripped.
 
-    Raises ExpressionProblem, for output as well, and UnknownName.
+    The result knows the sources of the values. Raises UnknownName for a name without a value.
+    Raises ExpressionProblem for a text, value or output that cannot be used.
     """
     if isinstance(text, SourcedText) and not _OPENS.search(text):
-        return text  # filled in before
+        # It was filled in before. Its values may hold braces, which are text.
+        return text
     text = normalise_options(text)
+    # Replace characters that the prompt library reserves for its own marks.
     if not text.isascii():
         text = text.translate(RESERVED)
     if not _OPENS.search(text):
@@ -254,8 +270,10 @@ def _fill(parts: Sequence[_Part], evaluator: Evaluator) -> Iterator[SourcedText]
 
 
 def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
-    """What a placeholder prints. What holds no name are the text's own words: they need no
-    source."""
+    """Return the text of a placeholder.
+
+    A value without names comes from the text itself, so it needs no source.
+    """
     if isinstance(tree, ast.IfExp):
         return _show(tree.body if evaluator.calculate(tree.test) else tree.orelse, evaluator)
     value = evaluator.calculate(tree)
@@ -264,16 +282,16 @@ def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
 
 
 def empty_branches(text: str) -> list[str]:
-    """The branches of a text in which nothing remains of it, as it writes them.
+    """Return the branches in which a text is empty, as their conditions are written.
 
-    A text that always holds some words, or a value, has none.
+    The list is empty if the text always holds words or a value.
     """
     is_empty, branches = _find_empty(_read(normalise_options(text))[0])
     return branches if is_empty else []
 
 
 def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
-    """Whether nothing may remain of these parts, and in which branches."""
+    """Return whether these parts may be empty, and in which branches."""
     is_empty, found = True, list[str]()
     for part in parts:
         if not isinstance(part, _If):
@@ -291,7 +309,7 @@ def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
 
 
 def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
-    """Everything wrong with the placeholders of a text, each with the likely name."""
+    """Return the problems of a text's placeholders, each with the most similar name."""
     try:
         names = names_in(text)
     except ExpressionProblem as problem:

@@ -1,10 +1,11 @@
-"""What the embedded respondent should know of a workbook: its questions are the user's own.
+"""The embedded respondent's answers to workbooks, which have the study author's questions.
 
-Most of them are answered by their form. Where one gives to others (games with tokens, donations),
-the amount is a stable inclination, moved by the words for giving or for holding back that one has
-read or heard, drawn to what others gave, and worn down from round to round. The texts of the
-workbook and what was said are passages of known source; a workbook may be in any language, so what
-is asked, the options and the bounds come from the hints of a request.
+Most questions are answered by their answer kind. In games with tokens and in donations, the answer
+is an amount for others. It starts from a stable inclination. Arguments for and against giving move
+it, gifts of others attract it, and it declines from round to round.
+
+Texts of the workbook and utterances are passages with known sources. A workbook may be in any
+language, so the question, options and bounds come from the hints of the request.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_o
 from folkmoot.studies.workbook.config import SPECIAL_ROLES, WorkbookConfig
 from folkmoot.studies.workbook.participants import QUESTIONS
 
-# Words by which a text speaks for giving, and for holding back.
+# Words that argue for giving, and words that argue against it.
 _FOR = re.compile(
     r"\b(best|better off|help\w*|together|trust\w*|cooperat\w+|co-operat\w+|generous\w*|fair\w*|"
     r"solidar\w+|responsib\w+|promis\w+|proud|kind(?:ness|ly)?|honest\w*|worst|wait(?:ed|ing)|"
@@ -44,25 +45,32 @@ _GIVING = re.compile(
     r"pots?|pools?|funds?|common account|group account|public account)\b",
     re.IGNORECASE,
 )
-NAMES = "assignment.name/"  # how the ids of names begin
+# The ids of participants' names start with this.
+NAMES = "assignment.name/"
 _AMOUNT = re.compile(r"-?\d+(?:\.\d+)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?？؟])\s+|\n+")
 _QUESTION_MARKS = ("?", "？", "؟")
 _UNITS = re.compile(r"\b(\d+(?:\.\d+)?) ([^\W\d_]{3,}s)\b")
-_MOST = 8.0  # more words for one side than for the other at which words have done what they can
-_STRENGTH = 0.8  # of κ_read, in shares of what one has
-_DRAWN = 0.35  # to what others gave, for somebody of the greatest susceptibility
-_WEAR = 0.93  # a round
+# Surplus of words for one side at which arguments have their maximum effect.
+_MOST = 8.0
+# Maximum effect of arguments on the share, as a multiple of `kappa_read`.
+_STRENGTH = 0.8
+# How far others' mean gift attracts a participant with a susceptibility of 1 (0: not, 1: fully).
+_DRAWN = 0.35
+# Factor by which the share declines per round.
+_WEAR = 0.93
+# Standard deviation of one answer around the share.
 _NOISE = 0.07
 
 
 def _answer_names(config: WorkbookConfig) -> tuple[str, ...]:
-    """The answers that the workbook lists, but for rating scales and numbers."""
+    """Return the options that the workbook lists, without rating scales and numbers."""
     found: list[str] = []
     for task in config.workbook.tasks:
         try:
             options = read_options(task.response_options or "")
-        except NotALiteral:  # placeholders that only a permutation fills in
+        # Placeholders may make a literal of the text only in an experiment.
+        except NotALiteral:
             continue
         each = options.values() if isinstance(options, dict) else [options]
         for one in each:
@@ -75,10 +83,10 @@ def _answer_names(config: WorkbookConfig) -> tuple[str, ...]:
 
 
 def _readable_passages(mind: SimulatedRespondent) -> list[Passage]:
-    """The texts that can speak for giving or for holding back: of the workbook and of others.
+    """Return the passages that can argue for or against giving: of the workbook and of others.
 
-    What the Facilitator poses holds a text of the workbook, which is a passage by itself. The
-    questions to which the profiles are answers tell nobody anything.
+    An utterance of the Facilitator repeats a text of the workbook, which is a passage by itself.
+    The questions of the profiles hold no arguments.
     """
     texts = of_kind(mind.reading.passages, "material", "utterance", "summary", own=False)
     return [
@@ -90,7 +98,7 @@ def _readable_passages(mind: SimulatedRespondent) -> list[Passage]:
 
 
 def _said_by_others(mind: SimulatedRespondent) -> list[Passage]:
-    """What other participants said in replies, in order; what is shown twice counts once."""
+    """Return the replies of other participants in order, each once."""
     found: dict[str, Passage] = {}
     for passage in of_kind(mind.reading.passages, "utterance", own=False):
         if passage.source.address and passage.source.speaker not in SPECIAL_ROLES:
@@ -99,8 +107,10 @@ def _said_by_others(mind: SimulatedRespondent) -> list[Passage]:
 
 
 def _question_text(mind: SimulatedRespondent) -> str:
-    """The questions in the text of a task, else all of it: what it tells of earlier rounds is not
-    what is asked."""
+    """Return the questions in the text of a task, or all of it if there are none.
+
+    Text about earlier rounds is not the question.
+    """
     about = mind.reading.about
     sentences = _SENTENCE_END.split(about)
     return (
@@ -133,7 +143,7 @@ def _answer_number(mind: SimulatedRespondent) -> str:
 
 
 def _answer_object(mind: SimulatedRespondent) -> object:
-    """The answer in JSON: the field of the answer is known, the others are filled by form."""
+    """Return an answer in JSON with its main field. Other fields are filled by their types."""
     kind = mind.reading.kind
     if kind == "choice":
         return _answer_choice(mind)
@@ -149,15 +159,20 @@ def _answer_object(mind: SimulatedRespondent) -> object:
 
 
 def giving_inclination(mind: SimulatedRespondent) -> float:
-    """The share that somebody would give in a first round if nobody said anything, 0 to 1."""
+    """Return the share (0 to 1) that a participant would give in a first round without
+    arguments.
+    """
     lean = mind.who.question_lean("giving to others") * (1 - mind.knobs.shrinking_variance)
     return 0.48 + 0.38 * lean + 0.08 * mind.who.warmth + 0.3 * mind.knobs.acquiescence
 
 
 def argument_push(mind: SimulatedRespondent) -> float:
-    """How far what was read and heard moves the share: distinct words for giving less those for
-    holding back, at most `_MOST`, times strength and susceptibility. Words that all read move all
-    alike, so that other instructions leave the difference between treatments as it is."""
+    """Return how far arguments move the share.
+
+    It is the number of distinct words for giving minus those against, up to `_MOST`, times strength
+    and susceptibility. Words that all participants read move all of them equally. So other
+    instructions leave differences between treatments unchanged.
+    """
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (
         {m.casefold() for text in texts for m in words.findall(text)} for words in (_FOR, _AGAINST)
@@ -168,11 +183,12 @@ def argument_push(mind: SimulatedRespondent) -> float:
 
 
 def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
-    """The share of what one may give, 0 to 1."""
+    """Return the share (0 to 1) of the possible amount that a participant gives."""
     own = of_kind(mind.reading.passages, "utterance", own=True)
     rounds = len({passage.source.id for passage in own if _AMOUNT.fullmatch(passage.text.strip())})
     share = (giving_inclination(mind) + argument_push(mind)) * _WEAR**rounds
-    others = {  # the last amount of each
+    # The last amount of each other participant.
+    others = {
         passage.source.speaker: float(passage.text)
         for passage in _said_by_others(mind)
         if _AMOUNT.fullmatch(passage.text.strip()) and low <= float(passage.text) <= high
@@ -188,6 +204,7 @@ def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
 
 # --- words --------------------------------------------------------------------------------------
 
+# Statements for giving much, for a middle course, and for holding back.
 _SIDES = (
     (
         "I'd put in {n} of my {high} {unit}, and I hope that everybody does the same.",
@@ -218,26 +235,28 @@ class _Stake(NamedTuple):
 
 
 def _stake_amount(mind: SimulatedRespondent) -> _Stake | None:
-    """What there is to give: the amount with its unit that the texts name most often."""
+    """Return the amount that can be given: the amount with a unit that the texts mention most."""
     texts = [passage.text for passage in _readable_passages(mind)]
     if not any(_GIVING.search(text) for text in texts):
         return None
     found = (amount for text in texts for amount in _UNITS.findall(text))
     units = Counter((float(name), unit.casefold()) for name, unit in found)
+    # Counted nouns in instructions that are no tokens.
     people = {"people", "members", "rounds", "others", "groups", "sessions", "years", "sentences"}
     named = [(n, at) for at, n in units.items() if at[1] not in people]
     return _Stake(*max(named)[1]) if named else None
 
 
 def _side_of_words(words: str) -> int | None:
-    """Which of the sides a text takes, by its words: 0 gives, 2 holds back; None: neither."""
+    """Return the side of a text: 0 for giving, 2 for holding back, None for neither."""
     give, keep = len(_FOR.findall(words)), len(_AGAINST.findall(words))
     return None if give == keep else 0 if give > keep else 2
 
 
 def _answer_statement(mind: SimulatedRespondent) -> str:
-    """What somebody says: of giving an amount as they would give it; reasons for an answer that the
-    workbook lists; else words about what was asked."""
+    """Return a statement: on an amount, reasons for a listed option, or words about the
+    question.
+    """
     stake = _stake_amount(mind)
     if stake is not None and mind.person:
         return _of_giving(mind, stake)
@@ -254,7 +273,7 @@ def _answer_statement(mind: SimulatedRespondent) -> str:
 
 
 def _of_giving(mind: SimulatedRespondent, stake: _Stake) -> str:
-    """An amount as one would give it; and of what another said, if they said it."""
+    """Return a statement that names an amount, and sometimes responds to another participant."""
     share = max(0.0, min(1.0, giving_inclination(mind) + argument_push(mind)))
     mine = 0 if share > 0.6 else 2 if share < 0.35 else 1
     slots = {"n": f"{round(share * stake.high):g}", "high": f"{stake.high:g}", "unit": stake.unit}
@@ -265,7 +284,7 @@ def _of_giving(mind: SimulatedRespondent, stake: _Stake) -> str:
         if name and theirs is not None and mine != 1:
             frames = _WITH if theirs == mine else _UNLIKE
             sentences.append(mind.tongue.pick_unused(frames).format(who=name))
-    # What somebody else has said word for word is said in other words.
+    # Avoid sentences that another participant has used already.
     said = "\n".join(passage.text for passage in _said_by_others(mind))
     known = [
         field_name for field_name in _SIDES[mine] if _frame_opening(field_name) not in said
@@ -279,7 +298,7 @@ def _frame_opening(frame: str) -> str:
 
 
 def _names_of(mind: SimulatedRespondent) -> Mapping[str, str]:
-    """What the other participants are called, by id."""
+    """Return participant id → the name that others use."""
     passages = of_kind(mind.reading.passages, "value")
     names = {
         passage.source.speaker: passage.text
@@ -290,17 +309,18 @@ def _names_of(mind: SimulatedRespondent) -> Mapping[str, str]:
 
 
 def _last_statements(mind: SimulatedRespondent) -> dict[str, str]:
-    """Participant → what they said last in words, in the order in which they said it."""
+    """Return participant id → last statement in words, in the order of the statements."""
     statements: dict[str, str] = {}
     for passage in _said_by_others(mind):
         if len(passage.text.split()) > 3 and "?" not in passage.text:
+            # Insert again at the end, so that the order is that of the last statements.
             statements.pop(passage.source.speaker, None)
             statements[passage.source.speaker] = passage.text
     return statements
 
 
 def _summarise_minutes(mind: SimulatedRespondent) -> str | None:
-    """Who would give and who would hold back, counted by what each said last."""
+    """Return a count of the sides that participants took in their last statements."""
     last = _last_statements(mind)
     if not last or _stake_amount(mind) is None:
         return None
@@ -312,7 +332,7 @@ def _summarise_minutes(mind: SimulatedRespondent) -> str | None:
 
 
 def _answer_story(mind: SimulatedRespondent) -> str:
-    """The answers of a participant about themselves as a paragraph, in their order."""
+    """Return the profile's answers as one paragraph, in their order."""
     lines = of_kind(mind.reading.passages, "persona")
     if not lines:
         mind.mark_unread()

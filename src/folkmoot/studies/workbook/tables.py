@@ -1,4 +1,4 @@
-"""The tables of a run: what was told, who sat where, what was answered and said, what it paid."""
+"""The tables of a run: texts, assignment, answers, utterances and computed values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from folkmoot.studies.workbook.sessions import CUT, Response, SessionState
 
 
 class Variable(Row, table="variables"):
-    """What each variable is: the task that asks for it, or the expression that gives it."""
+    """The definition of a variable: the task that asks for it, or the expression of a computed
+    value.
+    """
 
     var_name: str = column("the variable")
     task_id: str | None = column("the task, as in the prompts sheet", default=None)
@@ -168,13 +170,16 @@ TABLES = (
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Why nothing in a run is usable: not one valid response among those that were validated."""
+    """Return the reason why a run has no usable data, or "".
+
+    A run is unusable if none of its validated responses is valid.
+    """
     had = set(run.read_table("responses")["status"])
     return "no response is valid" if had and "valid" not in had and had != {"unchecked"} else ""
 
 
 def variable_descriptions(workbook: Workbook) -> list[dict[str, Any]]:
-    """What each variable is: the task that asks for it, or the expression that gives it."""
+    """Return the definition of each variable, asked ones before computed ones."""
     asked = [
         {
             "var_name": task.var_name,
@@ -202,7 +207,7 @@ def variable_descriptions(workbook: Workbook) -> list[dict[str, Any]]:
 
 
 def record_design(scope: Scope, experiments: list[Experiment], plans: list[SessionPlan]) -> None:
-    """What is asked and who got what, before the first call."""
+    """Record the texts and the assignment before the first call."""
     for row in variable_descriptions(experiments[0].workbook):
         scope.record(Variable(**row))
     for experiment in experiments:
@@ -234,7 +239,7 @@ def record_design(scope: Scope, experiments: list[Experiment], plans: list[Sessi
 
 
 def _record_texts(scope: Scope, experiment: Experiment) -> None:
-    """The texts of treatments and roles and the response options as participants read them."""
+    """Record treatments, roles and response options as participants read them."""
     for label, treatment in experiment.treatments.items():
         scope.record(TreatmentTold(treatment=label, **_text_columns(experiment, treatment)))
     for label, role in experiment.roles.items():
@@ -261,7 +266,7 @@ def _text_columns(experiment: Experiment, part: LabelledPart) -> dict[str, Any]:
 
 
 def record_session(scope: Scope, state: SessionState) -> None:
-    """The tables of a session that was played."""
+    """Record the rows of a session that was played."""
     where = _location_columns(state.experiment, state.plan)
     scope.record(
         SessionPlayed(
@@ -273,6 +278,7 @@ def record_session(scope: Scope, state: SessionState) -> None:
             order=[task_in_play.task.task_id for task_in_play in state.order],
         )
     )
+    # Each question of the session has a row, also if a limit kept it from being asked.
     for response in [*state.responses, *missing_responses(state), *state.special_replies]:
         scope.record(_answered_row(response, where))
     for item in state.experiment.workbook.computed:
@@ -308,7 +314,7 @@ def _location_columns(experiment: Experiment, plan: SessionPlan) -> dict[str, st
 
 
 def missing_responses(state: SessionState) -> list[Response]:
-    """Answers that a limit kept from being asked for, as missing ones."""
+    """Return missing responses for the questions that a limit kept from being asked."""
     done = {(response.task.var_name, response.speaker_id) for response in state.responses}
     rounds = [task_in_play for task_in_play in state.order if task_in_play.task.type != "context"]
     return [

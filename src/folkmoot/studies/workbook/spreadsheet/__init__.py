@@ -1,7 +1,6 @@
-"""Workbooks as files, in and out.
+"""Read and write workbooks as spreadsheet files.
 
-`sheets` reads the cells, `layouts` knows how sheets and columns are called and writes new
-workbooks, `reading` makes the experiment of them.
-
-Nothing else of this study type opens a spreadsheet.
+Start with `reading`, which makes the experiment from the sheets. `sheets` reads cells. `layouts`
+knows the names of sheets and columns and writes new workbooks. No other module of this study type
+opens a spreadsheet.
 """

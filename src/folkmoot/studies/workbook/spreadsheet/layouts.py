@@ -1,8 +1,8 @@
-"""The layouts of this family of workbooks: sheets read as tables by them, and workbooks written in
-them (`folkmoot new workbook`: a blank one with drop-downs and notes, and a filled example).
+"""The layouts of workbooks: reading sheets as tables, and writing new workbooks.
 
-A layout is data alone, in `layouts.yaml`: our name for a sheet, key or column → its name. Workbooks
-are made cell by cell from `template_files.yaml`; the same input gives the same bytes.
+A layout is data in `layouts.yaml`: it maps the code's name of a sheet, setting or column → its name
+in the layout. `folkmoot new workbook` writes a blank workbook with drop-downs and notes, and an
+example from `template.yaml`. Equal input gives equal bytes.
 """
 
 from __future__ import annotations
@@ -49,15 +49,17 @@ from folkmoot.studies.workbook.config import (
 from folkmoot.studies.workbook.spreadsheet.sheets import Cell, Sheet, rows_in_words
 
 COMPUTED = "computed"
-NOTES_SHEET = "notes"  # words for people; not read
+# Text for people, which is not read.
+NOTES_SHEET = "notes"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Names of one layout. What is not mentioned is called as in the source's own layout.
+    """The names of one layout. A name that is not listed is that of the source's own layout.
 
-    `more_settings` are keys beyond the canonical ones; `optional` may be absent. `fixed` are
-    settings that this layout implies. `texts_may_be_dicts`: treatments and roles with attributes.
+    `more_settings`: keys beyond the canonical ones. `optional`: settings that may be absent.
+    `fixed`: settings that the layout implies. `texts_may_be_dicts` is True if treatments and roles
+    may have attributes.
     """
 
     name: str
@@ -86,7 +88,7 @@ class Layout:
 
 
 class _Names(TypedDict):
-    """layouts.yaml: our names in order, what else a thing is called, and the layouts' own parts."""
+    """The content of `layouts.yaml`: names in order, aliases, and the layouts."""
 
     settings: list[str]
     columns: dict[str, list[str]]
@@ -96,6 +98,7 @@ class _Names(TypedDict):
 
 _NAMES: _Names = packaged_yaml(__file__, "layouts.yaml")
 LAYOUTS = tuple(Layout(name, **parts) for name, parts in _NAMES["layouts"].items())
+# In the order of the file. The first layout is the documented one.
 AGENT_ROLES, ROLES, SHORT = LAYOUTS
 SHEETS = tuple(AGENT_ROLES.sheets)
 SETTINGS = tuple(_NAMES["settings"])
@@ -105,19 +108,21 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 
 def names_for(name: str) -> tuple[str, ...]:
-    """The name itself first, then what the other layouts call the same thing."""
+    """Return a name, followed by the names that other layouts use for the same thing."""
     group = next((g for g in _NAMES["aliases"] if name in g), (name,))
     return (name, *(other for other in group if other != name))
 
 
 def detect_layout(sheet_names: Collection[str]) -> tuple[Layout, Mapping[str, str]]:
-    """The layout that fits best, and our sheet name → the sheet that holds it."""
+    """Return the best matching layout, and our sheet name → the sheet that holds it."""
 
     def count_matching_sheets(layout: Layout) -> int:
         return sum(name in sheet_names for name in layout.sheets.values())
 
-    best = max(LAYOUTS, key=count_matching_sheets)  # the documented one wins a tie, it stands first
+    # `max` returns the first maximum, so the documented layout wins a tie.
+    best = max(LAYOUTS, key=count_matching_sheets)
     found: dict[str, str] = {}
+    # A sheet may have its name from another layout, since people mix templates.
     for ours in SHEETS:
         candidates = [best.sheet_name(ours), *(other.sheet_name(ours) for other in LAYOUTS)]
         match = next((name for name in candidates if name in sheet_names), None)
@@ -134,7 +139,7 @@ def sheet_problems(
     sheet_names: Collection[str],
     hidden: Collection[str] = (),
 ) -> list[Problem]:
-    """Missing sheets and extra ones (also those out of sight), each with the likely remedy."""
+    """Return the problems of missing and unknown sheets, hidden ones included, each with a hint."""
     extra = [
         sheet_name
         for sheet_name in sheet_names
@@ -146,6 +151,7 @@ def sheet_problems(
             continue
         wanted = layout.sheet_name(ours)
         hint = f"add a sheet named {wanted!r}"
+        # The unknown sheet is then explained, so it is not reported a second time.
         if guess := closest_name(wanted, extra):
             hint = f"rename {guess!r} to {wanted!r}"
             extra.remove(guess)
@@ -159,7 +165,7 @@ def sheet_problems(
 
 
 def describe_layout(layout: Layout, found: Mapping[str, str]) -> str:
-    """The line that says which layout was found."""
+    """Return the advisory that names the detected layout."""
     odd = [
         text for ours, text in found.items() if ours != COMPUTED and text != layout.sheet_name(ours)
     ]
@@ -168,15 +174,17 @@ def describe_layout(layout: Layout, found: Mapping[str, str]) -> str:
     return f"layout: {layout.title}{mixed}{seventh}"
 
 
+# Maximum number of problems that are listed for columns without a name.
 MAX_ROWS_LISTED = 5
-MAX_ABOVE = 20  # filled rows among which the header is looked for
+# Number of filled rows in which the header is searched.
+MAX_ABOVE = 20
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: cells by our column name, and where they stand."""
+    """One row of a table: cells by our column name, with their positions."""
 
     sheet: Sheet
     number: int
@@ -191,12 +199,12 @@ class Row:
         return {column: self.address_of(column) for column in self.columns}
 
     def text(self, column: str) -> str:
-        """The text of a cell, "" when it is blank."""
+        """Return the text of a cell, or "" if it is blank."""
         cell = self.cells.get(column)
         return cell.text if cell else ""
 
     def long_text(self, column: str) -> str:
-        """The text of a cell with its own spaces and line breaks, "" when it is blank."""
+        """Return the text of a cell with its spaces and line breaks, or "" if it is blank."""
         cell = self.cells.get(column)
         if cell is None:
             return ""
@@ -220,6 +228,7 @@ class Row:
     def _parse_typed(
         self, column: str, read: Callable[[Cell | None], T | None], problems: Problems, hint: str
     ) -> T | None:
+        # The caller gets None for a blank cell and uses a default, so that reading goes on.
         cell = self.cells.get(column)
         value = read(cell)
         # A missing column is reported once, not in each row.
@@ -232,21 +241,22 @@ class Row:
 
 
 def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
-    """The row that holds the column names: row 1, or further down where row 1 has fewer of them.
+    """Return the row with the column names: row 1, or a later row that holds more of them.
 
-    What stands above it is not read, and a note says so.
+    Rows above it are not read, and a note says so.
     """
     known = {
         row: sum(text in names for text in sheet.texts(row).values())
         for row in [1, *sorted(sheet.rows)[:MAX_ABOVE]]
     }
+    # Among rows with equally many names the first one wins.
     row = max(known, key=lambda r: (known[r], -r))
     warn_header_offset(sheet, row, problems)
     return row
 
 
 def warn_header_offset(sheet: Sheet, row: int, problems: Problems) -> None:
-    """Says that a header is not in row 1, and what stands above it."""
+    """Add a note if the header is not in row 1."""
     if row > 1:
         above = [r for r in sheet.rows if r < row]
         what = f"{rows_in_words(above)} above not read" if above else "nothing stands above"
@@ -254,17 +264,17 @@ def warn_header_offset(sheet: Sheet, row: int, problems: Problems) -> None:
 
 
 def warn_empty_rows(sheet: Sheet, rows: Collection[int], problems: Problems) -> None:
-    """Says which rows between others are empty."""
+    """Add a note on empty rows between filled ones."""
     gaps = [r for r in range(min(rows), max(rows)) if r not in sheet.rows] if rows else []
     if gaps:
         problems.notes.append(f"{sheet.name}: {rows_in_words(gaps)} empty, between others")
 
 
 def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> list[Row]:
-    """The rows of a sheet below its header.
+    """Return the rows of a sheet below its header.
 
-    `columns`: our name → the name in the header. Missing, repeated and extra columns are
-    reported; columns without a name are ignored while they are empty.
+    `columns` maps our name → the name in the header. Missing, repeated and unknown columns are
+    reported. Columns without a name are ignored if they are empty.
     """
     known = {name for title in columns.values() for name in names_for(title)}
     top = header_row(sheet, known, problems)
@@ -317,7 +327,7 @@ def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> 
 
 
 def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> None:
-    """Reports a character in a cell that nobody sees."""
+    """Report an invisible character in a cell."""
     cell = sheet.rows.get(row, {}).get(column)
     if cell is not None and isinstance(cell.value, str) and (found := hidden_in(cell.value)):
         message = f"the cell holds {found}; it is invisible"
@@ -325,7 +335,7 @@ def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> No
 
 
 def check_unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
-    """Reports values that a column holds twice."""
+    """Report values that occur twice in a column."""
     seen: dict[str, Row] = {}
     for row in rows:
         text = row.text(column)
@@ -338,7 +348,10 @@ def check_unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
 def parse_choice(
     text: str, choices: Sequence[str], title: str, where: str, problems: Problems
 ) -> str | None:
-    """The choice that a text names (case and spaces do not matter), or None with a Problem."""
+    """Return the choice that a text names, or None after reporting a problem.
+
+    Case and spaces are ignored.
+    """
     folded = text.strip().casefold().replace(" ", "_").replace("-", "_")
     match = next((choice for choice in choices if choice.casefold() == folded), None)
     if match is None:
@@ -348,7 +361,7 @@ def parse_choice(
 
 
 def as_bool(cell: Cell | None) -> bool | None:
-    """0, 1, 1.0, True, "TRUE", "false" … as a truth value; None for anything else."""
+    """Return 0, 1, 1.0, True, "TRUE" or "false" as a truth value, and None for any other cell."""
     if cell is None:
         return None
     if isinstance(cell.value, bool):
@@ -360,7 +373,7 @@ def as_bool(cell: Cell | None) -> bool | None:
 
 
 def as_integer(cell: Cell | None) -> int | None:
-    """4, 4.0, "4" or "4.0" as 4; None for anything else."""
+    """Return 4, 4.0, "4" or "4.0" as 4, and None for a cell that is no whole number."""
     number = as_number(cell)
     if number is None or not number.is_integer() or abs(number) > 1e15:
         return None
@@ -368,7 +381,7 @@ def as_integer(cell: Cell | None) -> int | None:
 
 
 def as_number(cell: Cell | None) -> float | None:
-    """A cell as a finite number; None for anything else (truth values are no numbers)."""
+    """Return a cell as a finite number, or None. Truth values are no numbers."""
     if cell is None or isinstance(cell.value, bool):
         return None
     try:
@@ -384,8 +397,10 @@ FLAGS = (
     *("is_adapted", "randomize_response_order", "validate_response"),
     *("generate_speculation_score", "format_response"),
 )
+# The time stamp of all written workbooks, which keeps their bytes equal.
 _DAY = dt.datetime(2025, 1, 1)
-_LAST_ROW = 500  # drop-downs reach so far down
+# Drop-downs reach down to this row.
+_LAST_ROW = 500
 _WIDTHS = {"llm_text": 70, "human_text": 40, "role_description": 90, "treatment_description": 90}
 _CHOICES: Mapping[str, Sequence[str]] = {
     "type": TASK_TYPES,
@@ -398,12 +413,12 @@ Rows = Sequence[Sequence[Scalar | None]]
 
 
 def template_files() -> dict[str, str | bytes]:
-    """File name → content for `folkmoot new workbook`."""
+    """Return file name → content for `folkmoot new workbook`."""
     return {BLANK_NAME: blank_workbook(), EXAMPLE_NAME: example_workbook()}
 
 
 class _Example(TypedDict):
-    """The filled example: settings and tasks by name, the other sheets as rows."""
+    """The content of the example: settings and tasks by name, other sheets as rows."""
 
     settings: dict[str, Scalar]
     treatments: list[list[Scalar]]
@@ -431,8 +446,10 @@ _DESCRIBED: Mapping[str, tuple[type[BaseModel], str]] = {
 
 
 def note_of(sheet: str, column: str) -> str:
-    """The description of the field that a setting or column is read into, by our names of both;
-    empty for those of other layouts."""
+    """Return the description of the field for a setting or column, by our names of both.
+
+    It is "" for those of other layouts.
+    """
     if sheet == "profiles":
         return Workbook.model_fields[sheet].description or ""
     model, prefix = _DESCRIBED[sheet]
@@ -442,7 +459,7 @@ def note_of(sheet: str, column: str) -> str:
 
 
 def blank_workbook() -> bytes:
-    """The six sheets with headers, notes and drop-downs, and the one role that must be there."""
+    """Return a workbook with headers, notes, drop-downs and the one required role."""
     facilitator = (FACILITATOR, "You lead the session and pose the questions.")
     return workbook_bytes(
         {
@@ -454,7 +471,7 @@ def blank_workbook() -> bytes:
 
 
 def example_workbook() -> bytes:
-    """A public goods game with payoffs that are computed."""
+    """Return the example: a public goods game with computed payoffs."""
     rows = _load_example()
     none: dict[str, Scalar] = dict.fromkeys(FLAGS, 0)
     tasks = [
@@ -476,7 +493,10 @@ def example_workbook() -> bytes:
 def workbook_bytes(
     content: Mapping[str, Rows], layout: Layout = AGENT_ROLES, notes: Sequence[str] = ()
 ) -> bytes:
-    """A workbook of a layout; rows in the order of our columns. `notes` get a sheet."""
+    """Return a workbook in a layout, with rows in the order of our columns.
+
+    `notes` are written to a separate sheet.
+    """
     book = Book()
     book.remove(book.active)
     book.properties.creator = "folkmoot"
@@ -520,7 +540,8 @@ def _write_profiles(sheet: Worksheet, rows: Rows) -> None:
         for column, value in enumerate(row, 1):
             cell = _write_cell(sheet, number, column, value)
             if column == 1:
-                cell.number_format = "@"  # so that 3.10 stays 3.10
+                # Format as text, so that the ID 3.10 stays 3.10.
+                cell.number_format = "@"
     for column in range(1, len(rows[0]) + 1 if rows else 2):
         _style_head(sheet.cell(1, column))
         sheet.cell(2, column).alignment = Alignment(wrap_text=True, vertical="top")
@@ -531,10 +552,12 @@ def _write_profiles(sheet: Worksheet, rows: Rows) -> None:
 
 
 def _write_cell(sheet: Worksheet, row: int, column: int, value: Scalar | None) -> WrittenCell:
+    # openpyxl refuses control characters, which XML cannot hold.
     if isinstance(value, str):
         value = ILLEGAL_CHARACTERS_RE.sub("\ufffd", value)
     cell = sheet.cell(row, column, value)
-    if cell.data_type == "f":  # a text that begins with = is no formula
+    # A text that starts with = is text here and no formula.
+    if cell.data_type == "f":
         cell.data_type = "s"
     return cast("WrittenCell", cell)
 
@@ -580,7 +603,7 @@ def _drop_down(sheet: Worksheet, choices: Sequence[str], cells: str) -> None:
 
 
 def _remove_timestamps(data: bytes) -> bytes:
-    """The same archive without the time of day at which it was written."""
+    """Return the same archive with fixed time stamps and sorted entries."""
     out = io.BytesIO()
     day = b">" + _DAY.strftime("%Y-%m-%dT%H:%M:%SZ").encode() + rb"\1"
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:

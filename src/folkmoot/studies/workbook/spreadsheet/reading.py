@@ -1,7 +1,7 @@
-"""From cells to the internal model: every sheet read, every mistake collected, nothing guessed.
+"""Read a workbook into the model of an experiment, and collect all problems.
 
-`read_workbook` is the one way in. A cell that is wrong is reported and replaced by a harmless
-value, so that the checks of the design as a whole can still run and all mistakes come at once.
+`read_workbook` is the only entry. A wrong cell is reported and replaced by a harmless value. So the
+checks of the design can still run, and the researcher sees all problems at once.
 """
 
 from __future__ import annotations
@@ -74,11 +74,15 @@ from folkmoot.studies.workbook.spreadsheet.layouts import (
 )
 from folkmoot.studies.workbook.spreadsheet.sheets import Cell, Sheet, read_book, rows_in_words
 
+# Task types that some workbooks use and that are not supported.
 REPEATED = ("repeat_public_question", "repeat_private_question")
-FREE_TEXT = ("freetext", "text", "string")  # how other layouts say that the type is left open
+# Names of other layouts for an open type.
+FREE_TEXT = ("freetext", "text", "string")
+# The experiment id names files. File systems allow about 255 bytes, and endings are added.
 MAX_ID = 100
 MAX_COUNT = 1_000_000
 MAX_ROWS_OF_ONE_KIND = 20
+# Characters that Windows refuses in file names, and below them its device names.
 UNSAFE = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
@@ -87,9 +91,10 @@ D = TypeVar("D", bound=LabelledPart)
 
 
 def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
-    """The model of a file and all mistakes in it; no model when sheets or columns are missing.
+    """Return the model of a file and all its problems.
 
-    Raises InputError when the file cannot be opened at all.
+    The model is None if sheets or columns are missing. Raises InputError if the file cannot be
+    opened.
     """
     book = read_book(path)
     problems = book.problems
@@ -101,7 +106,9 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
         problems.notes.append(f"the sheet {NOTES_SHEET} is for people; it is not read")
     sheets = {ours: book.sheets[name] for ours, name in found.items()}
     for ours, sheet in sheets.items():
-        if ours != "profiles":  # what people wrote of themselves is read without
+        # Answers of respondents may hold invisible characters, which are removed when they are
+        # read.
+        if ours != "profiles":
             for row, column, _ in sheet.iterate_cells():
                 report_hidden(sheet, row, column, problems)
     workbook = _read_sheets(sheets, layout, problems)
@@ -112,7 +119,10 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
 def _read_sheets(
     sheets: Mapping[str, Sheet], layout: Layout, problems: Problems
 ) -> Workbook | None:
-    """All sheets that are there, so that one missing sheet does not hide the other mistakes."""
+    """Return the model from all sheets that exist.
+
+    All of them are read, so one missing sheet does not hide problems of the others.
+    """
     settings = read_settings(sheets["settings"], layout, problems) if "settings" in sheets else None
     tables = {
         ours: read_table(
@@ -166,7 +176,7 @@ def _read_sheets(
 
 
 class _Settings:
-    """The values of the settings sheet by our key; what is wrong is reported and replaced."""
+    """The values of the settings sheet by our key. Wrong values are reported and replaced."""
 
     def __init__(self, sheet: Sheet, layout: Layout, problems: Problems) -> None:
         self.sheet, self.layout, self.problems = sheet, layout, problems
@@ -186,6 +196,7 @@ class _Settings:
             for setting_key in layout.setting_keys
             for alias in names_for(layout.setting_name(setting_key))
         }
+        # Names of this layout come last, so that they win over aliases of other layouts.
         by_name |= {
             layout.setting_name(setting_key): setting_key for setting_key in layout.setting_keys
         }
@@ -212,7 +223,7 @@ class _Settings:
         self._report_keys(unknown)
 
     def _report_keys(self, unknown: dict[int, str]) -> None:
-        """Settings that are missing, and rows of others: number → name."""
+        """Report missing settings, and unknown rows (row number → name)."""
         sheet, left = self.sheet, self.column - 1
         for key in self.layout.setting_keys:
             if key in self.rows or key in self.layout.optional:
@@ -232,7 +243,8 @@ class _Settings:
         return self.sheet.cell_address(self.rows.get(key, 1), self.column)
 
     def wrong(self, key: str, hint: str) -> None:
-        if key in self.rows:  # a missing key is reported already
+        # A missing key is reported already.
+        if key in self.rows:
             cell = self.cells.get(key)
             what = "is blank" if cell is None else f"is {cell.text!r}"
             self.problems.add_problem(
@@ -298,7 +310,7 @@ class _Settings:
 
 
 def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
-    """The settings with their types; what is wrong or missing is reported and replaced."""
+    """Return the settings with their types. Wrong or missing ones are reported and replaced."""
     keys = _Settings(sheet, layout, problems)
     limit = "max_rounds" if layout is SHORT else "max_conversation_length"
     values: dict[str, object] = {
@@ -330,7 +342,7 @@ def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
 
 
 def _read_labelled_row(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D:
-    """A treatment or a role, with further attributes where the layout allows a dict of them."""
+    """Return a treatment or a role, with attributes if the layout allows a dict."""
     what = "role" if issubclass(kind, Role) else "treatment"
     column = f"{what}_description"
     label = row.required(f"{what}_label", problems)
@@ -339,6 +351,7 @@ def _read_labelled_row(row: Row, kind: type[D], layout: Layout, problems: Proble
     text, where = row.long_text(column).strip(), row.address_of(column)
     extra: dict[str, str] = {}
     if layout.texts_may_be_dicts and looks_like_dict(text):
+        # An unreadable dict counts as a description, so that the row can still be checked.
         value: dict[object, object] = {"description": text}
         try:
             read = read_literal(text)
@@ -471,7 +484,7 @@ def _parse_constant(row: Row, problems: Problems) -> Constant | None:
     if not values or len(values) < len(value):
         if text:
             problems.add_problem("the list must hold texts or numbers, at least one", where, hint)
-        # The name is known, so texts that use it are not mistakes.
+        # Keep the name known, so that texts with it are not reported as well.
         values = [text or name]
     if len({scalar_text(value) for value in values}) < len(values):
         problems.add_problem("duplicate value in the list", where, "keep one of them")
@@ -490,6 +503,7 @@ def _parse_computed(row: Row, problems: Problems) -> Computed:
         if text
         else None
     )
+    # The defaults are harmless: an expression "0" is valid and uses no names.
     return Computed(
         name=name,
         scope=cast("ComputedScope", scope or "participant"),
@@ -502,7 +516,7 @@ def _parse_computed(row: Row, problems: Problems) -> Computed:
 
 
 def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
-    """Short names, below them the questions, then one respondent a row; everything stays text."""
+    """Return the respondents: short names, questions, and one respondent per row, all as text."""
     top = names_row(sheet, problems)
     names, questions = sheet.texts(top), sheet.texts(top + 1)
     data = {n: cells for n, cells in sorted(sheet.rows.items()) if n > top + 1}
@@ -544,7 +558,8 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         problems.add_problem(
             "there is no respondent", sheet.cell_address(top + 2, 1), "add rows from there on"
         )
-    # Without a row of questions the first respondent would be taken for one.
+    # Without a row of questions, the first respondent would be read as the questions. A number in
+    # the ID column of this row shows it.
     asked = as_number(sheet.rows.get(top + 1, {}).get(column))
     if (
         asked is not None
@@ -558,7 +573,8 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
     bare = [
         n for n, row in zip(profiles.lines, profiles.rows, strict=True) if sum(map(bool, row)) == 1
     ]
-    if bare and len(bare) < len(profiles.rows) and len(columns) > 1:  # a footnote below the table?
+    # Rows with a single cell may be a footnote below the table.
+    if bare and len(bare) < len(profiles.rows) and len(columns) > 1:
         problems.notes.append(
             f"{profiles.sheet}: {rows_in_words(bare)} with one filled cell only, read as "
             "respondents all the same"
@@ -568,13 +584,14 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
 
 
 def names_row(sheet: Sheet, problems: Problems) -> int:
-    """The row of the short names: 1, or further down where ID is named there.
+    """Return the row of the short names: row 1, or a later row that holds the name ID.
 
-    Some workbooks have ID among the questions only; then the short names are one row above.
+    In some workbooks only the questions name the ID. Then the short names are one row above.
     """
     with_id = [row for row in sorted(sheet.rows)[:MAX_ABOVE] if "ID" in sheet.texts(row).values()]
     found = with_id[0] if with_id else 1
     above = len(sheet.rows.get(found - 1, {}))
+    # The row above counts as short names if it is at least half as full as the row with ID.
     two = "ID" in sheet.texts(found + 1).values()
     if not two and 2 * above > len(sheet.rows.get(found, {})):
         found -= 1
@@ -638,7 +655,7 @@ def _check_ids(profiles: Profiles, problems: Problems) -> None:
 
 
 def look_alikes(labels: Sequence[str]) -> list[list[str]]:
-    """Different labels that a person would take for one, together."""
+    """Return groups of different labels that a person would take for one."""
     groups: dict[str, dict[str, None]] = {}
     for label in labels:
         groups.setdefault(_normalise_label(label), {})[label] = None
@@ -646,7 +663,7 @@ def look_alikes(labels: Sequence[str]) -> list[list[str]]:
 
 
 def _normalise_label(text: str) -> str:
-    """The same for labels that a person would take for one: P1 and p1, 1 and 1.0 and 01."""
+    """Return a form that is equal for labels such as P1 and p1, or 1, 1.0 and 01."""
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     try:
         return f"{float(plain):g}"

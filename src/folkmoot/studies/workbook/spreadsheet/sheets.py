@@ -1,8 +1,8 @@
-"""The sheets of a workbook as a person sees them: plain cells by row and column, with the mistakes
-and their addresses.
+"""Read the sheets of a workbook as a person sees them, with problems and their addresses.
 
-A person reads a merged cell as one value for all its rows, and takes hidden rows for gone: the
-first is read so, the second is not; a note says either. Nothing else opens a spreadsheet.
+A merged cell counts for all its rows, as a person reads it. Hidden rows are read too, although a
+person may think they are gone. Notes tell the researcher about both. No other module opens a
+spreadsheet.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from folkmoot.hints import shorten
 from folkmoot.spreadsheet_cells import MAX_DIGITS, RawCell, RawSheet, read_spreadsheet
 from folkmoot.studies.workbook.config import MAX_TEXT, Problems, Scalar, number_text
 
-MAX_MERGED = 20_000  # ranges of a sheet
+# Limits that no real workbook reaches. They keep a damaged or hostile file from taking minutes.
+# Merged ranges of a sheet.
+MAX_MERGED = 20_000
+# Rows that all merged ranges of a sheet cover together.
 MAX_MERGED_ROWS = 2_000_000
 MAX_MERGES_TOLD = 50
-MAX_MISTAKES = 1_000  # in the cells of a sheet, each by itself
+# Problems of single cells that are listed per sheet.
+MAX_MISTAKES = 1_000
 MAX_RANGES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell that holds something. `text` is what a person sees in it."""
+    """A cell that is not blank. `text` is the text that a person sees in it."""
 
     value: Scalar
     text: str
@@ -38,29 +42,32 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """The cells of a sheet: row number → column number → cell, both from 1, blanks left out."""
+    """The cells of a sheet: row number → column number → cell. Numbers start at 1.
+
+    Blank cells are left out.
+    """
 
     name: str
     rows: dict[int, dict[int, Cell]] = field(default_factory=dict)
 
     def cell_address(self, row: int, column: int) -> str:
-        """An address as Excel writes it."""
+        """Return an address as Excel writes it."""
         return f"{self.name}!{get_column_letter(column)}{row}"
 
     def iterate_cells(self) -> Iterator[tuple[int, int, Cell]]:
-        """Row, column and cell, row by row."""
+        """Yield row, column and cell, row by row."""
         for row, cells in sorted(self.rows.items()):
             for column, cell in sorted(cells.items()):
                 yield row, column, cell
 
     def texts(self, row: int) -> dict[int, str]:
-        """Column → text of a row."""
+        """Return column → text of a row."""
         return {column: cell.text for column, cell in self.rows.get(row, {}).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """All sheets in their order, what is wrong with single cells, what was read otherwise."""
+    """All sheets in order, with the problems and notes of their cells."""
 
     sheets: dict[str, Sheet]
     problems: Problems
@@ -68,12 +75,13 @@ class Book:
 
 
 def read_book(path: Path) -> Book:
-    """The cells of a workbook. Raises InputError when the file as a whole cannot be used."""
+    """Return the cells of a workbook. Raises InputError if the file cannot be used at all."""
     found = read_spreadsheet(path)
     problems = Problems()
     sheets: dict[str, Sheet] = {}
     for raw in found:
         sheet = sheets.setdefault(raw.name, Sheet(raw.name))
+        # Each sheet has a limit of problems, so that a broken sheet does not hide the others.
         wrong = Problems()
         for cell in raw.cells:
             _set_cell(sheet, cell, wrong)
@@ -126,6 +134,7 @@ def _format_cell(value: Scalar, number_format: str) -> str:
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     shown = number_format.split(";", maxsplit=1)[0]
+    # Cells are texts for participants, so 0.5 in the format `0%` is read as "50%", as it is shown.
     decimals = re.fullmatch(r"#?,?#*0(?:\.(0+))?(%?)", shown)
     if decimals and (decimals[1] or decimals[2]):
         percent = decimals[2]
@@ -139,7 +148,7 @@ def _format_cell(value: Scalar, number_format: str) -> str:
 
 
 def _display_precision(sheet: Sheet) -> Iterator[str]:
-    """Columns with dates, and those whose numbers are shown with fewer digits than they have."""
+    """Yield notes on columns with dates, and on numbers that are shown with fewer digits."""
     first: dict[tuple[int, str], str] = {}
     for row, column, cell in sheet.iterate_cells():
         if cell.date:
@@ -157,7 +166,7 @@ def _is_rounded(value: float, text: str) -> bool:
 
 
 def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
-    """What is out of sight and read all the same, of the rows and columns that hold values."""
+    """Yield notes on hidden sheets, rows and columns, which are read all the same."""
     if raw.is_hidden:
         yield f"the sheet {sheet.name} is hidden in the spreadsheet; it is read all the same"
     if rows := sorted({row for row in raw.hidden_rows if row in sheet.rows}):
@@ -180,10 +189,10 @@ def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
 
 
 def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> list[str]:
-    """Gives the value of a merged range to all its rows, as a person reads it.
+    """Give the value of a merged range to all its rows, as a person reads it.
 
-    Across columns a merged cell is only wide: it is refused where a column that it covers has
-    values of its own, since nobody can tell which of them it stands for.
+    Across columns a merged cell is only wide. It is refused if one of its other columns has values,
+    because it is unclear which column it belongs to.
     """
     if len(raw.merged) > MAX_MERGED:
         raise InputError(Problem(f"more than {MAX_MERGED:,} merged ranges", where=sheet.name))
@@ -198,14 +207,15 @@ def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> li
         cell = rows.get(top, {}).get(left)
         if cell is None:
             continue
-        # Only rows that hold something else: others are no rows of the table.
+        # Only rows with other values count. The rest are no rows of the table.
         within = numbers[bisect_right(numbers, top) : bisect_right(numbers, bottom)]
         visited += len(within)
-        if visited > MAX_MERGED_ROWS:  # only ranges that lie over each other can be so many
+        # Only ranges that overlap can cover this many rows.
+        if visited > MAX_MERGED_ROWS:
             raise InputError(
                 Problem("too many merged cells", where=sheet.name, hint="unmerge them")
             )
-        # A title over the whole table covers columns, but stands alone in its row.
+        # A title above the table covers columns, but is the only value of its row.
         alone = top == bottom and filled[top] == {left}
         wide = bisect_right(own, right) > bisect_right(own, left) and not alone
         if wide or any(left in filled[row] for row in within):
@@ -226,7 +236,7 @@ def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> li
 
 
 def _garbled_texts(sheet: Sheet) -> Iterator[str]:
-    """Texts that were once saved in one encoding and opened in another."""
+    """Yield a note on texts that were saved in one encoding and opened in another."""
     found = [
         (sheet.cell_address(row, column), cell.text, right)
         for row, column, cell in sheet.iterate_cells()
@@ -243,11 +253,13 @@ def _garbled_texts(sheet: Sheet) -> Iterator[str]:
 
 
 def _decode_garbled(text: str) -> str:
-    """What a garbled text was before; "" where there is no sign of that."""
+    """Return the original of a garbled text, or "" if there is no sign of damage."""
     if text.isascii():
         return ""
     if "\ufffd" in text:
         return text.replace("\ufffd", "?")
+    # UTF-8 that was opened as Windows-1252 ("Ã©" for "é") encodes back without an error. Other
+    # texts almost never do.
     try:
         return text.encode("cp1252").decode("utf-8")
     except UnicodeError:
@@ -255,7 +267,7 @@ def _decode_garbled(text: str) -> str:
 
 
 def rows_in_words(rows: Iterable[int], most: int = MAX_RANGES) -> str:
-    """Row numbers as `row 3` or `rows 3–5, 9`; of more ranges than `most` the first are named."""
+    """Return row numbers as `row 3` or `rows 3–5, 9`. Only the first `most` ranges are listed."""
     ranges: list[list[int]] = []
     for row in sorted(rows):
         if ranges and row == ranges[-1][1] + 1:
