@@ -1,10 +1,12 @@
-"""One negotiation (a group under a condition), the trail of each of its decisions, and what the
-System says of them: the contract of its turns, decisions in sentences, words of theory under C3.
+"""The state of a negotiation: one group under a condition, and the audit trail of each decision.
 
-Sentences about decisions are rendered from the decision's data. They are all that the planner and
-later decisions get, so no word of the mediator can reach these. Under C3 the mediator may use no
-strategy id, operator or word of theory; lexicon.yaml lists them. A reply with such words is asked
-for again once. What is still there stays in the transcript as said and is recorded.
+It also renders the System's sentences: its utterances in five parts, decisions, promises and words
+of theory under C3.
+
+Sentences about decisions are rendered from the data of the decision. The planner and later
+decisions receive only these, so no text of the mediator can reach them. Under C3 the mediator may
+use no strategy id, operator or word of theory. lexicon.yaml lists them. A reply with such words
+causes one re-ask. Words that remain stay in the transcript and are recorded.
 """
 
 from __future__ import annotations
@@ -64,25 +66,25 @@ PARTS = ("Conflict", "Strategy", "Decision", "Reason", "Next step")
 def format_contract(
     conflict: str, strategy: str, decision: str, reason: str, next_step: str
 ) -> str:
-    """The five parts of every System turn under C4 and C5, one a line."""
+    """Return an utterance of the System under C4 and C5: five parts, one per line."""
     said = zip(PARTS, (conflict, strategy, decision, reason, next_step), strict=True)
     return "\n".join(f"{part}: {as_sentence(words) or 'None stated.'}" for part, words in said)
 
 
 def parts_of(turn: str) -> dict[str, str]:
-    """What a turn says in each part of the contract; {} for one in other words."""
+    """Return the five parts of an utterance by heading, or {} if it is not in this form."""
     found = dict(line.split(": ", 1) for line in turn.splitlines() if ": " in line)
     return found if tuple(found) == PARTS else {}
 
 
 def as_sentence(text: str) -> str:
-    """One line that ends like a sentence; empty stays empty."""
+    """Return a text on one line with a closing mark. An empty text stays empty."""
     line = " ".join(text.split())
     return line if not line or line[-1] in ".!?" else f"{line}."
 
 
 def conflict_part(topic: str, has_conflict: bool) -> str:
-    """The conflict part for a topic: "Conflict is present in cuisine preferences"."""
+    """Return the conflict part for a topic: "Conflict is present in cuisine preferences"."""
     where = f"{topic.removesuffix('_preference').replace('_', ' ')} preferences"
     return f"Conflict is present in {where}" if has_conflict else f"No conflict in {where}"
 
@@ -91,14 +93,16 @@ _MARKS = re.compile('[“”„«»"]')
 
 
 def in_one_line(text: str) -> str:
-    """Return a member's words on one line, with single quotation marks in place of double ones, so
-    that they can stand in quotation marks."""
+    """Return a member's text on one line, ready for double quotation marks around it.
+
+    Double quotation marks inside become single ones.
+    """
     return _MARKS.sub("'", " ".join(text.split()))
 
 
 # --- decisions in sentences --------------------------------------------------------------------
 
-# Options are kept in lower case; in a sentence these have a capital.
+# Options are stored in lower case. In a sentence these ones need a capital.
 _PROPER = re.compile(
     r"\b(?:american|chinese|french|greek|indian|italian|japanese|korean|mediterranean|mexican"
     r"|spanish|thai|turkish|vietnamese)\b"
@@ -106,7 +110,7 @@ _PROPER = re.compile(
 
 
 def restore_capitals(sentence: str) -> str:
-    """A sentence of ours with the capitals that options lost ("American for everyone")."""
+    """Return a rendered sentence with capitals of proper names ("American for everyone")."""
     return _PROPER.sub(lambda found: found[0].capitalize(), sentence)
 
 
@@ -114,8 +118,11 @@ NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
 
 
 class Share(NamedTuple):
-    """The texts of a portion as prompts show them. `when` is empty for the whole trip; `owner` is
-    empty if it serves the wish of no single member."""
+    """The texts of a portion as prompts show them.
+
+    `when` is empty for the whole trip. `owner` is empty unless the rule let one member choose the
+    option.
+    """
 
     option: str
     who: str
@@ -138,9 +145,9 @@ def share_of(group: Group, portion: Portion) -> Share:
 
 
 def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = ()) -> str:
-    """The operator's decision in one sentence; who gets what, when, where it differs.
+    """Return the operator's decision in one sentence, with members and times.
 
-    With the `shown` texts of its portions, their sources are kept.
+    `shown` are the texts of its portions. If they are given, the sentence keeps their sources.
     """
     if not outcome.portions:
         return NOTHING_DECIDED
@@ -155,14 +162,14 @@ def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = (
 
 
 def render_decision(group: Group, portions: Sequence[Portion]) -> str:
-    """Return a decision in one sentence, from its data; empty where nothing is decided."""
+    """Return a decision in one sentence from its data, empty if nothing is decided."""
     if not portions:
         return ""
     return str(_capitalise_sentence(_sentence_of(group, portions)))
 
 
 def render_change(group: Group, before: Sequence[Portion], after: Sequence[Portion]) -> str:
-    """Return what a revision adds to a decision and what it takes away, in one sentence."""
+    """Return in one sentence what a revision adds to a decision and what it removes."""
     was, now = (
         {(portion.option, portion.when, portion.members): portion for portion in some}
         for some in (before, after)
@@ -181,7 +188,7 @@ def _capitalise_sentence(sentence: SourcedText) -> SourcedText:
 def _sentence_of(
     group: Group, portions: Sequence[Portion], shown: Sequence[Share] = ()
 ) -> SourcedText:
-    """Who gets what, and when: "diner for everyone; barbecue for Child 1 (Day 2)"."""
+    """Return who gets what and when: "diner for everyone; barbecue for Child 1 (Day 2)"."""
     shares = shown or [share_of(group, portion) for portion in portions]
     if len(portions) > 1 and len({(portion.when, portion.members) for portion in portions}) == 1:
         options = enumerate_texts([share.option for share in shares])
@@ -202,7 +209,10 @@ def _part_of_sentence(share: Share) -> SourcedText:
 
 
 def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
-    """What stands although somebody who gets it strongly rejects it; empty for nothing."""
+    """Return the options given to members who strongly reject them, in words.
+
+    Return "" if there are none.
+    """
     against = (
         f"{option} against the firm no of "
         f"{join_words([group.names_by_member[member_id] for member_id in who])}"
@@ -213,7 +223,7 @@ def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]])
 
 
 def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
-    """What is promised to those whose first choice was not taken (member → option)."""
+    """Return the promise to members without their first choice (member → option), in words."""
     by_option: dict[str, list[str]] = {}
     for member, option in targets.items():
         by_option.setdefault(option, []).append(group.names_by_member[member])
@@ -228,9 +238,9 @@ def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
 
 @cache
 def lexicon_terms() -> tuple[str, ...]:
-    """Return the terms. Every strategy id and operator of the table must be among them.
+    """Return the words of theory.
 
-    Raises ValueError for one that is not.
+    Raises ValueError if a strategy id or an operator of the strategy table is missing among them.
     """
     terms = tuple(str(term) for term in packaged_yaml(__file__, "lexicon.yaml"))
     pattern = _terms_pattern(terms)
@@ -248,22 +258,24 @@ def lexicon_terms() -> tuple[str, ...]:
 
 
 class Terms(NamedTuple):
-    """The listed terms in a text, as it writes them. `quoted` ones come from an option or from a
-    member's words, so they do not count as theory."""
+    """The listed words of theory in a text, in its spelling.
+
+    `quoted` words also occur in an option or in a member's text, so they do not count as theory.
+    """
 
     theory: tuple[str, ...] = ()
     quoted: tuple[str, ...] = ()
 
 
 NO_TERMS = Terms()
-# What may stand between two words of a term: spaces, underscores, slashes, hyphens, dashes.
+# The characters that may join two words of a term: spaces, underscores, slashes, hyphens, dashes.
 _JOINTS = r"\s_/\-‐‑‒–—−"
 
 
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
-    """Find the listed terms in a text, in any spelling and inflection.
+    """Return the listed words of theory in a text, in any spelling and inflection.
 
-    A term that also occurs in a `quotable` text (a member's words, an option) is quoted.
+    A word that also occurs in a `quotable` text (a member's text, an option) counts as quoted.
     """
     theirs = {_term_of(found) for words in quotable for found in theory_words(words)}
     found = theory_words(text)
@@ -273,9 +285,10 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
     )
 
 
-@lru_cache(maxsize=10_000)  # the same statements are looked through for every reply about them
+# Every reply about a topic is compared with the same statements, so their words are cached.
+@lru_cache(maxsize=10_000)
 def theory_words(text: str) -> tuple[str, ...]:
-    """Return the terms in a text, as it writes them (compatible letters in their plain form)."""
+    """Return the listed words of theory in a text, in its spelling (with plain letters)."""
     return tuple(
         dict.fromkeys(
             match[0] for match in _terms_pattern(lexicon_terms()).finditer(_plain_letters(text))
@@ -284,23 +297,28 @@ def theory_words(text: str) -> tuple[str, ...]:
 
 
 def _plain_letters(text: str) -> str:
-    """Return a text without invisible characters (soft hyphens, joiners) and with plain letters in
-    place of wide and styled ones."""
+    """Return a text without invisible characters such as soft hyphens.
+
+    Wide and styled letters become plain ones.
+    """
     plain = unicodedata.normalize("NFKC", text)
     return "".join(letter for letter in plain if unicodedata.category(letter) != "Cf")
 
 
 @lru_cache(maxsize=10_000)
 def _term_of(written: str) -> str:
-    """Return the term of the lexicon that is written so."""
+    """Return the term of the lexicon that has this spelling."""
     terms = sorted(lexicon_terms(), key=lambda term: (-len(term), term))
     return next(term for term in terms if _terms_pattern((term,)).fullmatch(written))
 
 
 @lru_cache(maxsize=1_000)
 def _terms_pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern of terms, longest first. Between two words of a term there may be spaces,
-    hyphens, underscores, slashes or nothing. The last word may be inflected ("vetoed")."""
+    """Return a pattern that matches any of the terms, longest first.
+
+    The words of a term may be joined by spaces, hyphens, underscores, slashes or nothing. The last
+    word may be inflected ("vetoed").
+    """
     gap = rf"[{_JOINTS}]*"
     parts = []
     for term in sorted(terms, key=lambda text: (-len(text), text)):
@@ -323,7 +341,8 @@ def _normalise_term(term: str) -> str:
 SYSTEM = "System"
 SYSTEM_SPEAKER = Speaker("system", SYSTEM, "moderator")
 LEFT_OPEN, UNREADABLE = "left_open", "unreadable"
-UNREAD_STEPS = ("minimal", DECLINED)  # parse steps of a reply that said nothing to read
+# The parse steps of a reply from which no answer could be read.
+UNREAD_STEPS = ("minimal", DECLINED)
 PHASES = {
     "user_provide": "preference",
     "sys_synthesize": "synthesis",
@@ -336,15 +355,15 @@ PHASES = {
 }
 
 
-# Topic → member id → what was stated. Who stated nothing is not in the mapping.
+# Topic → member id → stated preference. Members without a preference are not in the mapping.
 Statements = Mapping[str, Mapping[str, Utterance]]
-# Member id → option → score. What a member did not score is not in the mapping.
+# Member id → option → score. Options that a member did not score are not in the mapping.
 OwnScoresOfTopic = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class DialogueTurn:
-    """One turn of a dialogue: what was said, with which intent, in which phase."""
+    """An utterance of a dialogue with its intent and phase."""
 
     utterance: Utterance
     intent: str
@@ -361,10 +380,11 @@ class DialogueTurn:
 
 
 class Origin(NamedTuple):
-    """The reply that a line comes from or was rendered from, and which part of it the line is.
+    """The reply that an utterance comes from, and the part of the reply.
 
-    `author` is who wrote these very words, empty for what was rendered from data: the mediator also
-    writes what members say. `finish`: how the reply ended. `round` is that of feedback.
+    `author` wrote this text. It is empty if the text was rendered from data. It differs from the
+    speaker if the mediator writes for a member. `finish` is the finish reason of the reply. `round`
+    is the number of the feedback round.
     """
 
     address: str = ""
@@ -375,7 +395,7 @@ class Origin(NamedTuple):
 
 
 def columns_of_line(group: Group, condition: str, topic: Topic, intent: str) -> dict[str, Any]:
-    """Return the study's own columns of a row of `utterances`."""
+    """Return the columns of this study in a row of `utterances`."""
     return {
         "group_id": group.id,
         "group_type": group.type.id,
@@ -389,35 +409,42 @@ def columns_of_line(group: Group, condition: str, topic: Topic, intent: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class Negotiation:
-    """One group under one condition, with what it stated."""
+    """One group under one condition, with its statements and own scores."""
 
     group: Group
     condition: Condition
     stated: Statements
     topics: tuple[Topic, ...]
     config: NegotiationConfig
-    # Topic → member id → option → the member's own score, told to the researcher alone.
+    # Topic → member id → option → the member's own score, given to the researcher alone.
     own_scores: Mapping[str, OwnScoresOfTopic] = field(default_factory=dict)
 
     @property
     def compared_as(self) -> str:
-        """The condition under which rows are recorded: C4's talk counts as C5's where it is held
-        for C5 alone."""
+        """The condition under which rows are recorded.
+
+        The dialogue of C4 is recorded as C5 if the study runs C4 only for C5.
+        """
         return self.condition.id if self.condition.id in self.config.conditions else "C5"
 
     @property
     def heard_members(self) -> tuple[Member, ...]:
-        """The members this condition hears: one under C1, else all."""
+        """The members whom this condition hears: one under C1, otherwise all."""
         return self.group.members[:1] if self.condition.one_member else self.group.members
 
     @property
     def with_all_statements(self) -> Negotiation:
-        """The negotiation with all members' statements, which C1 does not hear but is measured
-        by."""
+        """This negotiation with the statements of all members.
+
+        C1 hears one member only, but is measured by the statements of all.
+        """
         return replace(self, condition=CONDITIONS["C2"])
 
     def eligible_voters(self, topic: Topic) -> tuple[Member, ...]:
-        """The members who fill in a ballot: the parents where only they vote, else all heard."""
+        """Return the members who fill in a ballot.
+
+        These are the parents if only parents vote, otherwise all members who are heard.
+        """
         strategy = strategy_for(self.group.type.id, topic.id)
         if strategy.operator != "parent_vote_lower_misery":
             return self.heard_members
@@ -425,14 +452,14 @@ class Negotiation:
 
     @property
     def has_feedback(self) -> bool:
-        """Whether feedback rounds follow a decision with a conflict."""
+        """True if feedback rounds follow a decision with a conflict."""
         return self.condition.feedback and self.config.enable_feedback
 
     def topic(self, id: str) -> Topic:
         return next(topic for topic in self.topics if topic.id == id)
 
     def texts(self, topic: str) -> dict[str, str]:
-        """Member id → stated preference, of the members heard."""
+        """Return member id → stated preference, for the members who are heard."""
         stated = self.stated[topic]
         return {
             member.id: str(stated[member.id].text)
@@ -446,8 +473,10 @@ class Negotiation:
         ballots: Mapping[str, Ballot] | None = None,
         more: Iterable[str] = (),
     ) -> Tally:
-        """The tally of what was stated (and of ballots) on the options that were named, and on
-        `more`."""
+        """Return the tally of the statements and ballots of a topic.
+
+        The options are those that statements and ballots name, and those in `more`.
+        """
         texts = self.texts(topic.id)
         options = dict.fromkeys([*candidate_options(topic.options, texts, ballots), *more])
         return count_votes(self.heard_members, texts, tuple(options), ballots)
@@ -458,8 +487,10 @@ class Negotiation:
         portions: Sequence[Portion],
         ballots: Mapping[str, Ballot] | None = None,
     ) -> dict[str, tuple[str, ...]]:
-        """Option → the members who get it although they strongly reject it, also one that nobody
-        but the mediator had named."""
+        """Return option → members who get it although they strongly reject it.
+
+        It includes options that only the mediator named.
+        """
         options = dict.fromkeys(portion.option for portion in portions)
         tally, found = self.tally_topic(topic, ballots, options), {}
         for option in options:
@@ -476,8 +507,10 @@ class Negotiation:
         return found
 
     def find_terms(self, topic: Topic, text: str) -> Terms:
-        """Find the words of theory in the mediator's words, apart from those that come from an
-        option on the table or from something that a member said."""
+        """Return the words of theory in the mediator's text.
+
+        Words that also occur in an option on the table or in a member's text count as quoted.
+        """
         said = [
             str(utterance.text)
             for of_topic in self.stated.values()
@@ -488,13 +521,16 @@ class Negotiation:
     def shuffled_names(
         self, topic: Topic, names: Sequence[str], who: str = "mediator"
     ) -> list[str]:
-        """Members' ids or options in the order in which `who` sees them. The draw follows from
-        group, topic and name alone, so that it is the same under every condition."""
+        """Return member ids or options in the order in which `who` sees them.
+
+        The random order depends on group, topic, `who` and name alone, so it is the same under
+        every condition.
+        """
         place = (self.config.random_seed, "negotiation order", self.group.id, topic.id, who)
         return sorted(names, key=lambda name: uniform_values(*place, name))
 
     def mediation_order(self, topic: Topic) -> list[Member]:
-        """The members heard, in the order in which the mediator sees them."""
+        """Return the members who are heard, in the order in which the mediator sees them."""
         by_id = {member.id: member for member in self.heard_members}
         return [by_id[id] for id in self.shuffled_names(topic, list(by_id))]
 
@@ -507,9 +543,12 @@ class Negotiation:
         topic: Topic,
         origin: Origin | None = None,
     ) -> DialogueTurn:
-        """Record what a member (by id) or the System says. Without an origin it was rendered from
-        the decision."""
-        if speaker == SYSTEM or intent == "user_vote":  # words of ours; members' stay as said
+        """Record an utterance of a member (by id) or of the System.
+
+        Without an origin, the utterance was rendered from the decision.
+        """
+        # These texts are rendered. The text of a member is never changed.
+        if speaker == SYSTEM or intent == "user_vote":
             text = restore_capitals(text)
         who = SYSTEM_SPEAKER
         if speaker != SYSTEM:
@@ -519,7 +558,10 @@ class Negotiation:
         return DialogueTurn(said, columns["intent"], columns["phase"])
 
     def preference_lines(self, topic: Topic) -> tuple[DialogueTurn, ...]:
-        """The stated preferences of the members heard, recorded when they were stated."""
+        """Return the stated preferences of the members who are heard.
+
+        They were recorded when the members stated them.
+        """
         stated = self.stated[topic.id]
         columns = columns_of_line(self.group, self.compared_as, topic, "user_provide")
         named = columns["intent"], columns["phase"]
@@ -532,13 +574,15 @@ class Negotiation:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRound:
-    """One round of feedback: who was asked, whether it settled the matter, what changed.
+    """One feedback round: the member asked, the result, and the change.
 
-    `refused` holds what the revision may not give, and `because` why it does not stand: `struck`
-    (a hard constraint ruled it out), `rejected` (somebody who would get it strongly rejects it),
-    `split` (it undoes a required split), `unstated` (it does not say who gets what, for all).
-    `change` says what the revision changed, rendered from the data. `resolved` is None where that
-    could not be read.
+    `refused` lists the options that the revision may not give. `because` is the reason for a
+    rejected revision. `change` is rendered from the data. `resolved` is None if it could not be
+    read.
+
+    Reasons are `struck` (a hard constraint removed the option), `rejected` (it is given against a
+    strong rejection), `split` (it undoes a required split) and `unstated` (it does not say who gets
+    what).
     """
 
     round: int
@@ -558,23 +602,22 @@ class FeedbackRound:
 
 @dataclass(frozen=True, slots=True)
 class SlotDecision:
-    """The whole audit trail of one decision.
+    """The complete audit trail of one decision.
 
-    `source` says what settled it: single_user, preferences, synthesis, operator, vote or
-    feedback. `proposed` is the label that the model gave its strategy, None if unread. `parse_step`
-    is where the synthesis reply was read (`minimal`: it could not be, and the minimal structure was
-    used). `outcome` is the operator's; `portions` what finally holds, after feedback. `stated` is
-    the mediator's own statement of who gets what, `said` all its words as it wrote them.
-    `undecided_reason` says why nothing is decided (left_open, unreadable, declined), None if
-    something is or if nothing was to be decided. `terms` are the words of theory in C3's mediator's
-    words; `terms_first` those of a first reply that was asked for again. `asked_again`: why replies
-    on the way to this decision were asked for again (theory, unmatched). `came_up`: option →
-    condition, of those that came up after the statements; `late_scores`: members' own scores of
-    them.
-    `overridden`: option → members who get it against their strong rejection; `overridden_unasked`
-    the same before they were asked to confirm. `confirmed`: member →
-    whether the decision as recorded is the one that the conversation came to; `refused`: member →
-    options of it that the member then refuses outright.
+    - `source`: what settled it: single_user, preferences, synthesis, operator, vote or feedback.
+    - `said`, `stated`: the mediator's text, and the decision that it states.
+    - `proposed`: the label that the model gave to its strategy, None if it could not be read.
+    - `parse_step`: the step that read the proposal. `minimal` means that it was unreadable.
+    - `outcome`, `portions`: the operator's decision, and the final decision after feedback.
+    - `cause`: why nothing is decided, if that is known (see `undecided_reason`).
+    - `terms`, `terms_first`: words of theory under C3, in the final and in a first reply.
+    - `asked_again`: the reasons for re-asks on the way to this decision (theory, unmatched).
+    - `came_up`: option → condition, for options that came up after the statements.
+    - `late_scores`: members' own scores of these options.
+    - `overridden`: option → members who get it against their strong rejection.
+    - `overridden_unasked`: the same before members were asked to confirm.
+    - `confirmed`: member → whether the recorded decision is the result of the conversation.
+    - `refused`: member → options of the decision that the member refused when asked to confirm.
     """
 
     topic: str
@@ -620,18 +663,20 @@ class SlotDecision:
 
     @property
     def strategy_id(self) -> str | None:
-        """The canonical id: the label of the resolution, whatever the model proposed."""
+        """The canonical id of the strategy, whatever label the model proposed."""
         return self.strategy.strategy_id if self.strategy else None
 
     @property
     def subgrouping_required(self) -> bool:
-        """Whether the plan must part the group for this slot. Both flags follow from strategy, slot
-        and conflict alone, never from free text."""
+        """True if the plan must split the group for this slot.
+
+        Both flags follow from strategy, slot and conflict alone, never from free text.
+        """
         return self._parts_by("subgroup_required")
 
     @property
     def subgrouping_optional(self) -> bool:
-        """Whether the plan may part the group for this slot."""
+        """True if the plan may split the group for this slot."""
         return self._parts_by("subgroup_optional")
 
     def _parts_by(self, strategy_id: str) -> bool:
@@ -640,16 +685,21 @@ class SlotDecision:
 
     @property
     def strategy_drifted(self) -> bool | None:
-        """Whether the model named another strategy, spelling (case, spaces, hyphens) aside; None
-        where none is locked or none was read."""
+        """True if the model named another strategy, ignoring spelling.
+
+        None if no strategy is locked or no label could be read.
+        """
         if self.strategy is None or self.proposed is None:
             return None
         return words_of(self.proposed) != words_of(self.strategy.strategy_id)
 
     @property
     def statement_agrees(self) -> bool | None:
-        """Whether the mediator states what the operator decided; None where it could not know
-        (before a vote), had to decide itself, or made no statement."""
+        """True if the mediator states the operator's decision.
+
+        None if the mediator could not know it (before a vote), had to decide itself, or stated
+        nothing.
+        """
         if self.outcome is None or self.stated is None or self.cast or not self.stated.portions:
             return None
         return same_allocation(self.stated.portions, self.outcome.portions)
@@ -660,18 +710,19 @@ class SlotDecision:
 
     @property
     def undecided_reason(self) -> str | None:
+        """Why nothing is decided: left_open, unreadable or declined. None if it is decided."""
         if self.portions or self.source == "preferences":
             return None
         return self.cause or LEFT_OPEN
 
     @property
     def is_resolved(self) -> bool | None:
-        """Whether feedback ended in agreement; None where there was none."""
+        """True if feedback ended in agreement, None if there was no feedback."""
         return self.feedback[-1].resolved if self.feedback else None
 
     @property
     def words(self) -> int:
-        """Words spoken to come to this decision, stated preferences left out."""
+        """The number of words in the dialogue, without the stated preferences."""
         return sum(len(line.text.split()) for line in self.lines if line.phase != "preference")
 
     def with_options(self, came_up: Mapping[str, str]) -> SlotDecision:

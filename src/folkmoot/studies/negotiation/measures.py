@@ -1,9 +1,9 @@
-"""The measures of a negotiation: per decision, per session, and compared over conditions.
+"""The measures of a negotiation: per decision, per session, and compared across conditions.
 
-Satisfaction is computed from the members' own scores, told to the researcher before the mediation,
-with one yardstick for all conditions. What the source prescribes (first choices, coverage, splits,
-feedback) stays on its text scoring. Groups are the unit: intervals cluster by group, differences
-are paired within groups.
+Satisfaction is computed from the members' own scores, which the researcher collects before the
+mediation. The same scores are used under all conditions. First choices, coverage, splits and
+feedback follow the source's scores of texts. Groups are the unit of analysis: intervals are
+clustered by group, and contrasts are paired within groups.
 """
 
 from __future__ import annotations
@@ -40,19 +40,26 @@ from folkmoot.studies.negotiation.tables import MEASURES, NotAskedAgainRow
 
 LOWEST, HIGHEST = LOWEST_SCORE, HIGHEST_SCORE
 ByMember = Mapping[str, float]
-Scores = Mapping[str, Mapping[str, float]]  # member → option → score
-# Why a member's satisfaction with a decision is not known. The first counts as the lowest score.
+# Member id → option → score.
+Scores = Mapping[str, Mapping[str, float]]
+# Reasons why a member's satisfaction with a decision is unknown: the member did not score the
+# option, or gave no scores at all.
 UNKNOWN_OPTION, NOT_SCORED = "unknown_option", "not_scored"
 
 
 def satisfaction_of_members(
     scores: Scores, portions: Sequence[Portion], lowest: float = STRONG_REJECTION
 ) -> dict[str, float]:
-    """Return each member's score of what the member gets.
+    """Return each member's score of what the decision gives the member.
 
-    That is the mean over the times or branches that are for the member. Where several options hold
-    at once it is the best of them, or the worst if one has at most the score `lowest`. Members who
-    get nothing, or an option that they did not score, are left out.
+    Args:
+        scores: member id → option → score.
+        portions: the decision.
+        lowest: a score at or below it counts as a rejection.
+
+    It is the mean over the times or branches of the member. If several options are in force at
+    once, the best one counts, or the worst one if the member rejects it. Members who get nothing or
+    an option without a score are left out.
     """
     result: dict[str, float] = {}
     for member, own in scores.items():
@@ -61,7 +68,8 @@ def satisfaction_of_members(
             continue
         by_time: dict[tuple[str, str], list[float]] = {}
         for portion in given:
-            # Times left open need not be the same time.
+            # Two options with an open time may be at different times, so each counts as a separate
+            # time.
             apart = portion.option if portion.when == OPEN_TIME else ""
             by_time.setdefault((portion.when, apart), []).append(own[portion.option])
         held = [min(s) if min(s) <= lowest else max(s) for s in by_time.values()]
@@ -72,10 +80,10 @@ def satisfaction_of_members(
 def why_unknown(
     group: Group, scores: Scores, slot_decision: SlotDecision, known: Collection[str]
 ) -> dict[str, str]:
-    """Return why the satisfaction of the other members is not known.
+    """Return member id → the reason why the satisfaction is unknown, for members not in `known`.
 
-    `left_open`: the decision gives the member nothing. It is `unreadable` if a part of the
-    statement could not be read, which may have been the member's.
+    `left_open` means that the decision gives the member nothing. The reason is `unreadable` if a
+    part of the statement could not be read, because it may have been the member's part.
     """
     cause = slot_decision.undecided_reason or (
         UNREADABLE if _is_partly_unread(slot_decision) else LEFT_OPEN
@@ -101,7 +109,7 @@ def _is_partly_unread(slot_decision: SlotDecision) -> bool:
 
 
 def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, float]:
-    """Return for each member whether the member gets something that the member spoke for."""
+    """Return for each member 1.0 if the member gets an option with a positive score, else 0.0."""
     return {
         member_id: float(
             any(own[portion.option] > 0 for portion in portions if member_id in portion.members)
@@ -113,8 +121,10 @@ def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, f
 def text_scores_of(
     group: Group, texts: Mapping[str, str], options: Sequence[str], portions: Sequence[Portion]
 ) -> Scores:
-    """Return the source's scores of the stated preferences alone. Members who stated nothing are
-    left out."""
+    """Return the source's scores of the stated preferences: member id → option → score.
+
+    Members who stated nothing are left out.
+    """
     every = tuple(dict.fromkeys([*options, *(portion.option for portion in portions)]))
     return {
         member.id: text_scores(texts[member.id], every)
@@ -125,8 +135,11 @@ def text_scores_of(
 
 @dataclass(frozen=True, slots=True)
 class DecisionMeasures:
-    """One decision measured. NaN where a measure does not apply. `unknown`: member → why the
-    satisfaction is not known."""
+    """The measures of one decision. NaN means that a measure does not apply.
+
+    `satisfaction` and `covered` are by member id. `unknown` maps a member to the reason why the
+    satisfaction is unknown.
+    """
 
     satisfaction: ByMember
     unknown: Mapping[str, str]
@@ -142,11 +155,15 @@ class DecisionMeasures:
 def measure_decision(
     case: Negotiation, topic: Topic, slot_decision: SlotDecision
 ) -> DecisionMeasures:
-    """One decision. Where nothing was decided (C2), any of the stated first choices is taken to be
-    as likely as another: the expectation over them."""
+    """Return the measures of one decision.
+
+    C2 decides nothing. Its measures are expectations: any of the stated first choices is assumed to
+    be equally likely.
+    """
     everyone = case.with_all_statements
     tally, texts, group = everyone.tally_topic(topic), everyone.texts(topic.id), case.group
-    # A slot that was left open gives everybody nothing. Of an unreadable one nothing is known.
+    # A slot that was left open gives no member anything, which is a result. If the decision is
+    # unreadable, the result is unknown, so there is no world to measure.
     worlds = (
         [slot_decision.portions]
         if slot_decision.portions or slot_decision.undecided_reason == LEFT_OPEN
@@ -185,8 +202,10 @@ def _own_scores(case: Negotiation, topic: Topic, slot_decision: SlotDecision) ->
 
 
 def _minority_members(tally: Tally) -> dict[str, str]:
-    """Members whose first choice is not the most common one, with that first choice. It follows
-    from what was stated alone, so it is the same under every condition."""
+    """Return member id → first choice, for members without the most common first choice.
+
+    It follows from the statements alone, so it is the same under every condition.
+    """
     first = tally.first_choices()
     wanted = list(first.values())
     common = min(
@@ -212,15 +231,15 @@ def _satisfied_share(
 def session_measures(
     case: Negotiation, decisions: Sequence[SlotDecision], measured: Sequence[DecisionMeasures]
 ) -> dict[str, float]:
-    """The measures of one session (a group under a condition), NaN where one does not apply."""
+    """Return the measures of a session by name. NaN means that a measure does not apply."""
     means = _means_of_members(case, measured, left_open=LOWEST)
     unknown = ("left_open", "unreadable", DECLINED, UNKNOWN_OPTION, NOT_SCORED)
     low, high = (
         _means_of_members(case, measured, **dict.fromkeys(unknown, float(end)))
         for end in (LOWEST, HIGHEST)
     )
-    # Of expectations (C2) a mean is the expected mean, but the least of several is not the expected
-    # least: members' luck evens out in it, so that C2 would look fairer than what is decided.
+    # C2 has expectations. Their mean is the expected mean, but their minimum is not the expected
+    # minimum: it is higher, so C2 would look fairer than conditions that decide.
     outcomes = (
         [] if any(slot_decision.source == "preferences" for slot_decision in decisions) else means
     )
@@ -281,7 +300,10 @@ def session_measures(
 def _means_of_members(
     case: Negotiation, measured: Sequence[DecisionMeasures], **values: float
 ) -> list[float]:
-    """Return the members' mean satisfaction, of those for whom it is known for a decision."""
+    """Return the mean satisfaction of each member with a known satisfaction.
+
+    `values` replace unknown satisfactions, by reason.
+    """
     means = (
         _mean_of_known(
             decision_measures.satisfaction_with(member.id, **values)
@@ -293,7 +315,7 @@ def _means_of_members(
 
 
 class Figure(TypedDict):
-    """An estimate as JSON: what is unknown is null; `each` has the values of few groups."""
+    """An estimate as JSON. Unknown values are null. `each` holds the values of few groups."""
 
     estimate: float | None
     low: float | None
@@ -304,7 +326,7 @@ class Figure(TypedDict):
 
 
 class Difference(Figure):
-    """What a measure is under `of` less what it is under `minus`, within groups."""
+    """The contrast of two conditions in a measure: `of` minus `minus`, within groups."""
 
     measure: str
     of: str
@@ -312,8 +334,11 @@ class Difference(Figure):
 
 
 class NotAskedAgain(TypedDict):
-    """The same without the decisions for which a reply was asked for again under any condition of
-    the group; `decisions`: how many of a group's decisions that leaves out."""
+    """The comparison without decisions that needed a re-ask.
+
+    Such a decision is left out under all conditions of its group. `decisions` is the number of
+    decisions that are left out.
+    """
 
     decisions: int
     conditions: dict[str, dict[str, Figure]]
@@ -321,8 +346,11 @@ class NotAskedAgain(TypedDict):
 
 
 class Comparison(TypedDict):
-    """comparison.json. `conditions`: condition → measure → figure; `conflict_rate_by_slot`:
-    condition → topic → share of groups."""
+    """The content of comparison.json.
+
+    `conditions` maps condition → measure → figure. `conflict_rate_by_slot` maps condition → topic →
+    share of groups (0 to 1).
+    """
 
     groups: int
     measures: dict[str, str]
@@ -335,14 +363,14 @@ class Comparison(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """One session: its decisions, and these measured."""
+    """The result of a session: its decisions and their measures."""
 
     case: Negotiation
     decisions: tuple[SlotDecision, ...]
     measured: tuple[DecisionMeasures, ...]
 
     def values(self, left_out: Collection[str] = ()) -> dict[str, float]:
-        """The measures by name, without the decisions on some topics."""
+        """Return the measures by name, without the decisions on the topics in `left_out`."""
         pairs = zip(self.decisions, self.measured, strict=True)
         kept = [
             (slot_decision, decision_measures)
@@ -357,9 +385,11 @@ class SessionResult:
 
 
 def compare_conditions(run: RunFolder) -> Comparison:
-    """Means per condition and paired differences between conditions, from the tables of a run: each
-    with a 95 % interval clustered by group; and the conflict rate per slot. JSON; what is unknown
-    is null."""
+    """Return means per condition, paired contrasts and conflict rates, from the tables of a run.
+
+    Means and contrasts have 95 % intervals clustered by group. The result is JSON, with null for
+    unknown values.
+    """
     conditions = run.plan["sealed"]["conditions"]["data"]
     return compare_measures(
         conditions,
@@ -375,7 +405,7 @@ def compare_measures(
     decisions: pl.DataFrame,
     not_asked_again: pl.DataFrame | None = None,
 ) -> Comparison:
-    """The comparison from the rows of these tables."""
+    """Return the comparison from the rows of these tables."""
     groups = measures["group_id"].unique(maintain_order=True).to_list()
     by = _by_session(measures)
     return {
@@ -389,11 +419,15 @@ def compare_measures(
     }
 
 
-Values = Mapping[tuple[str, str], Mapping[str, float]]  # group and condition → measures
+# (group, condition) → measure → value.
+Values = Mapping[tuple[str, str], Mapping[str, float]]
 
 
 def _by_session(measures: pl.DataFrame) -> Values:
-    """The measures of each session; NaN where one does not apply, or is not of that version."""
+    """Return the measures of each session by group and condition.
+
+    A measure is NaN if it does not apply or if the run is of a version without it.
+    """
     return {
         (row["group_id"], row["condition"]): {
             name: math.nan if row.get(name) is None else row[name] for name in MEASURES

@@ -1,8 +1,8 @@
-"""The texts that prompts show, with their sources: names, topics, options, rules, statements, and
-the decision as it stands. `folkmoot.provenance` explains sources.
+"""The texts that prompts show, with their sources: names, topics, options, rules and decisions.
 
-A decision is shown as cells: each share of it has a row of the table `shown_shares`, and a sentence
-about it one of `shown_decisions`, recorded when a prompt first shows them.
+`folkmoot.provenance` explains sources. A decision is shown as cells of tables. Each share has a row
+of `shown_shares` and a sentence has a row of `shown_decisions`. The rows are recorded when a prompt
+first shows them.
 """
 
 from __future__ import annotations
@@ -48,11 +48,14 @@ from folkmoot.studies.negotiation.tables import (
     ids_of_decision,
 )
 
-BEFORE = "all"  # the condition of what is stated and named before the mediation, once for all
-OPERATOR, PROPOSAL, RECORD = "operator", "proposal", "record"  # steps at which a decision is shown
+# The condition of statements and options from before the mediation, which hold for all conditions.
+BEFORE = "all"
+# The steps at which prompts show a decision.
+OPERATOR, PROPOSAL, RECORD = "operator", "proposal", "record"
 
-# By these the embedded respondent and the exposure know a text.
-PREFERENCES = "preferences/"  # scope of what members state before the mediation
+# The embedded respondent and the exposure table identify a text by these prefixes of source ids.
+# `PREFERENCES` is the scope of the preferences that members state before the mediation.
+PREFERENCES = "preferences/"
 MEMBER_NAME, TARGET_NAME = "members.member_name", "feedback.target_name"
 TOPIC_LABEL, STRATEGY_ID, RULE = "topics.label", "strategies.strategy_id", "strategies.rule"
 SHARE_OPTION, SHARE_MEMBERS = "shown_shares.option", "shown_shares.members"
@@ -71,33 +74,33 @@ def quote_name(group: Group, member_id: str) -> str:
 
 
 def quote_names(group: Group, member_ids: Iterable[str]) -> list[str]:
-    """Return members' names."""
+    """Return the names of members."""
     return [quote_name(group, id) for id in member_ids]
 
 
 def quote_title(group: Group) -> str:
-    """Return what the type of a group is called."""
+    """Return the title of a group's type."""
     return quote_value(group.type.title, "material", cell_id("groups.title", group.id))
 
 
 def quote_type(group: Group) -> str:
-    """Return the id of the type of a group."""
+    """Return the id of a group's type."""
     return quote_value(group.type.id, "material", cell_id("groups.group_type", group.id))
 
 
 def quote_member_groups(group: Group) -> str:
-    """Return the words for several members."""
+    """Return the values that mean several members of a group."""
     return quote_value(describe_members(group), "value", cell_id("groups.member_groups", group.id))
 
 
 def quote_topic(topic: Topic, column: str) -> str:
-    """Return the id, label or question of a topic."""
+    """Return the id, label or question of a topic. `column` is topic, label or question."""
     text: str = getattr(topic, "id" if column == "topic" else column)
     return quote_value(text, "material", cell_id(f"topics.{column}", topic.id))
 
 
 def quote_strategy(strategy: Strategy) -> dict[str, str]:
-    """Return the columns of a row of the strategy table."""
+    """Return the columns of a row of the strategy table, by name."""
     columns = ("topic", "strategy_id", "operator", "rule", "style")
     key = strategy.group_type, strategy.topic
     return {
@@ -109,7 +112,7 @@ def quote_strategy(strategy: Strategy) -> dict[str, str]:
 
 
 def quote_strategies(group: Group) -> list[dict[str, str]]:
-    """Return the strategy table of a group's type."""
+    """Return the rows of the strategy table for a group's type."""
     return [
         quote_strategy(row) for (kind, _), row in strategy_table().items() if kind == group.type.id
     ]
@@ -119,14 +122,16 @@ def quote_strategies(group: Group) -> list[dict[str, str]]:
 
 
 def in_quotation_marks(utterance: Utterance) -> SourcedText:
-    """Return a member's words on one line in quotation marks, so that they read as somebody's words
-    and as no instruction."""
+    """Return a member's text on one line in quotation marks.
+
+    The marks tell a model that this is a quotation and no instruction.
+    """
     words = alter_text(utterance.quoted_text, in_one_line(utterance.text))
     return concatenate_texts(("“", words, "”"), plain=None)
 
 
 def quote_preference(case: Negotiation, topic: Topic, member_id: str) -> SourcedText:
-    """Return what a member stated, as the member is shown it again."""
+    """Return a member's stated preference in quotation marks, or a text that says there is none."""
     stated = case.stated[topic.id].get(member_id)
     return in_quotation_marks(stated) if stated else SourcedText("none stated")
 
@@ -145,7 +150,7 @@ def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
 
 
 def quote_usual_options(topic: Topic, options: Iterable[str]) -> list[str]:
-    """Return usual options of a topic."""
+    """Return some of the usual options of a topic."""
     return [
         quote_value(option, "option", cell_id("topics.options", topic.id)) for option in options
     ]
@@ -157,8 +162,10 @@ def quote_options(
     options: Iterable[str],
     came_up: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return options on the table. `came_up`: option → condition, of those that were named after
-    the statements."""
+    """Return options on the table.
+
+    `came_up` maps options to conditions, for options that came up after the statements.
+    """
     known = came_up or {}
     return [
         quote_value(
@@ -181,7 +188,7 @@ def record_options(scope: Scope, case: Negotiation) -> None:
 def record_late_options(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision
 ) -> SlotDecision:
-    """Record the options that have come up since, and return the decision that knows them."""
+    """Record the options that have come up since the statements and return the new decision."""
     stated = decision.stated.portions if decision.stated else ()
     named = [*decision.options, *(portion.option for portion in (*decision.portions, *stated))]
     known = {*case.with_all_statements.tally_topic(topic).options, *decision.came_up}
@@ -204,8 +211,10 @@ def show_shares(
     *,
     stated: bool = False,
 ) -> tuple[Share, ...]:
-    """Record who gets what for the prompts of a step, and return it with its sources. `stated`: the
-    mediator stated it, and no operator decided it."""
+    """Record the shares of a decision for the prompts of a step and return them with sources.
+
+    `stated` means that the mediator stated the decision, and no operator decided it.
+    """
     kind: Kind = "proposal" if stated else "value"
     shares = []
     for number, portion in enumerate(portions):
@@ -242,8 +251,10 @@ def show_shares(
 def show_sentence(
     scope: Scope, case: Negotiation, topic: Topic, step: str, text: str, *, stated: bool = False
 ) -> str:
-    """Record the sentence about a decision for the prompts of a step, and return it with its source
-    around those of its parts."""
+    """Record a sentence about a decision for the prompts of a step and return it with its source.
+
+    Parts of the sentence keep their sources.
+    """
     if not text:
         return ""
     row = ShownDecisionRow(**ids_of_decision(case, topic), step=step, text=str(text))
@@ -252,15 +263,15 @@ def show_sentence(
     return quote_value(text, "proposal" if stated else "value", id)
 
 
-# Words of ours that say when and for whom; nobody's wish is met by them.
+# Words that our rendering adds for times and groups. They meet no wish of a member.
 _FRAME = frozenset(words_of("day whole trip group shared backbone optional branch part"))
 
 
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
-    """Members, by id, whose preference has no content word in common with the resolution.
+    """Return the members, by id, without a common content word in preference and resolution.
 
-    Content words: case and simple plurals folded, stop words, cue words, numbers and words for
-    days and parts of the trip left out. Who stated nothing cannot be left out.
+    Case and simple plurals are folded. Stop words, cue words, numbers and words for days and parts
+    of the trip do not count. A member without a stated preference cannot be left out.
     """
     decided = _significant_words(resolution)
     return [

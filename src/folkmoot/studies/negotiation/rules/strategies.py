@@ -205,7 +205,7 @@ class Strategy:
 
     @property
     def votes(self) -> bool:
-        """Whether this strategy holds a ballot round if there is a conflict."""
+        """True if this strategy holds a ballot round in a conflict."""
         return self.operator in VOTE_OPERATORS
 
 

@@ -539,7 +539,7 @@ class Tally:
 
     @property
     def has_conflict(self) -> bool:
-        """Whether first choices differ, or one of them is strongly rejected."""
+        """True if first choices differ or one of them is strongly rejected."""
         wanted = set(self.first_choices().values())
         return len(wanted) > 1 or any(self.rejecting_voters(option) for option in wanted)
 
