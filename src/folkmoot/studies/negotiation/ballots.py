@@ -182,9 +182,9 @@ def state_of_ballots(read: Mapping[str, BallotRead]) -> str:
 
 
 def ballot_as_text(ballot: Ballot) -> str:
-    """Return a ballot as one line: `top_choice: …; acceptable: …; hard_no: …`.
+    """Return a ballot as one line with its parts `top_choice`, `acceptable` and `hard_no`.
 
-    If scores were asked for, the line is `scores: …; hard_no: …`. An empty part is "none".
+    If scores were asked for, the parts are `scores` and `hard_no`. An empty part is "none".
     """
     parts = {"top_choice": ballot.top_choice, "acceptable": ", ".join(ballot.acceptable)}
     if ballot.scores:

@@ -188,7 +188,7 @@ def _capitalise_sentence(sentence: SourcedText) -> SourcedText:
 def _sentence_of(
     group: Group, portions: Sequence[Portion], shown: Sequence[Share] = ()
 ) -> SourcedText:
-    """Return who gets what and when: "diner for everyone; barbecue for Child 1 (Day 2)"."""
+    """Return who gets what and when: "diner for everyone", "barbecue for Child 1 (Day 2)"."""
     shares = shown or [share_of(group, portion) for portion in portions]
     if len(portions) > 1 and len({(portion.when, portion.members) for portion in portions}) == 1:
         options = enumerate_texts([share.option for share in shares])

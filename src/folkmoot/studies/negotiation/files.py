@@ -1,8 +1,8 @@
-"""What a session leaves behind: the files that the source names (the dialogue, the trail of every
-decision, the planner's payload, valid by the JSON Schema beside this file) and TripCraft's input.
+"""The output files of a session: dialogue, decisions, the planner's payload and TripCraft's input.
 
-TripCraft's columns are those of its query files (Chaudhuri et al., ACL 2025, arXiv:2502.20508), one
-row a group; the reference information of the user's own trip file is passed through untouched.
+The payload is valid by the JSON Schema beside this file. TripCraft's columns are those of its query
+files (Chaudhuri et al., ACL 2025, arXiv:2502.20508), one row per group. Reference information of
+the researcher's trip file is exported unchanged.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 def sealed_group(group: Group) -> Mapping[str, object]:
-    """A group as the plan keeps it."""
+    """Return a group as the pre-registered plan stores it."""
     members = [
         {
             "id": member.id,
@@ -63,7 +63,7 @@ def sealed_group(group: Group) -> Mapping[str, object]:
 def finish_session(
     scope: Scope, case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip
 ) -> SessionResult:
-    """Record a session's decisions and its trip, and write its files."""
+    """Record the decisions and the trip of a session, write its files and return its result."""
     group, condition = case.group, case.condition
     measured = [
         measure_decision(case, topic, slot_decision)
@@ -106,8 +106,10 @@ def finish_session(
 
 
 def record_measures(scope: Scope, result: SessionResult, asked_again: Collection[str]) -> None:
-    """Record the measures of a session when its group is done; `asked_again`: the topics for which
-    a reply was asked for again under any condition."""
+    """Record the measures of a session when its group is done.
+
+    `asked_again` holds the topics with a re-ask under any condition of the group.
+    """
     scope.record(measures_row(result.case, result.values()))
     if asked_again:
         without = result.values(asked_again)
@@ -115,7 +117,7 @@ def record_measures(scope: Scope, result: SessionResult, asked_again: Collection
 
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
-    """Yield the files of all groups: the comparison, and TripCraft's input under each condition."""
+    """Yield the files of the whole run: the comparison, and TripCraft's input per condition."""
     conditions = run.plan["sealed"]["conditions"]["data"]
     trips = run.read_table(TripRow.table)
     for condition in conditions:
@@ -124,7 +126,7 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
 
 
 def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:
-    """Slots in their fixed order, lodging with its two halves."""
+    """Return values by slot in the fixed order, with both topics under lodging."""
     return {
         slot: {half: by_topic[half] for half in LODGING} if slot == "lodging" else by_topic[slot]
         for slot in SLOTS
@@ -132,7 +134,7 @@ def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:
 
 
 def _dialogue_lines(slot_decision: SlotDecision) -> list[dict[str, str]]:
-    """The lines of a decision; those of one half of lodging say which."""
+    """Return the utterances of a decision. Those of lodging name the topic."""
     half = {"decision": slot_decision.topic} if slot_decision.topic in LODGING else {}
     return [
         {
@@ -146,7 +148,7 @@ def _dialogue_lines(slot_decision: SlotDecision) -> list[dict[str, str]]:
 
 
 def decision_trail(case: Negotiation, slot_decision: SlotDecision) -> dict[str, object]:
-    """Everything that led to a decision, in the order in which it came about."""
+    """Return the audit trail of a decision as JSON, in chronological order."""
     names = case.group.names_by_member
     return {
         "source": slot_decision.source,
@@ -230,7 +232,7 @@ def decision_trail(case: Negotiation, slot_decision: SlotDecision) -> dict[str, 
 
 
 def _portion_data(decision: SlotDecision) -> list[dict[str, object]] | None:
-    """Return who gets what; None where nothing is decided."""
+    """Return who gets what, or None if nothing is decided."""
     return (
         None if decision.undecided_reason else [portion.to_json() for portion in decision.portions]
     )
@@ -272,8 +274,8 @@ _SPLIT = (
 )
 _SLOT_ONLY = "Slot-only split: meals/lodging stay shared unless explicit user override."
 _SHARED = "Meals and lodging stay shared for the whole group unless a user says otherwise."
-# Without a strategy lock the rules about it and about splits are left out, which also keeps C3
-# free of their words.
+# Without a strategy lock the rules about lock and splits are left out. So the payload of C3
+# contains no words of theory.
 INSTRUCTIONS = {
     True: (_AUTHORITY, _LOCK, _ORDER, _MEALS, _SPLIT, _SLOT_ONLY),
     False: (_AUTHORITY, _ORDER, _MEALS, _SHARED),
@@ -281,8 +283,10 @@ INSTRUCTIONS = {
 
 
 def planner_payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, object]:
-    """The planner's payload of one session, valid by the schema. Raises ProtocolError if it is not
-    valid, which would be a bug of this study."""
+    """Return the planner's payload of one session.
+
+    Raises ProtocolError if it is not valid by the schema, which would be a bug of this study.
+    """
     group = case.group
     data: dict[str, object] = {
         "group_id": group.id,
@@ -362,7 +366,7 @@ def _override_data(slot_decision: SlotDecision) -> dict[str, object]:
 
 
 def validate_payload(data: object) -> None:
-    """Raises ProtocolError that names the first place where a payload breaks the schema."""
+    """Raise ProtocolError with the first place where a payload violates the schema."""
     errors = sorted(
         _payload_validator().iter_errors(data), key=lambda entry: [str(p) for p in entry.path]
     )
@@ -373,7 +377,7 @@ def validate_payload(data: object) -> None:
 
 @cache
 def payload_schema() -> dict[str, object]:
-    """The JSON Schema (draft 2020-12) of the payload."""
+    """Return the JSON Schema (draft 2020-12) of the payload."""
     text = files(__package__).joinpath("planner_payload.schema.json").read_text(encoding="utf-8")
     data: dict[str, object] = json.loads(text)
     return data
@@ -396,8 +400,8 @@ PERSONA_FIELDS = (
     ("Purpose of Travel", "travel_purpose"),
     ("Spending Preference", "spending_preference"),
 )
-# The words that TripCraft's constraints know, by topic; an option maps to those it shares words
-# with. What has no counterpart is left out there; the query says it in words.
+# The terms of TripCraft's constraints by topic. An option maps to the term with most common words.
+# An option without such a term is left out there, and the query states it in words.
 TRIPCRAFT_WORDS: Mapping[str, tuple[str, ...]] = {
     "cuisine": ("Chinese", "American", "Italian", "Mexican", "Indian", "Mediterranean", "French"),
     "event": ("Sports", "Arts & Theatre", "Music", "Film"),
@@ -410,6 +414,7 @@ TRIPCRAFT_WORDS: Mapping[str, tuple[str, ...]] = {
     "room_type": ("shared room", "not shared room", "private room", "entire room"),
     "house_rule": ("smoking", "parties", "children under 10", "visitors", "pets"),
 }
+# Options that share no word, or a misleading one, with the right term of TripCraft.
 _ALIKE: Mapping[str, str] = {
     "concert": "Music",
     "theatre": "Arts & Theatre",
@@ -421,11 +426,12 @@ _ALIKE: Mapping[str, str] = {
     "children welcome": "children under 10",
 }
 _SPENDING = {"economical": "Economical Traveler", "luxury": "Luxury Traveler"}
-Trip = Mapping[str, object]  # a row of such a file, ours or the user's
+# A row of a trip file, generated or the researcher's.
+Trip = Mapping[str, object]
 
 
 def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
-    """The rows of the user's trip file, [] if there is none. Raises InputError."""
+    """Return the rows of the researcher's trip file, [] if there is none. Raises InputError."""
     if config.trip.file is None:
         return []
     path = path_in(folder, config.trip.file)
@@ -446,13 +452,13 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
 
 
 def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
-    """The trip of a group: its own by `group_id`, else dealt in turn."""
+    """Return the trip of a group: the row with its `group_id`, otherwise rows in turn."""
     own = next((trip for trip in trips if trip.get("group_id") == group_id), None)
     return own or (trips[index % len(trips)] if trips else {})
 
 
 def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip) -> Trip:
-    """One group as TripCraft's planner reads it."""
+    """Return the decisions of one group as a row for TripCraft's planner."""
     config, by_topic = (
         case.config,
         {slot_decision.topic: slot_decision for slot_decision in decisions},
@@ -466,7 +472,7 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
         "visiting_city_number": trip.get("visiting_city_number") or made_up.visiting_city_number,
         "date": trip.get("date") or str(list(made_up.date)),
         "people_number": len(case.group.members),
-        # TripCraft's readers take a Python literal here.
+        # TripCraft parses this column as a Python literal.
         "local_constraint": repr(local_constraints(by_topic, made_up.transportation)),
         "budget": trip.get("budget") or budget,
     }
@@ -482,7 +488,10 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
 
 
 def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> str:
-    """The four-field line: type, purpose, spending, location (by default the attractions)."""
+    """Return the persona line: type, purpose, spending and location preference.
+
+    By default the location preference lists the attractions.
+    """
     fields = [f"{name}: {_decided_options(by_topic[topic])}" for name, topic in PERSONA_FIELDS]
     return "; ".join(
         [*fields, f"Location Preference: {location or _decided_options(by_topic['attraction'])}"]
@@ -490,7 +499,7 @@ def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> st
 
 
 def _decided_options(decision: SlotDecision) -> str:
-    """The options that a decision gives, first the selected one, in title case."""
+    """Return the options of a decision in title case, the selected one first."""
     first = [decision.selected_option] if decision.selected_option else []
     options = dict.fromkeys([*first, *(portion.option for portion in decision.portions)])
     return " / ".join(_SPENDING.get(option, option.title()) for option in options) or "Any"
@@ -499,7 +508,10 @@ def _decided_options(decision: SlotDecision) -> str:
 def local_constraints(
     by_topic: Mapping[str, SlotDecision], transportation: str | None
 ) -> dict[str, object]:
-    """TripCraft's local constraints of what was decided; None where it has no word for it."""
+    """Return TripCraft's local constraints for the decisions.
+
+    A constraint is None if TripCraft has no term for the decision.
+    """
 
     def is_decided(topic: str) -> list[str] | None:
         words = (
@@ -524,7 +536,7 @@ def _is_catalogue_option(topic: str, option: str) -> str | None:
     if option in _ALIKE:
         return _ALIKE[option]
     own = set(words_of(option)) - {"and"}
-    # "no smoking" asks for a place without it, which TripCraft's rule words cannot say.
+    # TripCraft's terms for house rules cannot express a prohibition such as "no smoking".
     if topic == "house_rule" and "no" in own:
         return None
     best = max(TRIPCRAFT_WORDS[topic], key=lambda word: len(own & set(words_of(word))))
@@ -532,7 +544,7 @@ def _is_catalogue_option(topic: str, option: str) -> str | None:
 
 
 def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip) -> str:
-    """The request in words, with every decision's resolution."""
+    """Return the request in words, with the resolution of every decision."""
     way = "".join(
         f" {to} {stated[key]}" for to, key in (("from", "org"), ("to", "dest")) if stated[key]
     )
@@ -548,7 +560,7 @@ def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], state
 
 
 def tripcraft_csv(trips: pl.DataFrame) -> str:
-    """The rows as CSV text; columns in TripCraft's order, then the reference columns."""
+    """Return the rows as CSV text: TripCraft's columns in its order, then reference columns."""
     references = [column for column in trips.columns if column.startswith(REFERENCE)]
     rows = trips.select(*TRIPCRAFT_COLUMNS, *references).fill_null("")
     return csv_text([rows.columns, *rows.iter_rows()])

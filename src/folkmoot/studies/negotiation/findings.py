@@ -1,4 +1,4 @@
-"""What a finished negotiation study found, read from its comparison and tables."""
+"""The findings of a finished negotiation study, from its comparison and its tables."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _PROCESS = (
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
-    """The comparison of conditions, conflicts, locks and feedback, and the decisions."""
+    """Return the findings: satisfaction, contrasts, conflicts, process, codes and decisions."""
     data = compare_conditions(run)
     decisions = read_table(run, DecisionRow)
     return kit.collect_findings(
@@ -87,11 +87,13 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """`confirmations` without the words that are left out, and `decisions` without the firm noes
-    that only these words gave.
+    """Return `confirmations` and `decisions` without the answers in `excluded`.
 
-    Their addresses are `negotiation/group-condition/topic/confirm/member/ask0`. C5 keeps C4's word
-    on a decision that it does not change, and asks nothing then.
+    An excluded answer is removed from `confirmations`. A firm rejection that only this answer gave
+    is removed from `decisions`.
+
+    The addresses are `negotiation/group-condition/topic/confirm/member/ask0`. If C5 does not change
+    a decision of C4, it keeps C4's answers and asks nothing.
     """
     keys = ["group_id", "condition", "topic", "member_id"]
     asked = _confirmed_at(excluded["address"])
@@ -115,7 +117,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 
 def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
-    """(group, condition, topic, member) of each address at which a member was asked to confirm."""
+    """Return (group, condition, topic, member) of each address of a confirmation."""
     found = set[tuple[str, ...]]()
     for address in addresses:
         _, session, *rest = kit.split_address(address)
@@ -126,7 +128,7 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
 
 
 def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
-    """How many members confirm what is on record."""
+    """Return the share of members who confirm the recorded decision, per condition."""
     known = words.drop_nulls("confirmed")
     conditions = known["condition"].unique(maintain_order=True).to_list()
     of = {condition: known.filter(condition=condition) for condition in conditions}
@@ -162,7 +164,10 @@ def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
 
 
 def _language_caveats(preferences: pl.DataFrame) -> tuple[str, ...]:
-    """A note where members speak another language than the sentence parser reads."""
+    """Return a note if members write in another language than English.
+
+    The vote parser reads English only.
+    """
     said = preferences.drop_nulls("text").group_by("group_id", "member_id", maintain_order=True)
     texts = said.agg(pl.col("text").str.join(" "))["text"].to_list()
     foreign = sum(not is_english(text) for text in texts)
@@ -174,7 +179,8 @@ def _language_caveats(preferences: pl.DataFrame) -> tuple[str, ...]:
 
 def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
     means, without = data["conditions"], data.get("without_asked_again")
-    by_text = not run.has_table("own_scores")  # a run of an earlier version
+    # Runs of earlier versions have no own scores.
+    by_text = not run.has_table("own_scores")
     language = _language_caveats(run.read_table("preferences"))
     scored = {
         condition: _parse_estimate(by["satisfaction"])
@@ -233,7 +239,7 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
 
 
 def _left_open(satisfaction: pl.DataFrame) -> str:
-    """Return how many member scores are of slots left open, by condition; empty for none."""
+    """Return the number of member scores of open slots by condition, as text, empty if none."""
     left = satisfaction.filter(unknown="left_open")
     return kit.join_clauses(
         f"{condition}: {len(some.filter(unknown='left_open'))} of {len(some)} member scores"
@@ -243,7 +249,7 @@ def _left_open(satisfaction: pl.DataFrame) -> str:
 
 
 def _asked_again(data: Comparison) -> tuple[str, ...]:
-    """Return a note where replies had to be asked for again; the second one counts."""
+    """Return a note if some replies needed a re-ask."""
     without = data.get("without_asked_again")
     if without is None:
         return ()
@@ -264,7 +270,7 @@ def _parse_estimate(kept: Figure) -> Estimate:
 
 
 def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]:
-    """Differences of conditions within groups, one finding a measure."""
+    """Return the contrasts of conditions within groups, one finding per measure."""
     results = read_results(run, NegotiationConfig, declare_claims)
     return [
         claims_finding(
@@ -280,7 +286,7 @@ def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]
 
 
 def _by_type(measures: pl.DataFrame) -> Finding | None:
-    """Satisfaction by type of group, which is where strategies differ."""
+    """Return satisfaction by type of group, because strategies differ by type."""
     types = measures["group_type"].unique(maintain_order=True).to_list()
     conditions = measures["condition"].unique(maintain_order=True).to_list()
     by = measures.group_by("group_type", "condition", maintain_order=True)
@@ -351,7 +357,7 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
 
 
 def _mediator_finding(decisions: pl.DataFrame) -> Finding | None:
-    """What can be checked of the mediator's word without interpreting it."""
+    """Return checks of the mediator's statements that need no interpretation."""
     rows = []
     for (condition,), some in decisions.group_by("condition", maintain_order=True):
         said = some.filter(pl.col("mediator_words").is_not_null())
@@ -402,7 +408,7 @@ def _theory_cells(some: pl.DataFrame, condition: str) -> kit.Row:
 
 
 def _text_scoring(own: pl.DataFrame) -> Finding | None:
-    """How far the source's scoring of texts agrees with the members' own scores."""
+    """Return how well the source's scores of texts agree with the members' own scores."""
     known = own.filter(
         pl.col("score").is_not_null() | pl.col("firm_no").fill_null(value=False),
         pl.col("text_score").is_not_null(),
@@ -445,7 +451,7 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
 
 
 def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | None:
-    """What the other voting rules would have decided on the same ballots."""
+    """Return what the other voting rules would have decided on the same ballots."""
     keys = ["group_id", "condition", "topic"]
     voted = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(keys)
     rows = rows.join(voted, on=keys).filter(pl.col("operator").is_in(sorted(VOTE_OPERATORS)))
@@ -477,8 +483,8 @@ def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Find
 
 
 def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
-    """Where scores and the source's ballots part."""
-    # C5 votes with C4's ballots.
+    """Return the decisions in which ballots of scores and of the source differ."""
+    # C5 uses the ballots of C4, so the ballots of one condition are counted.
     first = decisions.filter(pl.col("condition").is_in(["C4", "C5"]))["condition"].unique().sort()
     voted = decisions.filter(
         pl.col("condition").is_in(first[:1].to_list()),
@@ -574,11 +580,12 @@ def _condition_title(condition: str) -> str:
     return f"{condition} ({CONDITIONS[condition].title})"
 
 
-GIVES = frozenset({"chosen", "later"})  # codes of `decision` by which a member gets an option
+# The codes of the codebook `decision` that give an option to a member.
+GIVES = frozenset({"chosen", "later"})
 
 
 def coded_findings(run: RunFolder) -> Iterator[Finding]:
-    """What the codes say beside the record; nothing where the coder supports no finding."""
+    """Yield the findings about codes, if the coder supports findings."""
     read = coding.read_codings(run)
     if (talks := read.get("decision")) and talks.supports_findings and talks.codes_by_text:
         yield _against_the_record(talks, run.read_table("portions"), run.read_table("members"))
@@ -591,7 +598,7 @@ def coded_findings(run: RunFolder) -> Iterator[Finding]:
 def _against_the_record(
     read: coding.CodebookResults, portions: pl.DataFrame, members: pl.DataFrame
 ) -> Finding:
-    """Whether each member gets each option, by the coder and on record."""
+    """Return how often coder and record agree on which member gets which option."""
     named = members.select("group_id", "member_name", "member_id")
     ids = {(group, name): m for group, name, m in named.iter_rows()}
     keys = ("group_id", "condition", "topic", "member_id", "option")
@@ -656,7 +663,7 @@ def _purity_finding(read: coding.CodebookResults) -> Finding:
 
 
 def _coded_conflict_finding(read: coding.CodebookResults, decisions: pl.DataFrame) -> Finding:
-    """Where a coder, the stated preferences and the mediator see a conflict."""
+    """Return how often coder, stated preferences and mediator agree on a conflict."""
     rows = []
     judged = decisions.filter(~pl.col("parse_error"))
     for (condition,), some in judged.group_by("condition", maintain_order=True):
@@ -689,13 +696,15 @@ def _coded_conflict_finding(read: coding.CodebookResults, decisions: pl.DataFram
 
 
 def _group_count(read: coding.CodebookResults) -> int:
-    """How many groups the coded texts are of."""
     return len({place.split("/")[0] for place in read.codes_by_text})
 
 
 def repeated_statements(run: RunFolder) -> list[Repeat]:
-    """What a member says twice of an option: in words, as the source's rule scores them, and as a
-    score; and of a decision: the option scored highest, and the choice on the ballot."""
+    """Return pairs of repeated answers of the same member, for the retest measures.
+
+    One kind of pair is the source's score of the stated preference and the own score of an option.
+    The other is the option with the highest own score and the top choice of the ballot under C4.
+    """
     scored = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()
     )
@@ -706,7 +715,7 @@ def repeated_statements(run: RunFolder) -> list[Repeat]:
         if row["text_score"] is not None
         for both in [(float(row["text_score"]), float(row["score"]))]
     ]
-    # A member with two favourites has said nothing that one choice could agree with.
+    # A member with two favourites has no single option that a ballot could repeat.
     best = scored.filter(pl.col("score") == pl.col("score").max().over(member))
     best = best.filter(pl.len().over(member) == 1).select(*member, "option")
     voted = run.read_table("ballots").filter(

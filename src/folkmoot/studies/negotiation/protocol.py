@@ -281,8 +281,8 @@ async def confirm_standing_decision(
 ) -> SlotDecision:
     """Return the decision with the members' confirmations.
 
-    Members confirm a decision that a mediator wrote. They are not asked again about a decision that
-    they have already confirmed.
+    Members confirm a decision that a mediator wrote. A decision that is already confirmed causes no
+    question.
     """
     mediated = case.config.confirm and case.condition.synthesis != "none"
     if not mediated or decision.confirmed:

@@ -1,9 +1,8 @@
-"""What the embedded respondent should know of negotiations: travellers' wishes and votes, and a
-mediator who follows a minority or not.
+"""The embedded respondent's part for negotiations: travellers, ballots, scores and a mediator.
 
-It reads the passages of a request by their sources (`quotes`): a statement is known by who made it,
-an option, a name and a share of a decision by the cell of the table that holds it. No word of the
-instructions is read. Inside a statement options are found by the study's own rules (`rules.tally`).
+It identifies the passages of a request by their sources (`quotes`). A statement is identified by
+its speaker. An option, a name or a share is identified by its cell in a table. It reads no word of
+the instructions. Inside a statement it finds options by the study's own rules (`rules.tally`).
 """
 
 from __future__ import annotations
@@ -30,15 +29,21 @@ from folkmoot.studies.negotiation.rules.tally import (
 )
 from folkmoot.studies.negotiation.rules.vocabulary import EVERYONE, fold_name
 
-FOLLOWS = 0.6  # chance that the mediator makes room for those outside the most common first wish
-LABELS = 0.75  # chance that it calls its strategy by the id that it was given
+# Planted effects: the chance that the mediator gives room to members without the most common first
+# choice, and the chance that it names its strategy by the given id. We chose both.
+FOLLOWS = 0.6
+LABELS = 0.75
 LATER = "another day"
 _VAGUE = ("compromise", "policy", "Family Friendly", "majority", "balanced approach", "fair_split")
 Reply = dict[str, object]
 
 
 def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfig]:
-    """The study's part; `follows` is the planted size of C3's and C5's care for a minority."""
+    """Return the part of this study.
+
+    `follows` is the planted chance (0 to 1) that the mediator of C3 and C5 gives room to a
+    minority.
+    """
     return RespondentPart(
         option_names=_option_names,
         answers={
@@ -60,20 +65,20 @@ def _option_names(config: NegotiationConfig) -> Sequence[str]:
 
 @cache
 def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
-    """Sentences by what they do; by voice as well, where voices differ."""
+    """Return sentence frames by kind, and also by voice if voices differ."""
     said: dict[str, list[str] | dict[str, list[str]]] = packaged_yaml(__file__, "respondent.yaml")
     return {kind: frames for kind, frames in said.items() if kind != "phrases"}
 
 
 @cache
 def _option_phrases() -> Mapping[str, str]:
-    """Options as they stand in a sentence."""
+    """Return option → its form inside a sentence."""
     phrases: dict[str, str] = packaged_yaml(__file__, "respondent.yaml")["phrases"]
     return phrases
 
 
 def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
-    """A sentence of respondent.yaml, with options as they stand in one."""
+    """Return a sentence of respondent.yaml. `names` fill its slots, in their form for sentences."""
     frames, phrases = _load_frames()[kind], _option_phrases()
     voiced = frames[mind.who.voice] if isinstance(frames, dict) else frames
     spelled = {key: phrases.get(name, name) for key, name in names.items()}
@@ -85,37 +90,39 @@ def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
 
 
 def _shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
-    """The passages from this column of a table, in order."""
+    """Return the passages from this column of a table, in order."""
     return [
         passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
     ]
 
 
 def _last_key(passage: Passage) -> str:
-    """The last key of the row from which a text was taken."""
+    """Return the last key of the row from which a passage was quoted."""
     return passage.source.id.rpartition("/")[2]
 
 
 def _stated_preferences(mind: SimulatedRespondent) -> list[Passage]:
-    """What was stated before the mediation."""
+    """Return the passages with preferences from before the mediation."""
     said = of_kind(mind.reading.passages, "utterance")
     return [passage for passage in said if passage.source.id.startswith(quotes.PREFERENCES)]
 
 
 def _listed_options(mind: SimulatedRespondent) -> list[str]:
-    """The options that the request lists, by their usual names, each once."""
+    """Return the options that the request lists, by their usual names, each once."""
     found = (passage.text for passage in of_kind(mind.reading.passages, "option"))
     return list(dict.fromkeys(_usual_name(text, mind.at.names) for text in found))
 
 
 def _usual_name(text: str, options: Sequence[str]) -> str:
-    """An option as the study calls it: a prompt may write it in capitals."""
+    """Return the study's name of an option. A prompt may write it in capitals."""
     return match_option(text, options) or text
 
 
 def _on_table(mind: SimulatedRespondent, model: str, field: str) -> list[str]:
-    """The options that a field of the answer may name (of a nested model, or of the answer itself),
-    else those that the request lists."""
+    """Return the options that a field of the answer may name, or else the options of the request.
+
+    `model` is a nested model of the answer type, or the answer type itself.
+    """
     schema = mind.schema.get("$defs", {}).get(model, mind.schema)
     allowed = schema.get("properties", {}).get(field, {}).get("enum", ())
     return [option for option in allowed if option not in WAYS_OUT] or _listed_options(mind)
@@ -125,13 +132,13 @@ def _on_table(mind: SimulatedRespondent, model: str, field: str) -> list[str]:
 
 
 def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[str, float]:
-    """What a traveller thinks of each option: the taste, and what the description says of it."""
+    """Return a traveller's liking of each option: the taste, plus what the persona says of it."""
     told = text_scores(mind.who.key, options)
     return {option: mind.who.option_taste(option) + 0.8 * told[option] for option in options}
 
 
 def answer_wish(mind: SimulatedRespondent) -> str | None:
-    """What a member wants of the options that are listed, in one to three sentences."""
+    """Return a member's preference among the listed options, in one to three sentences."""
     liking = _option_liking(mind, _listed_options(mind))
     if not liking:
         return None
@@ -149,7 +156,10 @@ def answer_wish(mind: SimulatedRespondent) -> str | None:
 
 
 def answer_confirmation(mind: SimulatedRespondent) -> str | None:
-    """Whether the options of the decision on record are among those that the System spoke of."""
+    """Return "yes" if the System named every option of the recorded decision, otherwise "no".
+
+    Return None if the question is no confirmation.
+    """
     if not {"yes", "no"} <= set(mind.reading.offered):
         return None
     recorded = {
@@ -173,7 +183,10 @@ def answer_confirmation(mind: SimulatedRespondent) -> str | None:
 def _own_view(
     mind: SimulatedRespondent, model: str, field: str
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """The options on the table by liking, and what the member's own statement says of them."""
+    """Return the member's liking of each option, and the score of the own statement for it.
+
+    The options are those that a field of the answer may name.
+    """
     options = _on_table(mind, model, field)
     said = text_scores(
         " ".join(passage.text for passage in _stated_preferences(mind) if passage.own), options
@@ -184,7 +197,7 @@ def _own_view(
 
 
 def answer_ballot(mind: SimulatedRespondent) -> Reply:
-    """A ballot that agrees with what the member stated."""
+    """Return a ballot that agrees with the member's own statement."""
     liking, said = _own_view(mind, "BallotForm", "top_choice")
     ranked = sorted(liking, key=lambda option: (-said[option], -liking[option]))
     refused = [option for option in ranked if said[option] < 0]
@@ -197,12 +210,12 @@ def answer_ballot(mind: SimulatedRespondent) -> Reply:
     return {"top_choice": top, "acceptable": liked[:2], "hard_no": refused} | _NOTHING_ELSE
 
 
-# The respondent says nothing beyond the options that it was shown.
+# The respondent never names an option that the request does not list.
 _NOTHING_ELSE: Reply = {"new_option": "", "objection": ""}
 
 
 def answer_scores(mind: SimulatedRespondent) -> Reply:
-    """Scores that agree with what the member stated."""
+    """Return scores that agree with the member's own statement."""
     liking, said = _own_view(mind, "Score", "option")
     given = {option: max(-4, min(4, round(value))) for option, value in liking.items()}
     refused = [option for option in liking if said[option] < 0]
@@ -211,7 +224,7 @@ def answer_scores(mind: SimulatedRespondent) -> Reply:
 
 
 def own_scores(mind: SimulatedRespondent) -> Reply:
-    """What a member tells the researcher alone: the same liking, and the wish as the reason."""
+    """Return the scores for the researcher alone: the same liking, with the wish as the reason."""
     liking, _ = _own_view(mind, "Score", "option")
     best = max(liking, key=lambda option: liking[option], default="")
     return {"reason": _fill_sentence(mind, "wish", W=best) if best else ""} | answer_scores(mind)
@@ -221,10 +234,11 @@ def own_scores(mind: SimulatedRespondent) -> Reply:
 
 
 class Meeting:
-    """What a mediator knows: who is there, what they stated, what is on the table and in force.
+    """What a mediator reads from a request.
 
-    `in_force` are the shares of the decision that the request shows, `told` is its sentence about
-    it, and `asked` the member who is asked in a round of feedback.
+    `names` are the members and `texts` their stated preferences. `in_force` are the shares of the
+    decision in the request, `told` is its sentence, and `asked` is the member asked in a feedback
+    round.
     """
 
     def __init__(self, mind: SimulatedRespondent) -> None:
@@ -248,11 +262,11 @@ class Meeting:
         self.asked = self._member_name(_text_of(mind, quotes.TARGET_NAME))
 
     def _member_name(self, text: str) -> str:
-        """A member's name as replies must give it: a prompt may write it in capitals."""
+        """Return the name that replies must use. A prompt may write it in capitals."""
         return next((name for name in self.names if fold_name(name) == fold_name(text)), text)
 
     def _current_shares(self) -> list[Reply]:
-        """Who gets what, by the row of each share."""
+        """Return the shares of the decision in the request, one per row."""
         times = {
             _row_key(passage): passage.text
             for passage in _shown_passages(self.mind, quotes.SHARE_TIME)
@@ -263,7 +277,7 @@ class Meeting:
         found: dict[str, Reply] = {}
         for passage in _shown_passages(self.mind, quotes.SHARE_OPTION):
             row = _row_key(passage)
-            # Shares of the same members are shown as one, with the members of the first.
+            # A sentence shows shares of the same members as one, with the members of the first.
             named = people.get(row) or next(iter(people.values()), [])
             everyone = any(fold_name(name) == fold_name(EVERYONE) for name in named)
             found[row] = {
@@ -281,8 +295,11 @@ class Meeting:
         }
 
     def propose_shares(self, follows: float) -> list[Reply]:
-        """The most common first wish for all; a mediator who follows a minority gives each of it
-        the own wish on another day."""
+        """Return a proposal: the most common first choice for all members.
+
+        A mediator that follows a minority also gives each other first choice to its members, on
+        another day.
+        """
         firsts = self.tally.first_choices()
         wanted = list(firsts.values()) or list(self.tally.ranked_options()[:1])
         if not wanted:
@@ -307,7 +324,7 @@ class Meeting:
         return [option for option in self.tally.options if option not in given]
 
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
-        """What a member says to a decision: glad of the own wish, sorry for it, or easy."""
+        """Return a member's reaction to a decision: glad, against, indifferent or resigned."""
         got, own = self.options_for(name, shares), self.tally.first_choice(name)
         refused = [option for option in got if name in self.tally.rejecting_voters(option)]
         if own in got:
@@ -320,17 +337,17 @@ class Meeting:
 
 
 def _row_key(passage: Passage) -> str:
-    """The keys of the row from which a text was taken."""
+    """Return the keys of the row from which a passage was quoted."""
     return passage.source.id.partition("/")[2]
 
 
 def _text_of(mind: SimulatedRespondent, column: str) -> str:
-    """The last text from a column of a table; empty if none is shown."""
+    """Return the last text from a column of a table, empty if the request shows none."""
     return next((passage.text for passage in reversed(_shown_passages(mind, column))), "")
 
 
 def _follows_minority(mind: SimulatedRespondent, chance: float) -> bool:
-    """By place alone, whatever the mediator's prompts say."""
+    """Return whether the mediator gives room to a minority, by a draw for this address."""
     return uniform_draw(mind.at.seed, mind.at.address, "follows") < chance
 
 
@@ -339,7 +356,7 @@ def _as_list(value: object) -> list[str]:
 
 
 def _shares_as_stated(shares: Sequence[Reply]) -> list[Reply]:
-    """The shares as a reply states them: "everyone" is a separate value."""
+    """Return shares in the form of a reply, in which "everyone" is a separate value."""
     return [
         {**share, "members": share["members"] or [EVERYONE], "new_option": ""} for share in shares
     ]
@@ -357,7 +374,11 @@ def _format_allocations(shares: Sequence[Reply]) -> str:
 
 
 def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
-    """A proposal: what an operator gave, where that stands in the request, else one's own."""
+    """Return a proposal.
+
+    If the request shows the operator's decision, the mediator states that decision. Otherwise it
+    proposes its own.
+    """
     at = Meeting(mind)
     shares = at.in_force or at.propose_shares(follows)
     wants = [
@@ -384,7 +405,7 @@ def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
 
 
 def _strategy_label(mind: SimulatedRespondent) -> str:
-    """Mostly the id of the topic's strategy, at times a vague label, as models are wont to."""
+    """Return the id of the topic's strategy, or at times a vague label, as real models do."""
     topic = {_last_key(passage) for passage in _shown_passages(mind, quotes.TOPIC_LABEL)}
     ids = [
         passage.text
@@ -395,7 +416,10 @@ def _strategy_label(mind: SimulatedRespondent) -> str:
 
 
 def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
-    """A round: the member asked misses the own wish or not, and the mediator makes room or not."""
+    """Return a feedback round.
+
+    If the asked member does not get the own first choice, the mediator makes room for it or not.
+    """
     at = Meeting(mind)
     name, shares = at.asked, at.in_force
     own = at.tally.first_choice(name) if name else None

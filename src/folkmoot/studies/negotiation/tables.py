@@ -1,5 +1,4 @@
-"""The tables of a negotiation, a class each: their columns and what these mean; and the rows of a
-decision."""
+"""The tables of a negotiation, one class per table, and the functions that fill their rows."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from folkmoot.studies.negotiation.rules.vocabulary import describe_members
 
 
 class OfGroup(Row):
-    """Columns that identify a group."""
+    """The columns that identify a group."""
 
     group_id: str = column("group of travellers")
     group_type: str = column(
@@ -33,7 +32,7 @@ class OfGroup(Row):
 
 
 class OfSession(OfGroup):
-    """Columns that identify a session: a group under a condition."""
+    """The columns that identify a session: a group under a condition."""
 
     condition: str = column(
         "C1 single user, C2 no mediation, C3 raw, C4 guided, C5 guided with feedback"
@@ -41,13 +40,15 @@ class OfSession(OfGroup):
 
 
 class OfDecision(OfSession):
-    """Columns that identify one decision of a session."""
+    """The columns that identify one decision of a session."""
 
     slot: str = column("one of the seven slots, in their fixed order")
     topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
 
 
 class GroupRow(OfGroup, table="groups", key=("group_id",)):
+    """A group of travellers."""
+
     title: str = column("the group type as prompts call it")
     member_groups: str = column("words for several members, as prompts list them")
     size: int = column("number of members")
@@ -55,6 +56,8 @@ class GroupRow(OfGroup, table="groups", key=("group_id",)):
 
 
 class MemberRow(OfGroup, table="members", key=("group_id", "member_id")):
+    """A member of a group."""
+
     member_id: str = column("traveller within the group")
     member_name: str = column("the member's name, given by role")
     role: str = column("role within the group type")
@@ -64,6 +67,8 @@ class MemberRow(OfGroup, table="members", key=("group_id", "member_id")):
 
 
 class TopicRow(Row, table="topics", key=("topic",)):
+    """A topic with its label, question and usual options, as prompts quote them."""
+
     slot: str = column("one of the seven slots, in their fixed order")
     topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
     label: str = column("its name in prompts")
@@ -72,6 +77,8 @@ class TopicRow(Row, table="topics", key=("topic",)):
 
 
 class StrategyRow(Row, table="strategies", key=("group_type", "topic")):
+    """A row of the strategy table, for the group types of the run."""
+
     group_type: str = column("type of group")
     topic: str = column("the decision")
     strategy_id: str = column("canonical strategy")
@@ -81,6 +88,8 @@ class StrategyRow(Row, table="strategies", key=("group_type", "topic")):
 
 
 class PreferenceRow(OfGroup, table="preferences"):
+    """The stated preference of one member on one topic."""
+
     member_id: str = column("traveller within the group")
     member_name: str = column("the member's name, given by role")
     role: str = column("role within the group type")
@@ -94,6 +103,8 @@ class PreferenceRow(OfGroup, table="preferences"):
 
 
 class TalkRow(UtteranceRow):
+    """An utterance of a negotiation, with the columns of this study."""
+
     group_id: str = column("group of travellers")
     group_type: str = column("type of group")
     condition: str = column(
@@ -112,7 +123,7 @@ class TalkRow(UtteranceRow):
 
 
 class OptionRow(OfDecision, table="options", key=("group_id", "condition", "topic", "option")):
-    """An option that came on the table. `condition` is all for those of the statements."""
+    """An option on the table. `condition` is `all` if a statement put it there."""
 
     option: str = column("option on the table")
     usual: bool = column("it is one of the usual options of the topic")
@@ -121,6 +132,8 @@ class OptionRow(OfDecision, table="options", key=("group_id", "condition", "topi
 class ShownDecisionRow(
     OfDecision, table="shown_decisions", key=("group_id", "condition", "topic", "step")
 ):
+    """The sentence about a decision that the prompts of a step show."""
+
     step: str = column(
         "the prompts that show it: operator (its decision, in the mediator's prompt), proposal "
         "(the mediator's, on the ballots), or round1, round2 … of feedback"
@@ -131,6 +144,8 @@ class ShownDecisionRow(
 class ShownShareRow(
     OfDecision, table="shown_shares", key=("group_id", "condition", "topic", "step", "share")
 ):
+    """One share of a decision that the prompts of a step show."""
+
     step: str = column(
         "the prompts that show it: operator, round1, round2 … of feedback, or record (the decision "
         "that members confirm)"
@@ -142,6 +157,8 @@ class ShownShareRow(
 
 
 class OwnScoreRow(OfGroup, table="own_scores"):
+    """The score of one option that a member gave to the researcher alone."""
+
     slot: str = column("one of the seven slots, in their fixed order")
     topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
     entered: str = column(
@@ -160,6 +177,8 @@ class OwnScoreRow(OfGroup, table="own_scores"):
 
 
 class BallotRow(OfDecision, table="ballots"):
+    """One member's ballot."""
+
     member_id: str = column("traveller within the group")
     top_choice: str | None = column("option wanted most")
     acceptable: str | None = column("further options that would do")
@@ -177,6 +196,8 @@ class BallotRow(OfDecision, table="ballots"):
 
 
 class FeedbackRow(OfDecision, table="feedback", key=("group_id", "condition", "topic", "round")):
+    """One feedback round."""
+
     round: int
     target: str = column("member who was asked")
     target_name: str = column("the member's name")
@@ -198,12 +219,16 @@ class FeedbackRow(OfDecision, table="feedback", key=("group_id", "condition", "t
 
 
 class PortionRow(OfDecision, table="portions"):
+    """An option that a decision gives to one member."""
+
     member_id: str = column("traveller within the group")
     option: str = column("what the decision gives the member")
     when: str = column("its days or branch, or the whole trip")
 
 
 class ConfirmationRow(OfDecision, table="confirmations"):
+    """One member's answer on the recorded decision."""
+
     member_id: str = column("traveller within the group")
     confirmed: bool | None = column("whether the decision on record is what the talk came to")
     refused: str | None = column("options that the decision gives the member, who refuses them")
@@ -211,6 +236,8 @@ class ConfirmationRow(OfDecision, table="confirmations"):
 
 
 class CounterfactualRow(OfDecision, table="counterfactuals"):
+    """What one operator would decide on the same texts and ballots."""
+
     operator: str = column("a rule, applied to the same texts and ballots")
     in_force: bool = column("it is the rule that decided")
     selected_option: str | None = column("the option that sums up what it would decide")
@@ -223,6 +250,8 @@ class CounterfactualRow(OfDecision, table="counterfactuals"):
 
 
 class DecisionRow(OfDecision, table="decisions", key=("group_id", "condition", "topic")):
+    """One decision with its audit trail."""
+
     source: str = column(
         "what settled it: single_user, preferences, synthesis, operator, vote, feedback"
     )
@@ -298,6 +327,8 @@ class DecisionRow(OfDecision, table="decisions", key=("group_id", "condition", "
 
 
 class ScoreRow(OfDecision, table="scores"):
+    """The vote parser's score of one option for one member."""
+
     member_id: str = column("traveller within the group")
     option: str = column("option on the table")
     score: int = column("the vote parser's score, with ballots where there were any")
@@ -307,6 +338,8 @@ class ScoreRow(OfDecision, table="scores"):
 
 
 class SatisfactionRow(OfDecision, table="satisfaction"):
+    """One member's satisfaction with a decision."""
+
     member_id: str = column("traveller within the group")
     satisfaction: float | None = column(
         "the member's own score of what was decided for the member, -4 to 4"
@@ -321,6 +354,8 @@ class SatisfactionRow(OfDecision, table="satisfaction"):
 
 
 class MeasuresRow(OfSession, table="measures"):
+    """The measures of a session."""
+
     satisfaction: float | None = column(
         "mean member score of what was decided, from −4 to 4; a slot left open counts as −4"
     )
@@ -364,15 +399,19 @@ class MeasuresRow(OfSession, table="measures"):
 
 
 class NotAskedAgainRow(MeasuresRow, table="measures_not_asked_again"):
-    """The measures of a session without the decisions for which a reply was asked for again under
-    any condition of the group; of groups that had such decisions."""
+    """The measures of a session without decisions that needed a re-ask.
+
+    Such decisions are left out under all conditions of the group. Groups without them have no row.
+    """
 
     left_out: int = column("decisions of the group that are left out")
 
 
 class TripRow(OfSession, table="trips"):
-    """What is decided as TripCraft's planner reads it. The user's trip file may have several
-    reference columns."""
+    """The decisions of a session as TripCraft's planner reads them.
+
+    The researcher's trip file may add several reference columns.
+    """
 
     org: str = column("where the trip begins")
     dest: str = column("where it goes")
@@ -396,7 +435,7 @@ TABLES = (
     *(PortionRow, ConfirmationRow, ScoreRow, CounterfactualRow, SatisfactionRow, MeasuresRow),
     *(NotAskedAgainRow, TripRow),
 )
-# Name → what it is, of the measures of a session.
+# Measure of a session → its meaning.
 MEASURES = {
     name: said
     for name, said in MeasuresRow.column_meanings().items()
@@ -408,7 +447,7 @@ _DTYPES = {"bool": pl.Boolean, "int": pl.Int64, "float": pl.Float64, "text": pl.
 
 
 def read_table(run: RunFolder, row: type[Row]) -> pl.DataFrame:
-    """Read a table. What a run of an earlier version did not record is null."""
+    """Return a table of a run. Columns that an earlier version did not record are null."""
     kinds = {name: _DTYPES[kind] for name, kind in row.columns().items()}
     if not run.has_table(row.table):
         return pl.DataFrame(schema=kinds)
@@ -418,7 +457,10 @@ def read_table(run: RunFolder, row: type[Row]) -> pl.DataFrame:
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Why nothing in a run is of use: no preference was had, or nothing the mediator said."""
+    """Return why the whole run is unusable, or "".
+
+    A run is unusable if no preference or no reply of the mediator could be read.
+    """
     if run.read_table("preferences")["text"].is_null().all():
         return "no member stated a preference that could be read"
     mediated = run.read_table("decisions").filter(~pl.col("condition").is_in(["C1", "C2"]))
@@ -427,7 +469,7 @@ def unusable_reason(run: RunFolder) -> str:
 
 
 def record_groups(scope: Scope, groups: Sequence[Group], subjects: Sequence[Topic]) -> None:
-    """Record who takes part, what is decided on, and by which rules."""
+    """Record the groups and members, the topics and the strategies of a run."""
     for topic in subjects:
         texts = {"label": topic.label, "question": topic.question}
         options = list(topic.options)
@@ -464,13 +506,13 @@ def record_groups(scope: Scope, groups: Sequence[Group], subjects: Sequence[Topi
 
 
 def ids_of(case: Negotiation) -> dict[str, str]:
-    """The columns that identify a session."""
+    """Return the columns that identify a session."""
     group = case.group
     return {"group_id": group.id, "group_type": group.type.id, "condition": case.compared_as}
 
 
 def ids_of_decision(case: Negotiation, topic: Topic) -> dict[str, str]:
-    """The columns that identify a decision."""
+    """Return the columns that identify a decision."""
     return {**ids_of(case), "slot": topic.slot_name, "topic": topic.id}
 
 
@@ -481,7 +523,10 @@ def decision_rows(
     unknown: Mapping[str, str],
     covered: Mapping[str, float],
 ) -> Iterator[Row]:
-    """All rows of one decision; its two measures by member."""
+    """Yield all rows of one decision.
+
+    `satisfaction`, `unknown` and `covered` are the measures of the decision by member id.
+    """
     topic = case.topic(slot_decision.topic)
     at = ids_of_decision(case, topic)
     yield _decision_row(case, topic, slot_decision, at)
@@ -540,12 +585,12 @@ def decision_rows(
 
 
 def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
-    """The measures of a session by name; NaN, where one does not apply, is an empty cell."""
+    """Return the row of a session's measures. NaN becomes an empty cell."""
     return MeasuresRow.from_source(_finite_values(values), **ids_of(case))
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """The measures of a session without the decisions that were asked for again."""
+    """Return the row of a session's measures without the decisions that needed a re-ask."""
     return NotAskedAgainRow.from_source(_finite_values(values), **ids_of(case), left_out=left_out)
 
 
@@ -639,8 +684,10 @@ def _ballot_rows(
 def _counterfactual_rows(
     case: Negotiation, slot_decision: SlotDecision, tally: Tally, at: Mapping[str, str]
 ) -> Iterator[Row]:
-    """What every operator makes of the texts and ballots: once a group, before feedback if C4 is
-    compared."""
+    """Yield what every operator would decide on the same texts and ballots.
+
+    There is one set of rows per group, from C4 before feedback, or from C5 if C4 is not compared.
+    """
     once = "C4" if "C4" in case.config.conditions else "C5"
     if slot_decision.strategy is None or slot_decision.outcome is None or case.condition.id != once:
         return

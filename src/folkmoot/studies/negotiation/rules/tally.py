@@ -74,8 +74,9 @@ _STOP_STEMS = frozenset(stem_word(stop_word) for stop_word in STOP_WORDS)
 def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the clauses of a text as tuples of folded words.
 
-    A clause ends at a comma, semicolon, full stop, exclamation or question mark, at a line end, at
-    "but", and before the "not" of "and not". A comma or point inside a number ends nothing.
+    A clause ends at a comma, semicolon, full stop, exclamation or question mark, or line end. It
+    also ends at "but" and before the "not" of "and not". A comma or point inside a number ends
+    nothing.
     """
     return tuple(part for words in _split_sentences(text) for part in _comma_parts(words))
 
@@ -374,7 +375,7 @@ def candidate_options(
 
     An option of the catalogue is on the table if some text names it, in favour or not. A text that
     names none in favour adds the member's own words. These are the words after a positive cue up to
-    the end of the clause, or a whole text of at most three words ("cheap, please").
+    the end of the clause. A text of at most three words ("cheap, please") is taken as a whole.
 
     Top choices and acceptable options of ballots are on the table as well. Options that differ only
     in case, plurals or accents are one option.
