@@ -32,9 +32,7 @@ Shares = dict[str, Proportion]
 
 
 def _as_list(value: object) -> object:
-    """Return a single value as a list, so that `levels: 1` and `vulnerable: builtin` are
-    accepted.
-    """
+    """Return a single value as a list, because `levels: 1` is accepted for `levels: [1]`."""
     return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 

@@ -453,9 +453,7 @@ class Entry:
 
 
 def log_lines(discussion: Discussion) -> tuple[str, str]:
-    """Return the log as JSON lines (entries from the configured level up) and its errors as plain
-    lines.
-    """
+    """Return the log as JSON lines, from the configured level up, and its errors as plain lines."""
     wanted = LEVELS[LEVELS.index(discussion.meeting.config.log_level) :]
     kept = list(log_entries(discussion))
     lines = [entry.to_json(discussion) for entry in kept if entry.level in wanted]

@@ -1,6 +1,4 @@
-"""The findings of a town-hall run: comparisons of levels, and of vulnerable with general
-residents.
-"""
+"""The findings of a town-hall run: levels compared, and vulnerable beside general residents."""
 
 from __future__ import annotations
 
@@ -133,7 +131,8 @@ def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
         )
         for when in ("pre", "post")
     )
-    # Before a discussion nothing differs between levels but the model, so a change is noise.
+    # Before a discussion the levels ask the same resident of the same model the same question, so a
+    # difference is noise.
     by_level = before.with_columns(occasion="level")
     both = pl.concat([before, after]).with_columns(occasion="when")
     resident = ["set", "agent_id"]
@@ -171,9 +170,7 @@ def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[s
 
 
 def _level_figures(summary: Json, figure: str) -> dict[str, Estimate]:
-    """Return group → the estimate of a figure in `summary`: of a level, or of a difference of
-    levels.
-    """
+    """Return group → the estimate of a figure, of a level or of a difference of levels."""
     return {
         group: estimate_from_json(summary["figures"][figure][group], "sets") for group in GROUPS
     }
@@ -326,9 +323,7 @@ def replication_finding(apart: Json, main: Levels, results: Sequence[Result], se
 
 
 def outcome_finding(levels: Levels, sets: int) -> Finding:
-    """Build the finding on the part of residents' points in the ballot, the votes and the closing
-    text.
-    """
+    """Build the finding on residents' points in the ballot, the votes and the closing text."""
     rows = [
         {"figure": words, "level": level, **_figure_values(summary, name)}
         for name, words in OUTCOMES.items()
@@ -532,9 +527,7 @@ def _to_the_others(result: Result) -> str:
 
 
 def _concern_claim(level: str, code: str) -> Claim:
-    """Return the exploratory claim that compares responses to concerns of both groups at a
-    level.
-    """
+    """Return the exploratory claim on the response to concerns of both groups at a level."""
     return Claim(
         "codes.code",
         ("vulnerable", "general"),

@@ -49,7 +49,7 @@ from folkmoot.studies.town_hall.tables import (
 # Table name → rows of one discussion, or of one of its rounds.
 Tables: TypeAlias = Mapping[str, pl.DataFrame]
 Json: TypeAlias = dict[str, Any]
-# The tables that the measures read. A recorder keeps only rows of these.
+# The tables that the measures read. `build_tables` skips rows of all others.
 MEASURED = (ItemRow, ReactionRow, ReferenceRow, RoundRow, SatisfactionRow, TypedAnswerRow)
 
 
@@ -70,9 +70,7 @@ def _frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json]]:
-    """Return (round, id of the speaker, fields of the answer) of each answer of a stage, in
-    order.
-    """
+    """Return round, speaker's id and fields of each answer of a stage, in order."""
     found = tables["typed_answers"].filter(stage=stage).select("round", "agent_id", "answer")
     return [(round_, who, orjson.loads(answer)) for round_, who, answer in found.iter_rows()]
 

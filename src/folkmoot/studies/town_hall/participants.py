@@ -309,9 +309,7 @@ def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tup
 
 
 def resident_ids(general: int, vulnerable: int) -> tuple[list[str], list[str]]:
-    """Return the ids of the general and of the vulnerable residents, for example A01–A16 and
-    A17–A20.
-    """
+    """Return the ids of the general and of the vulnerable residents, such as A01 and A17."""
     width = max(2, len(str(general + vulnerable)))
     names = [f"A{i:0{width}d}" for i in range(1, general + vulnerable + 1)]
     return names[:general], names[general:]

@@ -1,6 +1,4 @@
-"""Checks and advisories before a town-hall run, its expected rows and design size, and template
-files.
-"""
+"""Checks, advisories, expected rows and template files of a town hall, before a run."""
 
 from __future__ import annotations
 

@@ -29,9 +29,7 @@ Counts: TypeAlias = "dict[str, int | Counts]"
 
 
 def count_quality(discussion: Discussion) -> Counts:
-    """Return the counts of one discussion: parse steps, re-asks, minimal structures, repairs and
-    missing answers.
-    """
+    """Return the counts of one discussion: parse steps, re-asks, repairs and missing answers."""
     calls, rounds = discussion.calls, discussion.rounds
     repairs = [repair for call in calls for repair in call.repairs]
     turns = [turn for r in rounds for turn in r.turns.values()]

@@ -245,9 +245,7 @@ def record_set(scope: Scope, of: ResidentSet, residents: Sequence[Resident]) -> 
 
 
 class Recorder:
-    """Record the rows of one discussion and keep them, because its measures are computed from
-    them.
-    """
+    """Record the rows of one discussion, and keep them to compute its measures."""
 
     def __init__(self, scope: Scope, hall: HallSpeakers) -> None:
         self._scope = scope
@@ -382,9 +380,7 @@ def _reaction_rows(
     references: Iterable[ReferenceRow],
     key: Mapping[str, Any],
 ) -> Iterator[ReactionRow]:
-    """Yield all possible reactions in the last of `rounds`, each with its public and private
-    sides.
-    """
+    """Yield all possible reactions in the last of `rounds`, public and private side by side."""
     if len(rounds) < 2:
         return
     (before, now), config = rounds[-2:], meeting.config

@@ -23,9 +23,7 @@ SCORE = "weighted_inclusivity_score"
 
 
 def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
-    """Yield the study's lines for a run (empty `key`), a discussion or a resident, as rich
-    markup.
-    """
+    """Yield the lines for a run (empty `key`), a discussion or a resident, as rich markup."""
     if not key:
         yield from _list_discussions(run)
         return

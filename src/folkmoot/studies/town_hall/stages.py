@@ -215,9 +215,7 @@ async def ask_thinking(
 
 
 def quote_fields(reflection: Reflection, note: Utterance) -> dict[str, object]:
-    """Return the fields of a reflection for its resident's prompts, with the note as their
-    source.
-    """
+    """Return the fields of a reflection for its resident's prompts, with their source."""
 
     def quote_field(value: object) -> object:
         if isinstance(value, Mapping):
@@ -301,9 +299,7 @@ def quiet_residents(round_: Round) -> list[str]:
 async def ask_reflections(
     scope: Scope, hall: HallSpeakers, rounds: Rounds
 ) -> tuple[Round, list[Call]]:
-    """Ask all residents for REFLECT on the last of `rounds`, and return this round with
-    reflections.
-    """
+    """Ask all residents for REFLECT on the last of `rounds`, and return it with reflections."""
     round_, meeting = rounds[-1], hall.meeting
     if hall.session is not None:
         noted, calls = await _ask_missing_reflections(scope, hall, rounds, list(round_.order))
@@ -541,9 +537,7 @@ class UpcomingRound:
 async def shared_round(
     scope: Scope, hall: HallSpeakers, earlier: tuple[Round, ...], *, reflects: bool
 ) -> tuple[Round, list[Call]]:
-    """Hold one round of the shared session: the turns of all residents and, if asked for,
-    reflections.
-    """
+    """Hold one round of the shared session, with turns and, if asked for, reflections."""
     ahead = UpcomingRound(hall, earlier, reflects)
     turns: Turns = {}
     noted: Notes = {}

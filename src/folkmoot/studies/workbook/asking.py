@@ -382,8 +382,9 @@ async def ask_special(
 
 
 def record_answer(state: SessionState, asked: AskedTask) -> None:
-    """Keep and count an answer, and add it to the histories of its speaker and the special
-    roles.
+    """Keep and count an answer, and add it to the histories of those who hear it now.
+
+    They are its speaker and the special roles. The protocol adds it for other participants.
     """
     state.note(asked.response)
     state.messages += 1

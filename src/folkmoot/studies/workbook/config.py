@@ -42,18 +42,14 @@ _BRITISH = {"summariser": SUMMARIZER}
 
 
 def special_role(label: str) -> str | None:
-    """Return the special role that a label names, whatever its case, or None for a participants'
-    role.
-    """
+    """Return the special role that a label names, in any case, or None if it names none."""
     folded = label.strip().casefold()
     named = (special_role for special_role in SPECIAL_ROLES if special_role.casefold() == folded)
     return next(named, _BRITISH.get(folded))
 
 
 def written_label(label: str) -> str:
-    """Return a role's label, with the British spelling of a special role replaced by the
-    format's.
-    """
+    """Return a role's label. A British spelling of a special role becomes that of the format."""
     return _BRITISH.get(label.strip().casefold(), label)
 
 
@@ -419,7 +415,7 @@ def experiment_ids(workbook: Workbook) -> list[str]:
 
 # Whether a measure is computed → its table and column in a claim.
 NUMBERS = {False: "responses.number", True: "computed.number"}
-# Maximum number of experiments that claims compare with the first one.
+# Maximum number of experiments, the first one included, between which there are claims.
 MOST_COMPARED = 40
 # A name that ends in a number, such as `give_2`: the variable `give` in round 2.
 _ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
@@ -491,9 +487,7 @@ def declare_claims(config: WorkbookConfig) -> list[Claim]:
 
 
 def _describe_combinations(book: Workbook) -> list[str]:
-    """Return the values of all constants in each experiment, as text, in the order of the
-    experiments.
-    """
+    """Return the values of all constants as text, for each experiment in order."""
     named = [
         [f"{constant.name} = {_format_value(value)}" for value in constant.values]
         for constant in book.constants

@@ -308,9 +308,7 @@ def by_treatment(
 
 
 def _minus_first(result: Result | None) -> kit.Row:
-    """Return the cells for the difference between an arm and the first one, empty without a
-    result.
-    """
+    """Return the cells of an arm's difference from the first, empty without a result."""
     names = ("minus_first", "minus_low", "minus_high", "p", "adjusted_p")
     if result is None:
         return dict.fromkeys(names)
@@ -350,9 +348,7 @@ def _between_constants(
     constants: Mapping[str, Sequence[str]],
     results: Sequence[Result],
 ) -> Finding | None:
-    """Build the finding on one measure by combination, with paired differences from the first
-    one.
-    """
+    """Build the finding on one measure by combination, with paired differences."""
     words = {experiment: ", ".join(said) for experiment, said in constants.items()}
     by = {word: people.filter(experiment_id=word) for word in words}
     means = {
@@ -528,8 +524,9 @@ def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
 
 
 def repeated_answers(run: RunFolder) -> list[Repeat]:
-    """Return pairs of answers of a participant to tasks with the same question, such as rounds of a
-    game.
+    """Return pairs of a participant's answers to the same question in different tasks.
+
+    Rounds of a game are the usual case.
     """
     if not run.has_table("variables"):
         return []

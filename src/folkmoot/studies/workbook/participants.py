@@ -481,9 +481,7 @@ class _Assignment:
         return self._name_seats(seated)
 
     def _name_seats(self, seated: Sequence[tuple[str, int]]) -> tuple[SessionParticipant, ...]:
-        """Return seats with the names that others see: the role, with a number if several have
-        it.
-        """
+        """Return seats with the names that others see: the role, numbered if several have it."""
         total = Counter(role for role, _ in seated)
         count: Counter[str] = Counter()
         taken = set(self.experiment.roles)

@@ -94,9 +94,7 @@ async def run_protocol(session: Session[WorkbookConfig]) -> None:
 
 
 def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:
-    """Return the seats that humans can take: each participant in each session of each
-    experiment.
-    """
+    """Return the seats that humans can take: one per participant, session and experiment."""
     found = build_experiments(config.workbook)
     plans = sessions_of(config, found[0])
     played = [PlannedSession(experiment, plan, ()) for experiment in found for plan in plans]

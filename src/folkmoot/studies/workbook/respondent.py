@@ -159,9 +159,7 @@ def _answer_object(mind: SimulatedRespondent) -> object:
 
 
 def giving_inclination(mind: SimulatedRespondent) -> float:
-    """Return the share (0 to 1) that a participant would give in a first round without
-    arguments.
-    """
+    """Return the share (0 to 1) that a participant gives in a first round without arguments."""
     lean = mind.who.question_lean("giving to others") * (1 - mind.knobs.shrinking_variance)
     return 0.48 + 0.38 * lean + 0.08 * mind.who.warmth + 0.3 * mind.knobs.acquiescence
 
@@ -254,9 +252,7 @@ def _side_of_words(words: str) -> int | None:
 
 
 def _answer_statement(mind: SimulatedRespondent) -> str:
-    """Return a statement: on an amount, reasons for a listed option, or words about the
-    question.
-    """
+    """Return a statement on an amount, on a listed option, or on the question."""
     stake = _stake_amount(mind)
     if stake is not None and mind.person:
         return _of_giving(mind, stake)

@@ -274,9 +274,7 @@ class SessionState:
         return given.value
 
     def applies_to(self, item: Computed, participant: str) -> bool:
-        """Return whether a computed value applies to a participant, who was asked for all that it
-        needs.
-        """
+        """Return whether a participant was asked all that a computed value needs."""
         value = self.value(item.name, participant)
         return not (isinstance(value, Missing) and value.reason == "not_asked")
 
@@ -306,9 +304,7 @@ class SessionState:
         return values
 
     def _value_source(self, name: str, holder: str | None) -> Source:
-        """Return the source of a value: the utterance of an answer, or the row of a computed
-        value.
-        """
+        """Return the source of a value: an answer's utterance, or a computed value's row."""
         answer = self._answers.get((name, holder or ""))
         if answer is not None:
             return Source("utterance", answer.said, answer.speaker_id)

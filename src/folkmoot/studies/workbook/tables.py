@@ -21,9 +21,7 @@ from folkmoot.studies.workbook.sessions import CUT, Response, SessionState
 
 
 class Variable(Row, table="variables"):
-    """The definition of a variable: the task that asks for it, or the expression of a computed
-    value.
-    """
+    """The definition of a variable: its task, or the expression of a computed value."""
 
     var_name: str = column("the variable")
     task_id: str | None = column("the task, as in the prompts sheet", default=None)

@@ -1,5 +1,4 @@
-"""The answer types of a town hall: turns, reflections, moderation, ballots, votes, closing text and
-satisfaction.
+"""The answer types of a town hall, from private thoughts to votes and the closing text.
 
 Start with `turns`: thoughts, statements and reflections of residents. `outcome` holds moderation,
 ballot, votes, closing text and satisfaction. `records` holds the base class of all answers, and

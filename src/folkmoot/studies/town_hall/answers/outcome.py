@@ -136,9 +136,7 @@ class Closing(Minimal):
 def _with_targets(
     concerns: Sequence[Mapping[str, object]], where: str, info: ValidationInfo
 ) -> list[dict[str, object]]:
-    """Return the concerns of known residents, each with the resident's id. Drop and note the
-    others.
-    """
+    """Return the concerns of known residents with their ids, and note the dropped ones."""
     repairer = Repairer.from_info(info)
     named = [
         (repairer.target(read_text(concern.get("resident")), f"{where}.resident"), concern)
@@ -176,8 +174,9 @@ class Planned(Record):
     @field_validator("items", mode="before")
     @classmethod
     def _keep_proposals(cls, raw: object, info: ValidationInfo) -> object:
-        """Keep the items that hold a proposal. An item that only repeats the prompt is left out
-        alone, so it does not cost the other items.
+        """Keep the items that hold a proposal.
+
+        An item that only repeats the prompt is left out alone, so it does not cost the other items.
         """
         echoed = ValidationContext.from_info(info).echoed
         return (
@@ -195,9 +194,7 @@ class Planned(Record):
     def _drop_repeated_items(
         cls, items: tuple[PlannedItem, ...], info: ValidationInfo
     ) -> tuple[PlannedItem, ...]:
-        """Drop unknown ids, repeated items and items beyond `AskContext.most`, and note each as a
-        repair.
-        """
+        """Drop unknown ids, repeated items and items beyond the maximum, and note each."""
         repairer = Repairer.from_info(info)
         kept: dict[str, PlannedItem] = {}
         for item in items:
@@ -331,17 +328,13 @@ def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ba
 
 
 def yes_or_no(raw: object) -> str | None:
-    """Return "yes" or "no", also for variants such as true, "Yes." or "against". Return None for
-    anything that is neither.
-    """
+    """Return "yes", "no" or None. Variants such as true, "Yes." and "against" are accepted."""
     folded = str(raw).strip().casefold().replace(" ", "_") if raw is not None else ""
     return match_option(_YES_NO.get(folded.strip("."), raw), VOTES)
 
 
 class Satisfaction(Record):
-    """The satisfaction of one resident at one time, from 1 to 10. It is None if it could not be
-    read.
-    """
+    """The satisfaction of one resident at one time, 1 to 10, or None if it could not be read."""
 
     model_config = pin_schema("Satisfaction")
 
@@ -361,9 +354,7 @@ class Satisfaction(Record):
     @field_validator("satisfaction", mode="before")
     @classmethod
     def _check_score(cls, said: object, info: ValidationInfo) -> object:
-        """Read the score. Raises ValueError for a score out of range, which is re-asked and never
-        clipped.
-        """
+        """Read the score. Raises ValueError for a score out of range, which is never clipped."""
         score = parse_whole_number(said, 10)
         if score is None:
             raise ValueError("must be a whole number from 1 to 10, or null if you cannot say")

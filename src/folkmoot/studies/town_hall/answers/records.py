@@ -159,9 +159,7 @@ class Record(BaseModel):
         return data
 
     def to_prompt(self) -> dict[str, object]:
-        """Return the fields as a later prompt shows them to their speaker, without reasons and
-        marks.
-        """
+        """Return the fields as later prompts show them to their speaker, without reasons."""
         return cast("dict[str, object]", _without_marks(self.to_json()))
 
 

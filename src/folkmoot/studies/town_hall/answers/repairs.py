@@ -139,8 +139,9 @@ def _word_stems(said: str) -> set[str]:
 
 
 def match_option(raw: object, options: Sequence[str]) -> str | None:
-    """Return the option that `raw` means, or None. Case, spaces, hyphens and plain synonyms are
-    ignored.
+    """Return the option that `raw` means, or None.
+
+    Case, spaces, hyphens and plain synonyms are ignored.
     """
     return match_folded(raw, options) or match_folded(_SYNONYMS.get(fold_option(raw)), options)
 

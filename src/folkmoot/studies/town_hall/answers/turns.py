@@ -91,8 +91,8 @@ def _truth(raw: object, info: ValidationInfo) -> bool | None:
     return found
 
 
-# The fields of a reaction are None if their value was dropped or was a way out. Each schema is
-# given by hand, because the models are asked for a value and not for null.
+# A field of a reaction is None if its value was dropped or was a way out. The schemas are given by
+# hand: only the level may be null there, which is its way out.
 OptionalFeeling = Annotated[
     Feeling | None,
     WithJsonSchema({"type": "string", "enum": list(FEELINGS)}),

@@ -20,10 +20,9 @@ from folkmoot.hints import shorten
 from folkmoot.spreadsheet_cells import MAX_DIGITS, RawCell, RawSheet, read_spreadsheet
 from folkmoot.studies.workbook.config import MAX_TEXT, Problems, Scalar, number_text
 
-# Limits that no real workbook reaches. They keep a damaged or hostile file from taking minutes.
-# Merged ranges of a sheet.
+# Limits on the merged ranges of a sheet, and on the rows that all of them cover. No real workbook
+# reaches them. They keep a damaged or hostile file from taking minutes.
 MAX_MERGED = 20_000
-# Rows that all merged ranges of a sheet cover together.
 MAX_MERGED_ROWS = 2_000_000
 MAX_MERGES_TOLD = 50
 # Problems of single cells that are listed per sheet.
