@@ -1,4 +1,4 @@
-"""Does it pay to be listed first? Effects of the order in which options were shown."""
+"""Position effects: does the place of an option in the list change its chance of being chosen?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from folkmoot.measures.inference.estimates import Estimate
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One choice: the options in the order in which they were shown, the one chosen, by whom."""
+    """One choice: the options in the order of the list, the chosen option, and the participant."""
 
     options: tuple[str, ...]
     chosen: str
@@ -24,10 +24,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class PositionEffects:
-    """Effect of each place in the list (1, 2, …) on the chance of being chosen, in shares.
+    """The effect of each place (1, 2, …) on the chance of being chosen, as a difference of shares.
 
-    Empty where it cannot be told apart from the options themselves, because everybody saw the
-    same order (`orders` == 1).
+    `by_place` is empty if all participants saw the same order (`orders` == 1). The effect of a
+    place then cannot be separated from the popularity of its option.
     """
 
     by_place: dict[int, Estimate]
@@ -36,13 +36,14 @@ class PositionEffects:
 
     @property
     def first(self) -> Estimate | None:
+        """The effect of the first place, or None."""
         return self.by_place.get(1)
 
 
 def shown_in(answers: Iterable[Mapping[str, object]]) -> list[Shown]:
-    """Choices of the `answers` table (rows of any study) that were made and had an order.
+    """Return the choices in rows of the table `answers` that have an answer and a list of options.
 
-    Columns read: `options` (JSON list as shown), `value`, `speaker_id`.
+    Columns read: `options` (JSON list in the order of the list), `value`, `speaker_id`.
     """
     found = []
     for row in answers:
@@ -55,16 +56,17 @@ def shown_in(answers: Iterable[Mapping[str, object]]) -> list[Shown]:
 
 @lru_cache(maxsize=1024)
 def _options_in_order(listed: str) -> tuple[str, ...]:
-    """The options of a cell; one tuple for all who saw them in this order."""
+    """Return the options in a cell. Rows with the same list share one tuple, which saves memory."""
     return tuple(json.loads(listed))
 
 
 def position_effects(answers: Sequence[Shown]) -> PositionEffects:
-    """How much likelier an option is chosen in a given place than in the others.
+    """Return how much each place changes the chance that an option is chosen.
 
-    Least squares of "this option was chosen" over all options shown, on one indicator per option
-    (its popularity) and one for the place; clustered by person. Orders need not be balanced, but
-    must vary. With random orders this is the causal effect of the place.
+    The estimate is a least-squares fit of "this option was chosen" over all listed options. Its
+    terms are one indicator per option (popularity) and one for the place. Errors are clustered by
+    participant. Orders must vary but need not be balanced. With random orders, the estimate is the
+    causal effect of the place.
     """
     orders = {a.options for a in answers}
     if len(orders) < 2:
@@ -79,9 +81,12 @@ def position_effects(answers: Sequence[Shown]) -> PositionEffects:
     found: dict[int, Estimate] = {}
     for k in range(1, int(place.max()) + 1):
         here = (place == k).astype(float)
+        # The effect of a place is identified only if some option was both in this place and
+        # elsewhere.
         seen_both = [len(set(here[option == i].tolist())) == 2 for i in range(len(names))]
         if any(seen_both):
             design = np.column_stack([popularity, here])
             estimate = clustered_coefficient(chosen, design, len(names), who)
+            # A difference of shares cannot exceed 1, but the linear fit does not know this limit.
             found[k] = replace(estimate, low=max(estimate.low, -1.0), high=min(estimate.high, 1.0))
     return PositionEffects(found, len(orders), len(answers))

@@ -1,7 +1,7 @@
-"""How a simulated experiment fits the human one that it replays, answer by answer.
+"""Compare a simulated experiment with the human experiment that it replays, answer by answer.
 
-Descriptive fit (do the answers look alike?) and causal fidelity (are the effects alike?) are
-separate: a simulation can have either without the other.
+Descriptive fit compares the answers. Causal fidelity compares the effects. A simulation can have
+either without the other.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ FloatArray = NDArray[np.float64]
 
 
 class Fit(NamedTuple):
-    """The people's changes and the simulated ones of the same answers.
+    """The changes of people and the simulated changes of the same answers.
 
-    `people_change`, `change`: means; `gap`: simulated minus people's, clustered by person.
-    `correlation` and `slope` (of the people's change on the simulated one; 1 is calibrated) over
-    individuals; NaN where either has no variance. `distance`: between the distributions of final
-    answers, as the mean distance that an answer has to be moved (Wasserstein), a share of the
-    scale. `moved`, `crossed`: shares with another answer than before, and on the other side of the
-    middle. `regression`: slope of the change on the first answer; below 0: towards the mean.
+    `people_change`, `change`: means. `gap`: simulated minus people's change, clustered by person.
+    `correlation` and `slope` (of people's change on the simulated one, 1 is calibrated) are over
+    individuals. They are NaN if either change has no variance. `distance`: the Wasserstein distance
+    of the final answers, as a share of the scale. `moved`: share with another answer than before.
+    `crossed`: share that ended on the other side of the middle. `regression`: slope of the change
+    on the first answer. Below 0, answers move towards the mean.
     """
 
     n: int
@@ -46,8 +46,11 @@ class Fit(NamedTuple):
 
 
 class Fidelity(NamedTuple):
-    """Simulated effects against those of people, over items. `same_sign`: the share of items in
-    which both effects have one sign; NaN where none of the people's differs from 0."""
+    """Simulated effects compared with those of people, over items.
+
+    `same_sign`: the share of items with effects of equal sign. It is NaN if all effects of people
+    are 0.
+    """
 
     items: int
     correlation: float
@@ -61,9 +64,11 @@ def fit_of_changes(
     persons: Sequence[Hashable],
     scale: tuple[float, float],
 ) -> Fit:
-    """Compare (before, after) of people with those of the simulation, (n,) each and in one order.
+    """Compare (before, after) of people with those of the simulation, (n,) each and in the same
+    order.
 
-    `persons` (n,): who answered; `scale`: lowest and highest answer. Raises ValueError for none.
+    `persons` (n,): the person of each answer. `scale`: lowest and highest possible answer. Raises
+    ValueError without answers.
     """
     (b, a), (sb, sa) = (
         tuple(np.asarray(value, float) for value in side) for side in (people, simulated)
@@ -92,9 +97,11 @@ def fit_of_changes(
 
 
 def adjusted_changes(before: ArrayLike, after: ArrayLike) -> FloatArray:
-    """Changes (n,) as they would be from the mean first answer: each less what its own first answer
-    predicts. Without this, items with extreme first answers have alike "effects" in any two sets
-    of answers, because both regress to the mean."""
+    """Return the changes (n,) minus the part that the first answer predicts.
+
+    Both sets of answers regress to the mean. Without this adjustment, items with extreme first
+    answers would have similar "effects" in any two sets.
+    """
     first, last = np.asarray(before, float), np.asarray(after, float)
     change = last - first
     slope = _slope(first, change)
@@ -104,7 +111,7 @@ def adjusted_changes(before: ArrayLike, after: ArrayLike) -> FloatArray:
 
 
 def fidelity(effects_of_people: ArrayLike, simulated: ArrayLike) -> Fidelity:
-    """Compare effects (items,) of people with simulated ones of the same items."""
+    """Compare effects (items,) of people with simulated effects of the same items."""
     real, own = np.asarray(effects_of_people, float), np.asarray(simulated, float)
     known = real != 0
     same = float((np.sign(real[known]) == np.sign(own[known])).mean()) if known.any() else math.nan
@@ -112,7 +119,10 @@ def fidelity(effects_of_people: ArrayLike, simulated: ArrayLike) -> Fidelity:
 
 
 def _crossed(before: FloatArray, after: FloatArray, middle: float) -> float:
-    """The share that ends on the other side of the middle; who stood on it cannot cross it."""
+    """Return the share that ends on the other side of the middle.
+
+    Answers on the middle do not count.
+    """
     return float(((before - middle) * (after - middle) < 0).mean())
 
 
@@ -123,7 +133,8 @@ def _correlation(x: FloatArray, y: FloatArray) -> float:
 
 
 def _slope(x: FloatArray, y: FloatArray) -> float:
-    """The slope of y on x; NaN where x does not vary."""
+    """Return the slope of y on x, or NaN if x does not vary or there are fewer than
+    three values."""
     if len(x) < 3 or x.std() == 0:
         return math.nan
     return float(((x - x.mean()) * (y - y.mean())).mean() / x.var())

@@ -1,4 +1,4 @@
-"""Answers of one person to one question: do they agree, and is a move more than another asking?"""
+"""Repeated answers of one participant: agreement, and changes beyond the noise of a retest."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 from folkmoot.measures.agreement import correlation_with_oneself, kappa_of_possible
 from folkmoot.measures.inference.estimates import Estimate
 
+# Random swaps for a p-value. The smallest p is 1/2001.
 SWAPS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Two answers of one person to one question, both options or both numbers.
+    """Two answers of one participant to one question, both options or both numbers.
 
-    `unit`: what is independent of the others, the person, or those who talked in between.
-    `untouched`: the person read and heard nothing in between. `askings`: how often the person was
-    asked, where this is one of all pairs of the answers.
+    `unit`: the unit of analysis, a participant or a group that talked in between. `untouched`: the
+    participant read and heard nothing in between. `askings`: the number of answers of the
+    participant, if the repeat is one of all pairs of them.
     """
 
     unit: Hashable
@@ -37,9 +38,11 @@ class Repeat:
 
 
 def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
-    """How far people agree with themselves beyond chance: κ of choices, r of numbers.
+    """Return the agreement of participants with themselves beyond chance: κ of choices, r of
+    numbers.
 
-    All of one kind. Both are taken within questions and do not count a shift of all people.
+    All `repeats` must be of one kind. Both measures are computed within questions and ignore a
+    shift of all participants. κ is `kappa_of_possible` and r is `correlation_with_oneself`.
     """
     columns = [(r.first, r.last, r.question, r.unit) for r in repeats]
     first, last, questions, units = (list(part) for part in zip(*columns, strict=True))
@@ -50,7 +53,7 @@ def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
 
 
 def mean_spread(groups: Sequence[ArrayLike]) -> float:
-    """The mean of the groups' standard deviations (each n - 1); NaN without a group."""
+    """Return the mean of the groups' standard deviations (n − 1 each), or NaN without a group."""
     spreads = [np.std(np.asarray(values, dtype=float), ddof=1) for values in groups]
     return float(np.mean(spreads)) if spreads else math.nan
 
@@ -58,17 +61,17 @@ def mean_spread(groups: Sequence[ArrayLike]) -> float:
 def convergence_p(
     retest: Sequence[ArrayLike], after: Sequence[ArrayLike], rng: np.random.Generator
 ) -> float:
-    """The chance that another asking alone would leave the groups as close together as they ended.
+    """Return the chance that a retest alone would leave the groups as close together as they ended.
 
     Args:
-        retest: for each group the answers (people,) of a second asking before the talk
-        after: for each group the answers (people,) of the same people after it
+        retest: for each group the answers (participants,) to a retest before the conversation
+        after: for each group the answers (participants,) of the same participants after it
         rng: draws the swaps
 
-    If nothing happened, the two answers of a person are two draws of one and the same, so they can
-    be swapped. The means of each group are taken off first: a move that all make alike is no
-    convergence. Returns the share of swaps that leave the mean spread as small or smaller, one if
-    no two answers differ, and NaN without a group.
+    If the conversation had no effect, the two answers of a participant are two draws from one
+    distribution, so they can be swapped. The mean of each group is subtracted first, because a move
+    shared by all members is no convergence. The result is the share of swaps with a mean spread at
+    most as large as the observed one. It is 1 if no two answers differ, and NaN without a group.
     """
     pairs = [_centred_values(before, end) for before, end in zip(retest, after, strict=True)]
     if not pairs:
@@ -80,7 +83,7 @@ def convergence_p(
     for before, end in pairs:
         swapped = np.where(rng.random((SWAPS, len(end))) < 0.5, before, end)
         spread += swapped.std(axis=1, ddof=1) / len(pairs)
-    # The order as it was counts as one of the swaps; the margin is for rounding of sums.
+    # The observed order counts as one of the swaps. The margin absorbs rounding of sums.
     return (int((spread <= observed + 1e-12).sum()) + 1) / (SWAPS + 1)
 
 

@@ -1,8 +1,7 @@
-"""What may be said of the result of a claim: one table of phrases, used by findings, hypotheses,
-grids and comparisons alike.
+"""Phrases for the result of a claim, used by findings, hypotheses, grids and comparisons.
 
-No phrase says more than was tested. A test that is not significant shows no equality, so nothing is
-called unchanged, as large as, or the same; only a specification curve calls anything robust.
+No phrase says more than was tested. A test that is not significant does not show equality. So no
+phrase says unchanged, as large as, or the same, and only a specification curve says robust.
 Wasserstein and Lazar (2016), doi:10.1080/00031305.2016.1154108, principles 2 and 5.
 """
 
@@ -11,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-# (verdict, direction) → what is said. `{first}`, `{second}` are the arms, `{by}` the margin.
+# (verdict, direction) → phrase. `{first}` and `{second}` are the conditions, `{by}` is the margin.
 PHRASES: Mapping[tuple[str, str], str] = {
     ("supported", "different"): "a difference is shown",
     ("supported", "greater"): "{first} exceeds {second}{by}: supported",
@@ -27,7 +26,7 @@ PHRASES: Mapping[tuple[str, str], str] = {
     ("undecided", "equivalent"): "equivalence is neither shown nor ruled out",
 }
 NOT_TESTED = "not tested"
-# What introduces claims that are not primary, where no primary one is in the same finding.
+# Introduces claims that are not primary in a finding without a primary one.
 ESTIMATES = "Exploratory, without a conclusion:"
 EXPLORATORY = "Exploratory: estimates with intervals, from which nothing is concluded."
 EXPLORATORY_TESTS = (
@@ -35,7 +34,7 @@ EXPLORATORY_TESTS = (
     "nothing is concluded from them, and 95 % intervals are not adjusted."
 )
 
-# What a finding of one run may not say, because no test of one run shows it.
+# Phrases that a finding of one run must not contain, because no test of one run can show them.
 FORBIDDEN: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.IGNORECASE)
     for name, pattern in {
@@ -53,5 +52,5 @@ FORBIDDEN: Mapping[str, re.Pattern[str]] = {
 
 
 def find_forbidden(text: str) -> list[str]:
-    """The names of what a text says although no finding of one run may."""
+    """Return the names of the forbidden phrases in a text."""
     return [name for name, pattern in FORBIDDEN.items() if pattern.search(text)]

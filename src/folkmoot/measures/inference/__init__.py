@@ -1,6 +1,7 @@
 """Estimates with intervals and tests, and the claims that choose among them.
 
-Start with `claims` (one statement of a comparison and its verdict). `estimates` has the type that
-all return; `proportions`, `paired_votes`, `clustered`, `factorial` and `regression` estimate;
-`rectified` corrects by people, `power` plans, `specification_curve` joins many specifications.
+Start with `claims` (one comparison and its verdict). `estimates` has the common result type.
+`proportions`, `paired_votes`, `clustered`, `factorial` and `regression` hold estimators.
+`rectified` corrects simulated answers by human ones, `power` plans sample sizes, and
+`specification_curve` tests a claim over many specifications.
 """

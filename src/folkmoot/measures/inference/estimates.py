@@ -1,4 +1,4 @@
-"""The estimate with its interval that all measures share, and words for it."""
+"""The result type of all measures, an estimate with its interval, and functions that format it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-ALPHA = 0.05  # level of every test
-FEWEST_UNITS = 5  # independent units; fewer are shown one by one, without interval or test
+# The level of every test.
+ALPHA = 0.05
+# Fewer independent units are shown as single values, without interval or test.
+FEWEST_UNITS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A number with its confidence interval.
 
-    `low` and `high` are NaN where no interval can be had (fewer than five clusters, say). `n`
-    counts what was averaged, `clusters` the independent groups that it came in (0: each is
-    independent); of a difference of shares, the people of a side that has fewer than five. `p` is
-    the two-sided p-value against no effect by the same method as the interval, NaN where none was
-    computed. `method` names the interval. `each` holds the independent units' own
-    values where there are fewer than five of them. `why` says why five units or more have no
-    interval, where a method refuses.
+    `low` and `high` are NaN if there is no interval, for example with fewer than five clusters. `n`
+    is the number of averaged values. `clusters` is the number of independent groups of values, or 0
+    if each value is independent. For a difference of shares with a small side, it is the size of a
+    side below five. `p` is the two-sided p-value against no effect, by the same method as the
+    interval, or NaN. `method` names the interval. `each` holds the values of the independent units
+    if there are fewer than five. `why` is the reason if a method gives no interval despite five or
+    more units.
     """
 
     value: float
@@ -38,34 +40,36 @@ class Estimate:
 
     @property
     def unit_count(self) -> int:
-        """How many independent units there are."""
+        """The number of independent units."""
         return self.clusters or self.n
 
     @property
     def has_interval(self) -> bool:
-        """Whether there is an interval that may be shown: never with fewer than five units."""
+        """True if there is an interval to show. This needs at least five units."""
         enough = self.unit_count >= FEWEST_UNITS
         return enough and math.isfinite(self.low) and math.isfinite(self.high)
 
     def clip_bounds(self, least: float, most: float) -> Self:
-        """The same with bounds that go no further than the value itself can; unknown ones stay
-        unknown."""
+        """Return the estimate with its bounds limited to the range of the quantity.
+
+        NaN stays NaN.
+        """
         if not self.has_interval:
             return self
         return replace(self, low=max(least, self.low), high=min(most, self.high))
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval lies wholly on one side of zero."""
+        """True if the whole interval is on one side of zero."""
         return self.has_interval and (self.low > 0 or self.high < 0)
 
 
 def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float, float]:
-    """The value less its bias in small samples, and its standard error.
+    """Return the bias-corrected value and its standard error.
 
-    `whole`: the value of all units; `without` (m,): the value without one unit of each kind;
-    `times` (m,): how many units are of that kind.
-    Quenouille (1956), doi:10.1093/biomet/43.3-4.353; Tukey (1958).
+    `whole`: the value of all units. `without` (m,): the value without one unit of each kind.
+    `times` (m,): the number of units of each kind. Quenouille (1956),
+    doi:10.1093/biomet/43.3-4.353, and Tukey (1958).
     """
     values, weights = np.asarray(without, float), np.asarray(times, float)
     n = weights.sum()
@@ -75,12 +79,15 @@ def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float
 
 
 def finite_or_none(number: float) -> float | None:
-    """The number as a cell: None where it isn't finite."""
+    """Return the number for a table cell, or None if it is not finite."""
     return number if math.isfinite(number) else None
 
 
 def format_percent(share: float, digits: int = 0) -> str:
-    """0.159 → "16 %"; small shares keep a digit so that 0.4 % does not read as nothing."""
+    """Format a share: 0.159 → "16 %".
+
+    Small shares keep a digit, so that 0.4 % is not shown as 0 %.
+    """
     if not math.isfinite(share):
         return "unknown"
     if 0 < abs(share) < 0.0095:
@@ -89,24 +96,24 @@ def format_percent(share: float, digits: int = 0) -> str:
 
 
 def format_points(difference: float, digits: int = 0) -> str:
-    """0.123 → "+12 points"; with one digit "+12.3 points"."""
+    """Format a difference of shares: 0.123 → "+12 points", or "+12.3 points" with one digit."""
     if not math.isfinite(difference):
         return "an unknown number of points"
-    # Ties away from zero, as readers round: 12.5 is 13, and 35.0 less 12.5 is 23.
+    # Round ties away from zero, as readers do: 12.5 becomes 13. Python rounds ties to even.
     rounded = round(100 * difference + math.copysign(1e-9, difference), digits)
     told = f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", "−")
     return f"{told if rounded else 0} point{'' if abs(rounded) == 1 else 's'}"
 
 
 def points_span(low: float, high: float) -> str:
-    """(−0.06, 0.02) → "−6 to +2"."""
+    """Format the interval of a difference of shares: (−0.06, 0.02) → "−6 to +2"."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
     return f"{_format_signed(round(100 * low))} to {_format_signed(round(100 * high))}"
 
 
 def format_span(low: float, high: float) -> str:
-    """(0.28, 0.39) → "28 to 39 %"."""
+    """Format the interval of a share: (0.28, 0.39) → "28 to 39 %"."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
     return f"{format_percent(low).removesuffix(' %')} to {format_percent(high)}"
@@ -117,7 +124,7 @@ def _format_signed(whole: int) -> str:
 
 
 def format_p_value(p: float) -> str:
-    """How a p-value is printed: "p < .001", "p = .043"; "p not computed" for NaN."""
+    """Format a p-value: "p < .001", "p = .043", or "p not computed" for NaN."""
     if not math.isfinite(p):
         return "p not computed"
     if p < 0.001:
@@ -126,12 +133,15 @@ def format_p_value(p: float) -> str:
 
 
 def format_dollars(cost: float | None) -> str:
-    """1234.5 → "$1,234.50"; below a cent four decimals; None → "cost unknown"."""
+    """Format a cost in USD: 1234.5 → "$1,234.50".
+
+    Below a cent four decimals. None → "cost unknown".
+    """
     if cost is None:
         return "cost unknown"
     return f"${cost:,.2f}" if cost >= 0.01 else f"${cost:.4f}" if cost else "$0"
 
 
 def format_count(n: int, one: str, many: str | None = None) -> str:
-    """1, "vote" → "1 vote"; 2 → "2 votes"."""
+    """Format a count with its noun: 1, "vote" → "1 vote". 2 → "2 votes"."""
     return f"{n:,} {one if n == 1 else (many or one + 's')}"

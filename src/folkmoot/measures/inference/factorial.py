@@ -1,6 +1,7 @@
-"""Main effects of switches that are on or off, and how far one changes another's effect.
+"""Main effects of on/off factors and their two-way interactions.
 
-Studies use it where arms combine the same switches; each effect is an average over all arms.
+Studies use it if their conditions cross the same factors. Each effect is an average over all
+conditions.
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 from folkmoot.measures.inference.clustered import clustered_coefficient
 from folkmoot.measures.inference.estimates import Estimate
 
-Key = tuple[str, ...]  # of a column: nothing for the constant, one switch, or two
+# Identifies a column: empty for the constant, one factor, or two factors.
+Key = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """`main`: switch → on minus off, averaged over the other switches. `pairs`: two switches → the
-    effect of one where the other is on, minus where it is off. What the arms cannot tell apart is
-    left out; a pair that is left out is taken to be zero."""
+    """Estimated effects of factors.
+
+    `main`: factor → on minus off, averaged over the other factors. `pairs`: two factors → the
+    effect of one with the other on, minus its effect with the other off. Effects that the
+    conditions do not identify are left out. An interaction that is left out is assumed to be zero.
+    """
 
     main: Mapping[str, Estimate]
     pairs: Mapping[tuple[str, str], Estimate]
@@ -31,13 +36,13 @@ class Effects:
 def factorial(
     outcome: ArrayLike, switches: Mapping[str, Sequence[bool]], clusters: Sequence[Hashable]
 ) -> Effects:
-    """Effects of `switches` (name → n truth values) on `outcome` (n,), errors clustered by
-    `clusters` (n,): one per unit where units are independent.
+    """Return the effects of `switches` (name → n truth values) on `outcome` (n,).
 
-    Least squares on switches coded −½ and ½ and their products, so that a coefficient is a
-    difference in the outcome's own scale and a product's the difference of two differences. A
-    column stays only if no others add up to it. Interactions of three are taken to be zero. t with
-    G − 1 df, see `clustered_coefficient`.
+    Errors are clustered by `clusters` (n,). Use one cluster per unit if units are independent. The
+    fit is least squares on factors coded −½ and ½ and their products. So a coefficient is a
+    difference on the scale of the outcome, and that of a product is a difference of two
+    differences. Columns that are linear combinations of others are dropped. Three-way interactions
+    are assumed to be zero. See `clustered_coefficient` for the t distribution.
     """
     y = np.asarray(outcome, float)
     coded = {name: np.asarray(on, float) - 0.5 for name, on in switches.items()}
@@ -45,6 +50,7 @@ def factorial(
     everything: dict[Key, NDArray[np.float64]] = {(): np.ones(len(y))}
     everything |= {(name,): x for name, x in coded.items()}
     everything |= {(a, b): coded[a] * coded[b] for a, b in products}
+    # Drop interactions first. Main effects are then checked against the remaining columns.
     full = _told_apart(everything, products)
     kept = {key: x for key, x in everything.items() if len(key) < 2 or key in full}
     mains = _told_apart(kept, [(name,) for name in coded])
@@ -61,7 +67,7 @@ def factorial(
 
 
 def _told_apart(columns: Mapping[Key, NDArray[np.float64]], asked: Sequence[Key]) -> set[Key]:
-    """Which of the columns asked about no others add up to."""
+    """Return the columns among `asked` that are no linear combination of the others."""
     rank = np.linalg.matrix_rank(np.column_stack([*columns.values()]))
 
     def rank_without(key: Key) -> int:

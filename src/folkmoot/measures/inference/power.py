@@ -1,8 +1,8 @@
-"""Which effect a design can detect: power, sample size, smallest detectable difference.
+"""Power of a design: detectable effects and required sample sizes.
 
-For shares by Cohen's h = 2 asin √p₁ − 2 asin √p₂ and the normal approximation, for means by
-Cohen's d; clusters enter through the design effect.
-Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, ch. 6.
+Shares use Cohen's h = 2 asin √p₁ − 2 asin √p₂ and the normal approximation. Means use Cohen's d.
+Clusters are included through the design effect. Cohen (1988), Statistical Power Analysis for the
+Behavioral Sciences, ch. 6.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from typing import Literal
 
 from folkmoot.measures.inference.estimates import ALPHA
 
-POWER = 0.8  # the chance of seeing what is there that all sizes are computed for
+# The customary power (Cohen 1988) for which all sizes are computed.
+POWER = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class DesignSize:
-    """How large a design is.
+    """The size of a design.
 
-    independent  `arms` of `units` participants each, who did not talk to each other
-    paired       every one of `units` sets, groups or replications passes through all `arms`
-    clustered    `arms` of `units` sessions each, with `size` participants who talk
+        independent  `arms` of `units` participants each, who did not talk to each other
+        paired       each of `units` blocks, groups or replications passes through all `arms`
+        clustered    `arms` of `units` sessions each, with `size` participants who talk
 
-    `setting`: the key of the study file that sets the size, and its value there; empty where no
-    single key does.
+    `setting`: the key of the study file that sets the size, and its value. It is empty if several
+    keys determine the size.
     """
 
     kind: Literal["independent", "paired", "clustered"]
@@ -38,36 +39,36 @@ class DesignSize:
 
     @property
     def pair_count(self) -> int:
-        """Pairs of arms."""
+        """The number of pairs of arms."""
         return self.arms * (self.arms - 1) // 2
 
 
 def cohen_h(share1: float, share2: float) -> float:
-    """Cohen's h of two shares in [0, 1]; positive if the first is larger."""
+    """Return Cohen's h of two shares in [0, 1]. It is positive if the first is larger."""
     return 2 * math.asin(math.sqrt(share1)) - 2 * math.asin(math.sqrt(share2))
 
 
 def power_two_shares(share1: float, share2: float, n: float) -> float:
-    """The chance that a two-sided test at 5 % sees the difference; n per group."""
+    """Return the power of a two-sided test at 5 % for two shares with n per group."""
     return _power_of_h(abs(cohen_h(share1, share2)), n, ALPHA)
 
 
 def n_two_shares(share1: float, share2: float) -> float:
-    """The number per group (a fraction: round up) at which the difference is seen with `POWER`.
+    """Return the number per group with power `POWER`, as a fraction to round up.
 
-    Infinite for equal shares.
+    It is infinite for equal shares.
     """
     h = abs(cohen_h(share1, share2))
     return _smallest_detectable(lambda n: _power_of_h(h, n, ALPHA)) if h else math.inf
 
 
 def smallest_h(n: float, alpha: float = ALPHA) -> float:
-    """The smallest Cohen's h that two groups of n each see with `POWER`."""
+    """Return the smallest Cohen's h that two groups of n each detect with power `POWER`."""
     return _smallest_detectable(lambda h: _power_of_h(h, n, alpha))
 
 
 def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
-    """The smallest share above `base` that is told apart from it; NaN if even 1 is not.
+    """Return the smallest share above `base` that is detectable, or NaN if even 1 is not.
 
     sin²(asin √base + h/2) with h of `smallest_h`.
     """
@@ -76,9 +77,9 @@ def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
 
 
 def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
-    """The smallest mean difference, in standard deviations of the differences, that is seen.
+    """Return the smallest detectable mean difference, in standard deviations of the differences.
 
-    For t tests over `pairs` independent units (sets, sessions); NaN for fewer than two.
+    For t tests over `pairs` independent units (blocks, sessions). NaN for fewer than two.
     """
     if pairs < 2:
         return math.nan
@@ -86,14 +87,21 @@ def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
 
 
 def smallest_d(n: float, alpha: float = ALPHA) -> float:
-    """Cohen's d that two independent groups of n each see with `power`; NaN for fewer than two."""
+    """Return the smallest Cohen's d that two independent groups of n each detect with power
+    `POWER`.
+
+    NaN for fewer than two per group.
+    """
     if n < 2:
         return math.nan
     return _smallest_detectable(lambda d: _power_of_t(d * math.sqrt(n / 2), 2 * n - 2, alpha))
 
 
 def _power_of_h(h: float, n: float, alpha: float) -> float:
-    """The power of a two-sided normal test of two groups of n each; alpha for h = 0."""
+    """Return the power of a two-sided normal test of two groups of n each.
+
+    It is alpha for h = 0.
+    """
     from scipy.stats import norm
 
     critical, shift = norm.isf(alpha / 2), h * math.sqrt(n / 2)
@@ -101,20 +109,22 @@ def _power_of_h(h: float, n: float, alpha: float) -> float:
 
 
 def _power_of_t(shift: float, df: float, alpha: float) -> float:
-    """The power of a two-sided t test at this noncentrality."""
+    """Return the power of a two-sided t test with this noncentrality."""
     from scipy.stats import nct, t
 
     critical = t.isf(alpha / 2, df)
     lower = float(nct.cdf(-critical, df, shift))
-    if math.isnan(lower):  # scipy's answer where the chance is below 10⁻¹⁶
+    # scipy returns NaN for probabilities below 10⁻¹⁶.
+    if math.isnan(lower):
         lower = 0.0
     return float(nct.sf(critical, df, shift)) + lower
 
 
 def _smallest_detectable(power: Callable[[float], float]) -> float:
-    """The size at which a power that grows with it reaches `POWER`."""
+    """Return the size at which an increasing power function reaches `POWER`."""
     from scipy.optimize import brentq
 
+    # Double the upper end until it brackets the solution.
     high = 1.0
     while power(high) < POWER:
         high *= 2
@@ -122,9 +132,10 @@ def _smallest_detectable(power: Callable[[float], float]) -> float:
 
 
 def design_effect(cluster_size: float, icc: float) -> float:
-    """1 + (m − 1) ICC: by how much clustering inflates variances. m mean size of a cluster.
+    """Return 1 + (m − 1) ICC, the factor by which clustering increases variances. m: mean cluster
+    size.
 
-    Kish (1965), Survey Sampling, section 5.4.
+    Raises ValueError for an impossible size or ICC. Kish (1965), Survey Sampling, section 5.4.
     """
     if not -1 <= icc <= 1 or cluster_size < 1:
         raise ValueError(f"impossible clusters: size {cluster_size}, ICC {icc}")
@@ -132,7 +143,7 @@ def design_effect(cluster_size: float, icc: float) -> float:
 
 
 def effective_n(n: float, cluster_size: float, icc: float) -> float:
-    """How many independent units n clustered ones are worth: n / design effect."""
+    """Return the number of independent units with the information of n clustered ones."""
     return n / max(design_effect(cluster_size, icc), 1e-9)
 
 
@@ -144,8 +155,10 @@ def power_beyond(
     *,
     equivalent: bool = False,
 ) -> float:
-    """The chance that the 1 − alpha interval of an estimate, normal around `difference` with
-    standard error `se`, lies above `smallest`; `equivalent`: within ± `smallest`.
+    """Return the chance that the 1 − alpha interval of an estimate lies above `smallest`.
+
+    With `equivalent`, the interval must lie within ± `smallest`. The estimate is normal with mean
+    `difference` and standard error `se`.
     """
     from scipy.stats import norm
 
