@@ -1,10 +1,9 @@
-"""Claims: one statement of a comparison, from which estimate, verdict and words follow.
+"""Claims: a claim states one comparison, and its estimate, verdict and wording follow from it.
 
-A claim says which measure is compared between which two arms, in which direction, and by how much
-the arms must differ for it to matter. `estimate_difference` is the only place that chooses a
-method, by the kind of the measure and by what is independent of each other; `judge` is the only
-place that gives a verdict; `judge_families` is the only place that allows for how many claims there
-are. Findings, hypotheses, grids and comparisons print what these return.
+A claim names the measure, the two conditions, the direction, and the smallest difference that
+matters. Only `estimate_difference` chooses a method, by the kind of the measure and the independent
+units. Only `judge` gives a verdict. Only `judge_families` corrects for the number of claims.
+Findings, hypotheses, grids and comparisons print these results.
 """
 
 from __future__ import annotations
@@ -37,42 +36,45 @@ Kind = Literal["share", "mean"]
 Direction = Literal["greater", "less", "different", "equivalent"]
 Family = Literal["primary", "secondary", "exploratory"]
 ClaimVerdict = Literal["supported", "contradicted", "undecided"]
-Level = str | int | float | bool | None  # of a column
+# A value of the column that holds the conditions.
+Level = str | int | float | bool | None
 
 SUPPORTED: ClaimVerdict = "supported"
 CONTRADICTED: ClaimVerdict = "contradicted"
 UNDECIDED: ClaimVerdict = "undecided"
 
 
-MOST_PRIMARY = 3  # claims of a study
-# In place of the column that tells arms apart, where the arms are columns of one row:
-# `before_score` and `after_score` for the measure `score` in the arms `before` and `after`.
+# At most this many claims of a study may be primary. Each one widens the intervals of the others.
+MOST_PRIMARY = 3
+# A value of `Claim.by`: the conditions are columns of one row. For the measure `score` and the
+# conditions `before` and `after`, these are `before_score` and `after_score`.
 ACROSS = "columns of a row"
 MISSING = "Subjects of whom the measure is not known are left out, counted, and bounded."
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A comparison of two arms in one measure, as it is stated before anybody looks at the data.
+    """A comparison of two conditions in one measure, stated before the data are seen.
 
     measure    `table.column`, or a column
-    contrast   two arms; the difference is first minus second
-    kind       of truth values a share, else a mean
+    contrast   two conditions. The difference is first minus second
+    kind       `share` for truth values, otherwise `mean`
     direction  greater, less, different or equivalent
     margin     the smallest difference that matters, or the largest that counts as none
                (`equivalent`)
-    family     primary, secondary or exploratory; a study has at most `MOST_PRIMARY` primary claims
-    unit       what is independent of each other, in words
+    family     primary, secondary or exploratory. At most `MOST_PRIMARY` claims are primary
+    unit       the unit of analysis in words
     estimand   population, treatment, outcome and unit in one sentence
-    by         the column that tells the arms apart; empty: the first such column of the table;
-               `ACROSS`: each arm is a column
+    by         the column that holds the conditions. Empty: the first such column of the table.
+               `ACROSS`: each condition is a column
     where      the rows that count: column → values
-    subject    the columns that name who or what is observed. Several rows of one subject in one arm
-               are averaged. Empty: each row is a subject
-    paired     whether each subject is observed in both arms, and compared with itself
-    at_least   a number that makes a share of a mean: how many reach it
-    outcome    the measure in words, and `names` the arms, as readers see them
-    missing    the rule for subjects of whom the measure is not known
+    subject    the columns that identify the observed subject. Several rows of one subject in one
+               condition are averaged. Empty: each row is a subject
+    paired     True if each subject is observed in both conditions and compared with itself
+    at_least   a number that turns a mean into the share of values that reach it
+    outcome    the measure in words for readers
+    names      the conditions in words for readers
+    missing    the rule for subjects with an unknown measure
     """
 
     measure: str
@@ -100,13 +102,13 @@ class Claim:
 
     @property
     def arm_labels(self) -> tuple[str, str]:
-        """The arms, as readers see them."""
+        """The names of the two conditions for readers."""
         first, second = (name or arm for name, arm in zip(self.names, self.contrast, strict=True))
         return first, second
 
     @property
     def contrast_label(self) -> str:
-        """The contrast as the label of a line or row: "ACP − Simple voting"."""
+        """The label of the contrast in charts and tables: "ACP − Simple voting"."""
         return " − ".join(self.arm_labels)
 
     @property
@@ -123,23 +125,27 @@ class Claim:
         return f"{self.outcome or self.measure}: {words[self.direction]}"
 
     def size(self, difference: float) -> str:
-        """A size without its sign: "5 points", "0.30"."""
+        """Return the size of a difference without its sign: "5 points", "0.30"."""
         if self.kind == "share":
             return format_points(abs(difference)).lstrip("+−")
         return f"{abs(difference):.2g}"
 
     def format_signed(self, difference: float, more: int = 0) -> str:
-        """A difference with its sign: "+5 points", "−0.30". `more` digits where it is itself a term
-        of a difference that is printed beside it."""
+        """Return a difference with its sign: "+5 points", "−0.30".
+
+        Set `more` to 1 if the difference is a term of another difference that is printed next to
+        it.
+        """
         if not math.isfinite(difference):
             return "unknown"
         if self.kind == "share":
             return format_points(difference, more)
-        rounded = round(difference, 2 + more) + 0.0  # −0 becomes 0
+        # Adding 0.0 turns −0.0 into 0.0, which gets no sign.
+        rounded = round(difference, 2 + more) + 0.0
         return f"{rounded:{'+' if rounded else ''}.{2 + more}f}".replace("-", "−")
 
     def format_interval(self, e: Estimate) -> str:
-        """The interval in the unit of the measure: "+3 to +20"."""
+        """Return the interval in the unit of the measure: "+3 to +20"."""
         if not e.has_interval:
             return "no interval"
         if self.kind == "share":
@@ -149,10 +155,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One arm: the known values (n,), the independent unit of each (n,), and how many are lost.
+    """The data of one condition.
 
-    `subjects` (n,): who each value belongs to, where both arms observe the same subjects. Both
-    sides then have the same subjects in the same order.
+    `values` (n,): the known values. `units` (n,): the independent unit of each value. `lost`: the
+    number of unknown values. `subjects` (n,): the subject of each value, if both conditions observe
+    the same subjects. Both sides then list the same subjects in the same order.
     """
 
     values: FloatArray
@@ -162,7 +169,10 @@ class Side:
 
     @classmethod
     def from_values(cls, values: ArrayLike, units: Sequence[Hashable] | None = None) -> Side:
-        """The side of values (n,), NaN where one is lost; without `units` each is one by itself."""
+        """Return the side of values (n,), with NaN for lost ones.
+
+        Without `units`, each is independent.
+        """
         y = np.asarray(values, float)
         known = np.isfinite(y)
         named = range(len(y)) if units is None else units
@@ -181,11 +191,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the data say of a claim: estimate, verdict, its words, and what the lost could change.
+    """The result of a claim: estimate, verdict, and the possible influence of lost values.
 
-    `why` tells why there is no test; it is empty where there is one. `adjusted_p` is the p of no
-    difference that allows for the claim's family (see `judge_families`); NaN in a family of one.
-    `level` is that of the interval.
+    `why` is the reason if there is no test, otherwise empty. `bounds`: the difference under all
+    possible lost values. `counts`, `lost`: known and lost values of both conditions. `adjusted_p`
+    is the p-value adjusted for the claim's family (see `judge_families`), or NaN in a family of
+    one. `level` is the level of the interval.
     """
 
     claim: Claim
@@ -200,20 +211,20 @@ class Result:
 
     @property
     def p(self) -> float:
-        """The p that counts: adjusted for the claim's family where that has several."""
+        """The p-value to use: adjusted for the family if the family has several claims."""
         return self.adjusted_p if math.isfinite(self.adjusted_p) else self.estimate.p
 
     @property
     def is_tested(self) -> bool:
-        """Whether there is a test."""
+        """True if there is a test."""
         return not self.why and math.isfinite(self.estimate.p)
 
     @property
     def p_in_words(self) -> str:
-        """The p that counts, with its name: "adjusted p = .012".
+        """The p-value with its name: "adjusted p = .012".
 
-        Empty where nothing was tested, and of a claim with a margin: the p of no difference is no
-        test of it, the interval is.
+        It is empty without a test, and for a claim with a margin. The p-value is for no difference,
+        and only the interval tests a margin.
         """
         if not self.is_tested or self.claim.margin:
             return ""
@@ -221,14 +232,17 @@ class Result:
 
     @property
     def span(self) -> str:
-        """The interval. It is said to hold by itself where the family leaves open what the interval
-        shows: one by one, intervals of exploratory claims exclude too much."""
+        """The interval as text.
+
+        "by itself" is added if the interval excludes zero but the verdict of the family is
+        undecided. Unadjusted intervals of exploratory claims exclude zero too often.
+        """
         alone = self.estimate.excludes_zero and self.verdict == UNDECIDED and self.p >= ALPHA
         return f"{self.claim.format_interval(self.estimate)}{' by itself' * alone}"
 
     @property
     def is_shown(self) -> bool:
-        """Whether a primary claim is supported."""
+        """True if the claim is primary and supported."""
         return self.claim.family == "primary" and self.verdict == SUPPORTED
 
     @property
@@ -238,7 +252,7 @@ class Result:
 
     @property
     def verdict_phrase(self) -> str:
-        """What may be said of the result."""
+        """The phrase for the verdict."""
         if self.why:
             return f"{NOT_TESTED} ({self.estimate.why})" if self.estimate.why else NOT_TESTED
         first, second = self.claim.arm_labels
@@ -261,7 +275,7 @@ class Result:
 
     @property
     def describe_conclusion(self) -> str:
-        """The contrast with estimate, interval and p, and what may be said of it."""
+        """The contrast with estimate, interval, p-value and the phrase for the verdict."""
         told = self.describe_estimate
         if self.p_in_words:
             told = f"{told.removesuffix(')')}, {self.p_in_words})"
@@ -269,7 +283,8 @@ class Result:
 
     @property
     def format_numbers(self) -> str:
-        """ " (+12 points, +3 to +20, p = .012)"; empty where nothing is known."""
+        """The numbers in brackets: " (+12 points, +3 to +20, p = .012)". Empty if the value is
+        unknown."""
         estimate = self.estimate
         if not math.isfinite(estimate.value):
             return ""
@@ -282,17 +297,20 @@ class Result:
 
 
 def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.95) -> Estimate:
-    """The mean of the first side minus that of the second, by the method that its units call for.
+    """Return the mean of the first side minus that of the second, by the method that fits the
+    units.
 
-    - Subjects that were observed in both arms: differences within subjects, clustered by unit.
-    - Units that came in both arms, all of them: differences within units. Of shares with one value
-      each, Tango's interval and McNemar's test; else the t interval of the units' differences.
+    - Subjects observed in both conditions: differences within subjects, clustered by unit.
+    - All units in both conditions: differences within units. Shares with one value per unit use
+      Tango's interval and McNemar's test. Otherwise the t interval of the differences is used.
     - Units with several values: the CR2 sandwich with Satterthwaite's degrees of freedom.
-    - Otherwise of shares Newcombe's interval, of means Welch's (which CR2 is there).
+    - Otherwise: Newcombe's interval for shares, Welch's for means (equal to CR2 in this case).
 
-    No interval below five independent units in all, or below five on a side of which the units are
-    its own.
+    There is no interval below five independent units in total, or below five on a side with
+    separate units.
     """
+    # The set of units decides: equal sets are paired, disjoint sets are independent, and others
+    # overlap.
     ids = set(first.units), set(second.units)
     paired = ids[0] == ids[1] and bool(ids[0])
     alone = len(first.units) == len(ids[0]) and len(second.units) == len(ids[1])
@@ -307,6 +325,7 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
         units = len(ids[0] | ids[1]) if ids[0] & ids[1] else min(map(len, ids))
     if units < FEWEST_UNITS:
         return replace(found, low=math.nan, high=math.nan, p=math.nan, clusters=units)
+    # The t interval does not know that a difference of shares is limited to [−1, 1].
     return found.clip_bounds(-1.0, 1.0) if kind == "share" else found
 
 
@@ -336,8 +355,10 @@ def _independent_estimate(
 
 
 def bound_difference(first: Side, second: Side) -> Bounds | None:
-    """The least and the greatest difference of two shares over all ways of filling in the lost
-    values; None where none is lost."""
+    """Return the least and greatest difference of two shares over all possible lost values.
+
+    Returns None if no value is lost.
+    """
     if not first.lost and not second.lost:
         return None
     arms = (
@@ -348,15 +369,17 @@ def bound_difference(first: Side, second: Side) -> Bounds | None:
 
 
 def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA) -> ClaimVerdict:
-    """Supported, contradicted or undecided.
+    """Return the verdict of an estimate: supported, contradicted or undecided.
 
-    Supported: the whole interval lies where the claim says, beyond the margin, and the test of the
-    same method agrees. Contradicted: all of it lies elsewhere. Undecided: anything else.
+    Supported: the whole interval is on the claimed side of the margin, and the test of the same
+    method agrees. Contradicted: the whole interval is elsewhere. Undecided: all other cases.
     """
     if not e.has_interval:
         return UNDECIDED
+    # Mirror a claim of "less", so that it is judged like "greater".
     low, high = (-e.high, -e.low) if direction == "less" else (e.low, e.high)
     above, below, within = low > margin, high < -margin, -margin <= low and high <= margin
+    # An adjusted p-value may be larger than that of the interval, so both must agree.
     sure = not math.isfinite(e.p) or e.p < alpha
     if direction == "equivalent":
         return SUPPORTED if within else CONTRADICTED if above or below else UNDECIDED
@@ -370,7 +393,7 @@ def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA
 
 
 def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> Result:
-    """The result of a claim from both arms; its interval has the level 1 − alpha."""
+    """Return the result of a claim from both sides. Its interval has the level 1 − alpha."""
     estimate = estimate_difference(first, second, claim.kind, 1 - alpha)
     why = ""
     verdict: str = judge(claim.direction, claim.margin, estimate, alpha)
@@ -385,33 +408,36 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:
-    """The result of a claim of which the estimate comes from a model of all arms together."""
+    """Return the result of a claim from an estimate of a model of all conditions together."""
     verdict = judge(claim.direction, claim.margin, e)
     return Result(claim, e, verdict, e.why, counts=(e.n, e.n))
 
 
 def without_result(claim: Claim, why: str) -> Result:
-    """The result of a claim that the data cannot test, and why."""
+    """Return the result of a claim that the data cannot test, with the reason."""
     nothing = Estimate(math.nan, math.nan, math.nan, 0)
     return Result(claim, nothing, f"cannot be tested ({why})", why)
 
 
-# What the data hold of a claim: the claim with its unit, and both sides; or why there are none.
+# The data of a claim: the claim with its unit, and both sides. A string is the reason if there are
+# no data.
 Read = tuple[Claim, Side, Side] | str
 
 
 def judge_families(
     claims: Sequence[Claim], read: Callable[[Claim], Read], alpha: float = ALPHA
 ) -> list[Result]:
-    """The results of claims, in order, each allowing for the others of its family.
+    """Return the results of claims in order, each corrected for the other claims of its family.
 
-    Primary: intervals at the level 1 − alpha / number of primary claims (Bonferroni), which hold
-    together, and p times that number, so that it is below alpha exactly where the interval excludes
-    zero. The chance that any true claim of no effect comes out supported is at most alpha.
-    Secondary and exploratory: 95 % intervals one by one; verdicts go by Holm's p over the family.
+    Primary claims have intervals at the level 1 − alpha / number of primary claims (Bonferroni),
+    which hold jointly. Their p-values are multiplied by that number, so p is below alpha exactly if
+    the interval excludes zero. The chance that any true claim of no effect is supported is at most
+    alpha. Secondary and exploratory claims have separate 95 % intervals, and Holm's p over the
+    family decides their verdicts.
 
-    Claims that cannot be tested count in the number of primary claims, because it was fixed before.
-    Dunn (1961), doi:10.1080/01621459.1961.10482090; Holm (1979), Scand. J. Statist. 6, 65–70.
+    Claims that cannot be tested count as primary claims too, because the number was fixed in
+    advance. Dunn (1961), doi:10.1080/01621459.1961.10482090. Holm (1979), Scand. J. Statist. 6,
+    65–70.
     """
     size = Counter(claim.family for claim in claims)
     results = []
@@ -426,8 +452,10 @@ def judge_families(
 
 
 def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
-    """Results that were judged one by one, with the p that allows for their family; of secondary
-    and exploratory claims the verdicts go by it."""
+    """Return separately judged results with p-values adjusted for their families.
+
+    For secondary and exploratory claims, the adjusted p-values also decide the verdicts.
+    """
     size = Counter(result.claim.family for result in results)
     ps = {family: iter(_adjust_in_family(results, family)) for family in size}
     return [_within_family(r, next(ps[r.claim.family]), size, alpha) for r in results]

@@ -1,7 +1,8 @@
-"""Means of units that shared a conversation, which are not independent of each other.
+"""Means and differences of values from shared conversations, which are not independent.
 
-The intervals cluster by discussion, session, group or set, with a correction for few clusters; with
-fewer than five there is none. Test and interval are one method, so that they never disagree.
+The intervals are clustered by discussion, session, group or block, with a correction for few
+clusters. There is none with fewer than five clusters. Test and interval use one method, so they
+always agree.
 """
 
 from __future__ import annotations
@@ -17,40 +18,45 @@ from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
 
 FloatArray = NDArray[np.float64]
 
-_NOTHING = 1e-18  # variances below this, relative to the value squared, are rounding
-_SINGULAR = 1e-10  # of 1 − leverage: below it a cluster determines a coefficient by itself
-# Satterthwaite's degrees of freedom, below which the t distribution does not fit and no test is
-# made (Pustejovsky and Tipton 2018). The mean of five clusters of one size has four but for
-# rounding.
+# Smaller variances, relative to the squared value, are rounding errors.
+_NOTHING = 1e-18
+# If 1 − leverage is below this, a single cluster determines a coefficient.
+_SINGULAR = 1e-10
+# With fewer of Satterthwaite's degrees of freedom the t distribution fits badly, and no test is
+# made (Pustejovsky and Tipton 2018). The mean of five clusters of equal size has four degrees of
+# freedom, up to rounding.
 FEWEST_DF = 4 - 1e-9
-_SYMMETRIC = 1e-6  # of the skewness of a mean: below it there is nothing to allow for
-ROWS_AT_ONCE = 100_000  # of clusters that are taken apart together
+# A mean with a smaller skewness needs no transformation.
+_SYMMETRIC = 1e-6
+# Rows of clusters that are decomposed together. It bounds the memory for their matrices.
+ROWS_AT_ONCE = 100_000
 
 
 def clustered_mean(
     values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:
-    """The mean of `values` (n,) with an interval clustered by `clusters` (n,).
+    """Return the mean of `values` (n,) with an interval clustered by `clusters` (n,).
 
-    By CR2, see `clustered_coefficient`; with one value per cluster it is the ordinary t interval.
-    p: against a mean of zero. Non-finite values are left out.
+    The method is CR2, see `clustered_coefficient`. With one value per cluster it is the ordinary t
+    interval. p tests a mean of zero. Non-finite values are left out. Raises ValueError if the
+    lengths differ.
     """
     y, groups = _finite_values(values, clusters)
     found = clustered_coefficient(y, np.ones((len(y), 1)), 0, groups.tolist(), level)
     if 0 < found.clusters < FEWEST_UNITS:
         means = np.bincount(groups, weights=y) / np.bincount(groups)
         found = replace(found, each=tuple(means.tolist()))
-    # The plain mean, without the rounding of the fit: 0.5 is to read 0.5.
+    # Replace the fitted value by the plain mean, so that 0.5 is exactly 0.5.
     return replace(found, value=float(y.mean())) if len(y) else found
 
 
 def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
-    """The mean of `values` (n,) that may lie at one end of a scale, clustered by `clusters` (n,).
+    """Return the mean of `values` (n,) near one end of a scale, clustered by `clusters` (n,).
 
-    As `clustered_mean`, with a t statistic that Hall's cubic transformation makes nearly symmetric;
-    its skewness is that of the clusters' sums of deviations. Where nearly half of all ratings lie
-    at the end of the scale, the plain t interval of ten of them holds the mean too seldom.
-    Hall (1992), J. R. Statist. Soc. B 54, 221–228, doi:10.1111/j.2517-6161.1992.tb01876.x.
+    It works like `clustered_mean`, with a t statistic that Hall's cubic transformation makes nearly
+    symmetric. The skewness is that of the clusters' sums of deviations. If nearly half of all
+    ratings are at the end of the scale, the plain t interval of ten of them has a coverage below 95
+    %. Hall (1992), J. R. Statist. Soc. B 54, 221–228, doi:10.1111/j.2517-6161.1992.tb01876.x.
     """
     from scipy.stats import t as student
 
@@ -67,6 +73,7 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
         return estimate
     error, limit = math.sqrt(variance), float(student.ppf((1 + level) / 2, df))
 
+    # The inverse of Hall's transformation gives the bounds.
     def untransformed(statistic: float) -> float:
         return float(3 / skew * (np.cbrt(1 + skew * (statistic - skew / 6)) - 1))
 
@@ -80,17 +87,18 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
 
 
 def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
-    """The share of `hits` (n,), of 0 and 1, with an interval clustered by `clusters` (n,).
+    """Return the share of `hits` (n,), of 0 and 1, with an interval clustered by `clusters` (n,).
 
-    The standard error and degrees of freedom of `clustered_mean`, on the scale of log odds: a rare
-    answer that some clusters share has a skewed estimate, for which the plain interval is too
-    short above. No interval where all units or none are hits.
+    It uses the standard error and degrees of freedom of `clustered_mean` on the scale of log odds.
+    A rare answer that some clusters share has a skewed estimate, and the plain interval has a too
+    small upper bound. There is no interval if all values or none are hits.
     """
     return on_log_odds(clustered_mean(hits, clusters, level))
 
 
 def on_log_odds(e: Estimate) -> Estimate:
-    """The estimate of a share with its interval made symmetric on the scale of log odds."""
+    """Return the estimate of a share with an interval that is symmetric on the scale of
+    log odds."""
     if not 0 < e.value < 1:
         return replace(e, low=math.nan, high=math.nan, p=math.nan)
     if not e.has_interval:
@@ -104,17 +112,18 @@ def on_log_odds(e: Estimate) -> Estimate:
 def paired_difference(
     after: ArrayLike, before: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:
-    """The mean of after − before over the same units (n,), clustered; see `clustered_mean`."""
+    """Return the mean of after − before over the same units (n,), clustered
+    like `clustered_mean`."""
     return clustered_mean(np.asarray(after, float) - np.asarray(before, float), clusters, level)
 
 
 def clustered_difference(
     values: ArrayLike, treated: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:
-    """Mean of the treated minus mean of the others, clustered, by `clustered_coefficient`.
+    """Return the mean of the treated minus the mean of the others, by `clustered_coefficient`.
 
-    `values` (n,), `treated` (n,) truth values, `clusters` (n,), each on one side or on both. No
-    interval (NaN) with fewer than two clusters on a side.
+    `values` (n,), `treated` (n,) truth values, `clusters` (n,). A cluster may be on one side or on
+    both. There is no interval (NaN) with fewer than two clusters on a side.
     """
     side = np.asarray(treated, bool)
     y = np.asarray(values, float)
@@ -139,14 +148,15 @@ def clustered_coefficient(
     clusters: Sequence[Hashable],
     level: float = 0.95,
 ) -> Estimate:
-    """One coefficient of a least-squares fit of y (n,) on `design` (n, k), clustered.
+    """Return one coefficient of a least-squares fit of y (n,) on `design` (n, k), clustered.
 
-    Bias-reduced sandwich variance (CR2) and t with Satterthwaite's degrees of freedom, which hold
-    with few or unequal clusters as well; both under the working model of independent errors. The
-    constant, if wanted, is a column. Fewer than five clusters, fewer than four degrees of freedom,
-    or clusters between which nothing varies: no interval (NaN). A cluster None is a unit of its
-    own.
-    Bell and McCaffrey (2002), Survey Methodology 28, 169–181; Pustejovsky and Tipton (2018),
+    The variance is the bias-reduced sandwich (CR2). The t distribution has Satterthwaite's degrees
+    of freedom. Both also hold with few or unequal clusters. Both use independent errors as the
+    working model. A constant must be a column of `design`. There is no interval (NaN) with fewer
+    than five clusters, fewer than four degrees of freedom, or no variation between clusters. A
+    cluster None is a separate unit.
+
+    Bell and McCaffrey (2002), Survey Methodology 28, 169–181. Pustejovsky and Tipton (2018),
     doi:10.1080/07350015.2016.1247004.
     """
     from scipy.stats import t as student
@@ -162,7 +172,7 @@ def clustered_coefficient(
         return none
     variance, df = _bias_reduced(outcome - design @ fit, design, column, groups)
     if variance <= _NOTHING * max(1.0, value**2):
-        # All clusters say the same: there is no spread from which to tell how sure that is.
+        # All clusters have the same value, so there is no variation to estimate an error from.
         if abs(value) < _NOTHING:
             return replace(none, p=1.0)
         return replace(none, why="nothing varies between independent units")
@@ -178,7 +188,7 @@ def clustered_coefficient(
 def _bias_reduced(
     residuals: FloatArray, design: FloatArray, column: int, groups: NDArray[np.int64]
 ) -> tuple[float, float]:
-    """The CR2 variance of a coefficient, and its degrees of freedom."""
+    """Return the CR2 variance of a coefficient and its degrees of freedom."""
     bread = np.linalg.pinv(design.T @ design)
     width = design.shape[1]
     values, vectors = np.linalg.eigh(bread)
@@ -191,12 +201,12 @@ def _bias_reduced(
         np.empty(len(starts)),
         np.empty((len(starts), width)),
     )
-    for clusters in _clusters_by_size(
-        sizes
-    ):  # of one size: their matrices are taken apart together
+    # Clusters of equal size are decomposed together, which is much faster than one by one.
+    for clusters in _clusters_by_size(sizes):
         rows = order[starts[clusters][:, None] + np.arange(sizes[clusters[0]])]
         x = design[rows]
-        # I − H of the cluster differs from I only in the span of its rows of the design.
+        # I − H of a cluster differs from I only in the span of the cluster's rows of the design, so
+        # a decomposition of width k replaces one of the size of the cluster.
         q, s, _ = np.linalg.svd(x @ root, full_matrices=False)
         left = 1.0 - s**2
         stretch = np.where(left > _SINGULAR, 1 / np.sqrt(np.maximum(left, _SINGULAR)), 0.0) - 1.0
@@ -214,7 +224,7 @@ def _bias_reduced(
 
 
 def _clusters_by_size(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """The numbers of clusters of one size, so many of them that their rows fit into memory."""
+    """Yield the numbers of clusters of equal size, in parts with at most `ROWS_AT_ONCE` rows."""
     for size in np.unique(sizes):
         clusters = np.flatnonzero(sizes == size)
         yield from np.array_split(clusters, math.ceil(len(clusters) * size / ROWS_AT_ONCE))
@@ -234,6 +244,6 @@ def _finite_values(
 
 def _encode_labels(labels: Sequence[Hashable]) -> NDArray[np.int64]:
     seen: dict[Hashable, int] = {}
-    # Units of which no cluster is known did not share one for that reason.
+    # Two unknown clusters are not the same cluster, so each None gets a label.
     own = (("alone", n) if label is None else label for n, label in enumerate(labels))
     return np.array([seen.setdefault(label, len(seen)) for label in own], dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Two votes of the same people: transitions, marginal homogeneity, moves towards a side.
+"""Two votes of the same participants: transitions, marginal homogeneity, moves towards a side.
 
-A table is square: rows the first vote, columns the second, both in the order of `options`.
+A table is square. Rows are first votes and columns second votes, both in the order of `options`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from folkmoot.measures.inference.proportions import wilson
 
 IntArray = NDArray[np.int64]
 
-EXACT_BELOW = 25  # moves, for McNemar's test
+# With fewer moves, McNemar's test is exact: the χ² approximation is poor for small counts.
+EXACT_BELOW = 25
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
     """A test statistic with its degrees of freedom and p-value.
 
-    Where the table holds no information (nobody changed) the statistic is 0, df 0 and p 1.
+    If no participant changed, the table holds no information. The statistic is then 0, df 0 and p
+    1.
     """
 
-    __test__ = False  # not a pytest class
+    # pytest would otherwise collect a class with this name.
+    __test__ = False
 
     name: str
     statistic: float
@@ -38,7 +41,10 @@ class Test:
 def transition_table(
     before: Sequence[str], after: Sequence[str], options: Sequence[str]
 ) -> IntArray:
-    """Counts (k, k): how many went from option i to option j. Unknown options raise ValueError."""
+    """Return the counts (k, k) of participants who went from option i to option j.
+
+    Raises ValueError for unknown options or lists of different lengths.
+    """
     if len(before) != len(after):
         raise ValueError(f"{len(before)} first votes but {len(after)} second ones")
     index = {option: i for i, option in enumerate(options)}
@@ -51,12 +57,12 @@ def transition_table(
 
 
 def bowker(table: IntArray) -> Test:
-    """Bowker's test of symmetry: is i → j as frequent as j → i, for all pairs?
+    """Return Bowker's test of symmetry: is i → j as frequent as j → i, for all pairs?
 
-    χ² = Σ_{i<j} (n_ij − n_ji)² / (n_ij + n_ji), df = the pairs of options with any move. For two
-    options it is McNemar's test without correction. A plain re-vote that only adds noise is
-    symmetric; a persuasion that draws one way is not.
-    Bowker (1948), doi:10.1080/01621459.1948.10483284.
+    χ² = Σ_{i<j} (n_ij − n_ji)² / (n_ij + n_ji). df is the number of pairs of options with any move.
+    For two options it is McNemar's test without correction. A re-vote that only adds noise is
+    symmetric, and persuasion in one direction is not. Bowker (1948),
+    doi:10.1080/01621459.1948.10483284.
     """
     from scipy.stats import chi2
 
@@ -71,12 +77,12 @@ def bowker(table: IntArray) -> Test:
 
 
 def stuart_maxwell(table: IntArray) -> Test:
-    """Stuart and Maxwell's test of marginal homogeneity: did the totals per option change?
+    """Return Stuart and Maxwell's test of marginal homogeneity: did the totals per option change?
 
-    d' V⁺ d with d_i = n_i. − n_.i over all options and V⁺ the pseudo-inverse of their covariance;
-    df is the rank of V: one less than the options, or fewer where the options fall into groups
-    between which nobody moved. Options that nobody left or entered are dropped first.
-    Stuart (1955), doi:10.1093/biomet/42.3-4.412; Maxwell (1970), doi:10.1192/bjp.116.535.651.
+    The statistic is d' V⁺ d with d_i = n_i. − n_.i over all options. V⁺ is the pseudo-inverse of
+    their covariance. df is the rank of V: the number of options less one, or fewer if no one moved
+    between some groups of options. Options without any move are dropped first. Stuart (1955),
+    doi:10.1093/biomet/42.3-4.412. Maxwell (1970), doi:10.1192/bjp.116.535.651.
     """
     from scipy.stats import chi2
 
@@ -93,11 +99,10 @@ def stuart_maxwell(table: IntArray) -> Test:
 
 
 def mcnemar(there: int, back: int) -> Test:
-    """McNemar's test for one option: is `there` (no → yes) as frequent as `back` (yes → no)?
+    """Return McNemar's test for one option: is `there` (no → yes) as frequent as `back` (yes → no)?
 
-    χ² = (there − back)² / (there + back), df 1; below 25 moves the exact binomial
-    instead, and the statistic is then the smaller count.
-    McNemar (1947), doi:10.1007/BF02295996.
+    χ² = (there − back)² / (there + back), df 1. Below 25 moves the exact binomial test is used, and
+    the statistic is the smaller count. McNemar (1947), doi:10.1007/BF02295996.
     """
     from scipy.stats import binomtest, chi2
 
@@ -114,15 +119,15 @@ def mcnemar(there: int, back: int) -> Test:
 def paired_shares(
     both: int, first: int, second: int, neither: int, level: float = 0.95
 ) -> Estimate:
-    """The difference of two shares over the same people, second minus first.
+    """Return the difference of two shares over the same participants, second minus first.
 
-    Counts of people who show it in both conditions, in the first alone, in the second alone, in
-    neither. Interval: Tango's, of all differences that the score test does not reject, which at
-    zero is McNemar's; with fewer than 25 moves stretched to the exact interval of the moves'
-    balance. p: McNemar's; with fewer than 25 moves the larger of the exact one and that of the
-    score test, so that it is below 1 − level exactly where the interval excludes zero. Raises
-    ValueError for nobody.
-    Tango (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
+    The arguments count participants with a hit in both conditions, in the first only, in the second
+    only, and in neither. The interval is Tango's: all differences that the score test does not
+    reject. At zero that test is McNemar's. With fewer than 25 moves the interval is widened to the
+    exact interval of the balance of moves. p is McNemar's. With fewer than 25 moves it is the
+    larger of the exact p and that of the score test. So p is below 1 − level exactly if the
+    interval excludes zero. Raises ValueError without participants. Tango (1998),
+    doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
     from scipy.optimize import brentq
     from scipy.stats import binomtest, norm
@@ -134,13 +139,14 @@ def paired_shares(
     z = float(norm.ppf((1 + level) / 2))
 
     def score_statistic(x: float) -> float:
-        """The score statistic of a difference of x."""
+        """Return the score statistic of a difference of x."""
         b = (2 * n - second + first) * x - second - first
         rarer = (math.sqrt(b * b + 8 * n * first * x * (1 - x)) - b) / (4 * n)
         variance = n * (2 * rarer + x * (1 - x))
         return (second - first - n * x) / math.sqrt(variance) if variance > 0 else 0.0
 
-    edge = 1 - 1e-12  # at ±1 itself the statistic is not defined
+    # The statistic is undefined at ±1.
+    edge = 1 - 1e-12
     low = (
         brentq(lambda x: score_statistic(x) - z, -edge, difference) if difference > -edge else -1.0
     )
@@ -158,10 +164,10 @@ def paired_shares(
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Of n people with a known opposing option: how they moved.
+    """The moves of n participants with a known opposing option.
 
-    `to_target`: to the option argued for; `elsewhere`: to a third one; `stayed`. `by_chance` is
-    the expected number of `to_target` if those who moved had picked any other option alike.
+    `to_target`: to the option of the argument. `elsewhere`: to a third option. `stayed`: no move.
+    `by_chance`: the expected `to_target` if all moves had gone to random other options.
     """
 
     n: int
@@ -178,9 +184,10 @@ class Moves:
 def moves_towards(
     before: Sequence[str], after: Sequence[str], targets: Sequence[str], options: int
 ) -> Moves:
-    """Who moved to the option that the opposing side argued for.
+    """Count moves to the option for which the opposing side argued.
 
-    `targets`: the opposing option of each person (n,); `options`: how many options there were.
+    `targets` (n,): the opposing option of each participant. `options`: the number of options.
+    Raises ValueError if the lengths differ.
     """
     if not len(before) == len(after) == len(targets):
         raise ValueError("before, after and targets must be of one length")
@@ -193,7 +200,7 @@ def moves_towards(
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A share among those who moved, against the share expected if they had moved at random."""
+    """A share among participants who moved, compared with the share expected for random moves."""
 
     share: Estimate
     expected: float
@@ -205,10 +212,11 @@ class Excess:
 
 
 def towards_target(moved: int, to_target: int, options: int) -> Excess | None:
-    """Of `moved` people the share that went to the option argued for, against 1/(options − 1).
+    """Compare the share of moves to the argued option with 1/(options − 1), the share by chance.
 
-    p is the exact binomial's. None if nobody moved or there was only one way to go. Far above
-    chance may be persuasion or compliance: compare with an arm in which the argument is empty.
+    p is that of the exact binomial test. Returns None if no participant moved or there are fewer
+    than three options. A share far above chance may be persuasion or compliance. Compare it with a
+    condition with an empty argument.
     """
     if moved < 1 or options < 3:
         return None

@@ -1,7 +1,7 @@
-"""Shares and their differences: Wilson, Newcombe, Holm. The headline of most studies.
+"""Shares and their differences: Wilson, Newcombe, Holm, and bounds for lost answers.
 
-All shares are in [0, 1], differences in [−1, 1]; counts are whole numbers of independent units.
-Units that talked to each other belong in `clustered`.
+All shares are in [0, 1] and differences in [−1, 1]. Counts are numbers of independent units. Use
+`clustered` for units that talked to each other.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import numpy as np
 
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
 
-_NEAREST, _FURTHEST = 1e-6, 37.0  # z, between which p is looked for: beyond the last it is 0
+# Range of z for the search of p. Beyond the upper end p is 0 in floating point.
+_NEAREST, _FURTHEST = 1e-6, 37.0
 
 
 def wilson(count: int, n: int, level: float = 0.95) -> Estimate:
-    """A share count / n with Wilson's score interval.
+    """Return the share count / n with Wilson's score interval.
 
-    (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n). Unlike the textbook interval it stays in
-    [0, 1] and has width at 0 % and 100 %. Raises ValueError for n < 1.
-    Wilson (1927), doi:10.1080/01621459.1927.10502953.
+    (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n). Unlike the textbook interval it stays in [0,
+    1] and has a positive width at 0 % and 100 %. Raises ValueError for n < 1. Wilson (1927),
+    doi:10.1080/01621459.1927.10502953.
     """
     _check_share(count, n)
     return Estimate(count / n, *_wilson_bounds(count, n, 1 - level), n, method="Wilson")
@@ -34,25 +35,28 @@ def _wilson_bounds(count: int, n: int, alpha: float) -> tuple[float, float]:
     share, z2 = count / n, float(norm.isf(alpha / 2)) ** 2
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    # Rounding must not put the estimate outside its interval.
+    # Use exact bounds at 0 % and 100 %, because rounding could exclude the estimate.
     return middle - half if count else 0.0, middle + half if count < n else 1.0
 
 
 def score_interval(share: float, n: float, z: float) -> tuple[float, float]:
-    """Wilson's limits of a share of n units, which need not be whole: effective ones, for clusters;
-    `z`: a quantile of the normal distribution, or of Student's."""
+    """Return Wilson's bounds of a share of n units.
+
+    n may be a fractional effective number of units, as for clusters. `z` is a quantile of the
+    normal or Student's distribution.
+    """
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
 def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) -> Estimate:
-    """The difference count1/n1 − count2/n2 of two independent shares, with its p-value.
+    """Return the difference count1/n1 − count2/n2 of two independent shares with its p-value.
 
-    Interval: Newcombe's hybrid score (his method 10), the Wilson limits (l, u) of both shares
-    put together, p1 − p2 − √((p1−l1)² + (u2−p2)²) to p1 − p2 + √((u1−p1)² + (p2−l2)²).
-    p: see `p_of_interval`. Raises ValueError for an empty group.
-    Newcombe (1998), doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I.
+    The interval is Newcombe's hybrid score (method 10), which combines the Wilson limits (l, u) of
+    both shares: p1 − p2 − √((p1−l1)² + (u2−p2)²) to p1 − p2 + √((u1−p1)² + (p2−l2)²). p: see
+    `p_of_interval`. Raises ValueError for an empty group. Newcombe (1998),
+    doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I.
     """
     _check_share(count1, n1)
     _check_share(count2, n2)
@@ -79,14 +83,19 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
 
 
 def _independent_units(*sides: int) -> int:
-    """The independent units of a difference as `Estimate.clusters`: those of a side with fewer than
-    five, which no size of the other makes up for; else 0, for all of them."""
+    """Return the value of `Estimate.clusters` for a difference.
+
+    It is the size of the smaller side if that has fewer than five units, because a large other side
+    does not make up for it. Otherwise it is 0, and all units count.
+    """
     return min(sides) if min(sides) < FEWEST_UNITS else 0
 
 
 def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) -> float:
-    """The two-sided p of no difference that agrees with an interval: the level α at which it just
-    touches zero. `bounds`: α → (low, high)."""
+    """Return the two-sided p of no difference that agrees with an interval.
+
+    It is the level α at which the interval touches zero. `bounds`: α → (low, high).
+    """
     from scipy.optimize import brentq
     from scipy.stats import norm
 
@@ -99,14 +108,18 @@ def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) 
 
     if distance_to_zero(_FURTHEST) > 0:
         return 0.0
-    # At a level near 0 % the interval is hardly more than the value itself.
+    # At a confidence level near 0 % the interval is almost the value itself. If it still contains
+    # zero, there is no evidence of a difference.
     if distance_to_zero(_NEAREST) <= 0:
         return 1.0
     return float(2 * norm.sf(brentq(distance_to_zero, _NEAREST, _FURTHEST, xtol=1e-10)))
 
 
 def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
-    """p for equal distributions of two rows of counts (k,): Pearson's χ². Computed by scipy."""
+    """Return the p of Pearson's χ² test for equal distributions of two rows of counts (k,).
+
+    Categories without counts are dropped. Computed by scipy.
+    """
     from scipy.stats import chi2_contingency
 
     table = np.array([pair for pair in zip(first, second, strict=True) if sum(pair)]).T
@@ -116,13 +129,14 @@ def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for their number by Holm's step-down method, in the order given.
+    """Return p-values adjusted by Holm's step-down method, in the given order.
 
-    Keeps the chance of even one false alarm at the nominal level. NaN stays NaN and is not
-    counted. Holm (1979), Scand. J. Statist. 6, 65–70.
+    The chance of even one false alarm stays at the nominal level. NaN stays NaN and is not counted.
+    Holm (1979), Scand. J. Statist. 6, 65–70.
     """
     values = np.asarray(p_values, dtype=float)
-    order = np.argsort(values)[: np.isfinite(values).sum()]  # NaN come last
+    # NaN come last in the order and are cut off.
+    order = np.argsort(values)[: np.isfinite(values).sum()]
     steps = values[order] * np.arange(order.size, 0, -1)
     adjusted = np.full(values.size, np.nan)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
@@ -130,7 +144,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
-    """The interval of first − second from those of two independent estimates; see `between`."""
+    """Return the interval of first − second from the intervals of two independent estimates.
+
+    See `between` for the formula and the source.
+    """
     distance = first.value - second.value
     down = math.hypot(first.value - first.low, second.high - second.value)
     up = math.hypot(first.high - first.value, second.value - second.low)
@@ -138,18 +155,20 @@ def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
 
 
 def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
-    """The difference of two independent estimates from their intervals (MOVER), with its p-value.
+    """Return the difference of two independent estimates from their intervals (MOVER), with its
+    p-value.
 
-    `first` and `second` give the estimate for a `level`, .95 where it is left out. With limits
-    (l, u): d − √((θ1−l1)² + (u2−θ2)²) to d + √((u1−θ1)² + (θ2−l2)²). For two Wilson shares it is
-    Newcombe's interval; it serves for differences of differences between runs. p: see
+    `first` and `second` return the estimate for a `level` (default .95). With limits (l, u) the
+    interval is d − √((θ1−l1)² + (u2−θ2)²) to d + √((u1−θ1)² + (θ2−l2)²). For two Wilson shares it
+    is Newcombe's interval. Use it for differences of differences between runs. p: see
     `p_of_interval`. Zou and Donner (2008), doi:10.1002/sim.3095.
     """
     one, two = first(), second()
     distance = one.value - two.value
 
     def interval_bounds(alpha: float) -> tuple[float, float]:
-        level = 1 - max(alpha, 1e-15)  # nearer to 1 there are no numbers
+        # A smaller alpha would be rounded to a level of exactly 1.
+        level = 1 - max(alpha, 1e-15)
         return mover(first(level=level), second(level=level))
 
     few = _independent_units(one.unit_count, two.unit_count)
@@ -166,7 +185,7 @@ def _check_share(count: int, n: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Of `count` + others seen (`seen` in all) plus `lost` without an answer."""
+    """The counts of one condition: `count` hits of `seen` answers, and `lost` missing answers."""
 
     count: int
     seen: int
@@ -178,19 +197,20 @@ class Arm:
 
     @property
     def low(self) -> float:
-        """The share if nobody lost would have counted."""
+        """The share if no lost answer were a hit."""
         return self.count / (self.seen + self.lost) if self.seen + self.lost else 0.0
 
     @property
     def high(self) -> float:
-        """The share if everybody lost would have counted."""
+        """The share if all lost answers were hits."""
         total = self.seen + self.lost
         return (self.count + self.lost) / total if total else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A difference of shares as observed, and the least and greatest that it could have been."""
+    """A difference of shares as observed, and its least and greatest value over all
+    lost answers."""
 
     observed: float
     low: float
@@ -198,17 +218,17 @@ class Bounds:
 
     @property
     def sign_holds(self) -> bool:
-        """Whether no way of filling the gaps makes the difference vanish or change sign."""
+        """True if no values of the lost answers make the difference zero or change its sign."""
         return self.low > 0 or self.high < 0
 
 
 def difference_bounds(first: Arm, second: Arm) -> Bounds:
-    """Bounds of share(first) − share(second) over all ways of filling in the lost answers.
+    """Return bounds of share(first) − share(second) over all values of the lost answers.
 
-    Low: all lost in the first arm did not count and all in the second did; high: the reverse. No
-    assumption about why they are lost, and no sampling error.
-    Horowitz and Manski (2000), doi:10.1080/01621459.2000.10473902. Raises ValueError if an arm
-    has no answer at all.
+    Low: no lost answer of the first condition is a hit, and all of the second are. High: the
+    reverse. The bounds need no assumption about the reason of the loss, and they do not include
+    sampling error. Raises ValueError if a condition has no answer. Horowitz and Manski (2000),
+    doi:10.1080/01621459.2000.10473902.
     """
     if not first.seen or not second.seen:
         raise ValueError("an arm without any answer has no observed share")

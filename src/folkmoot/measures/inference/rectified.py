@@ -1,9 +1,9 @@
-"""A few people's answers correct many simulated ones: prediction-powered inference.
+"""Correct many simulated answers with few human answers: prediction-powered inference.
 
-The simulated answers may be wrong in any way. The interval is that of the people's corrections, so
-it holds as far as the people are a random sample of those who were simulated, in independent units
-(clusters) of which there are enough. Below these limits nothing is corrected, and the estimate of
-the people alone is given.
+The simulated answers may be wrong in any way, because the interval is that of the human
+corrections. It is valid if the people are a random sample of the simulated population, in enough
+independent units (clusters). Below the limits of this module nothing is corrected, and the result
+is the estimate from people alone.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from folkmoot.measures.inference.proportions import mover, wilson
 
 FloatArray = NDArray[np.float64]
 
-# Below these the correction's own error is not known well enough (coverage is tested above them).
+# Below these limits the error of the correction is not known well enough. Tests check the coverage
+# of the interval above them.
 FEWEST_PEOPLE = 20
 FEWEST_CLUSTERS = 10
-FEWEST_OF_EACH = 10  # people who gave the rarer of two answers
+# People who gave the rarer of two answers.
+FEWEST_OF_EACH = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Rectified:
-    """The corrected mean, that of the people alone, and what the simulation is worth.
+    """The corrected mean, the mean of people alone, and the value of the simulation.
 
-    `weight` (0 to 1) is how much the simulation counts. `worth` is the number of people whose
-    answers alone would give as narrow an interval; `person_count` people answered. `refused` tells
-    why nothing was corrected; `corrected` is then the estimate of the people alone. `fit` is the
-    correlation of people's answers with the simulated ones, NaN where one of them does not vary.
+    `weight` (0 to 1) is the weight of the simulation. `worth` is the number of people with an
+    equally narrow interval without a simulation. `refused` is the reason if nothing was corrected,
+    and `corrected` is then the estimate from people alone. `fit` is the correlation of human with
+    simulated answers, or NaN if one of them does not vary. `spread` is the standard deviation of
+    the human answers.
     """
 
     corrected: Estimate
@@ -48,6 +51,7 @@ class Rectified:
 
     @property
     def person_count(self) -> int:
+        """The number of people who answered."""
         return self.people.n
 
 
@@ -59,23 +63,23 @@ def rectified_mean(
     clusters: Sequence[Hashable] | None = None,
     share: bool = False,
 ) -> Rectified:
-    """The mean of a population of which few answered and many were simulated.
+    """Return the mean of a population from few human and many simulated answers.
 
-    `people` (n,) answers of people, `predicted` (n,) what the simulation said in the place of the
-    same people, `simulated` (N,) what it said for others of the same population. `clusters` (n,):
-    who of the people talked to each other; `share`: the answers are 0 and 1. With w the weight
+    `people` (n,): answers of people. `predicted` (n,): simulated answers for the same people.
+    `simulated` (N,): simulated answers for others of the same population. `clusters` (n,): the
+    group in which each person talked. `share`: the answers are 0 and 1. With w the weight
 
         mean(people − w predicted) + w mean(simulated),
         w = cov(people, predicted) / ((1 + n/N) var(predicted)), within 0 and 1.
 
-    The interval puts together that of the first term (CR2 with Satterthwaite's degrees of freedom,
-    by cluster; the t interval where people are independent) and that of the second (normal); for a
-    share, on the scale of log odds. The interval of the people alone is Wilson's for shares of
-    independent people, else that of `clustered_share` or `clustered_mean`.
+    The interval combines that of the first term (CR2 with Satterthwaite's degrees of freedom, or
+    the t interval for independent people) with that of the second (normal). For a share it is
+    computed on the scale of log odds. The interval of people alone is Wilson's for shares of
+    independent people. Otherwise it is that of `clustered_share` or `clustered_mean`.
 
-    Nothing is corrected with fewer than 20 people, 10 clusters, or, for a share, 10 people who gave
-    the rarer answer. Raises ValueError for fewer than two people, or lengths that differ.
-    Angelopoulos et al. (2023), doi:10.1126/science.adi6000; Angelopoulos, Duchi and Zrnic (2023),
+    Nothing is corrected with fewer than 20 people, 10 clusters, or, for a share, 10 people with the
+    rarer answer. Raises ValueError for fewer than two people, or lengths that differ. Angelopoulos
+    et al. (2023), doi:10.1126/science.adi6000. Angelopoulos, Duchi and Zrnic (2023),
     arXiv:2311.01453, for the weight.
     """
     y, f, many = (np.asarray(values, float) for values in (people, predicted, simulated))
@@ -107,9 +111,11 @@ def rectified_mean(
 
 
 def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
-    """The corrected effect: the mean of one arm minus that of another, of different people.
+    """Return the corrected effect: the mean of one condition minus that of another, of different
+    people.
 
-    By MOVER from both intervals (Zou and Donner 2008, doi:10.1002/sim.3095), without a p value.
+    The interval is MOVER's from both intervals (Zou and Donner 2008, doi:10.1002/sim.3095). There
+    is no p-value.
     """
     one, two = first.corrected, second.corrected
     few = min(one.unit_count, two.unit_count)
@@ -119,12 +125,13 @@ def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
 def people_needed(
     width: float, spread: float, fit: float, *, size: int = 1, icc: float = 0.0
 ) -> int:
-    """How many people to ask for a 95 % interval of this width.
+    """Return the number of people for a 95 % interval of this width.
 
-    `spread`: the standard deviation of people's answers; `fit`: their correlation with the
-    simulated ones; `size` and `icc`: how many people talk in one group, and how alike a group's
-    corrections are. Many more are simulated than asked. n = (2 · 1.96 · spread / width)² (1 − fit²)
-    · (1 + (size − 1) icc), and never fewer than may be corrected at all.
+    `spread`: the standard deviation of human answers. `fit`: their correlation with the simulated
+    answers. `size`: people per group that talks. `icc`: intraclass correlation of the corrections
+    in a group. The number of simulated answers is assumed to be much larger. n = (2 · 1.96 · spread
+    / width)² (1 − fit²) · (1 + (size − 1) · icc), and at least `FEWEST_PEOPLE`. Raises ValueError
+    for a width of 0 or less.
     """
     if width <= 0:
         raise ValueError(f"an interval of width {width} is not one")
@@ -141,7 +148,7 @@ def _uncorrected_estimate(
 
 
 def _refusal_reason(y: FloatArray, units: Sequence[Hashable], *, share: bool) -> str:
-    """Return why nothing is corrected; empty where it is."""
+    """Return the reason why nothing is corrected, or an empty text."""
     if len(y) < FEWEST_PEOPLE:
         return f"{len(y)} people; a correction needs {FEWEST_PEOPLE}"
     groups = len(set(units))
@@ -154,7 +161,7 @@ def _refusal_reason(y: FloatArray, units: Sequence[Hashable], *, share: bool) ->
 
 
 def _correction_weight(y: FloatArray, f: FloatArray, others: int) -> tuple[float, float]:
-    """How much the simulation counts, and how far it follows the people."""
+    """Return the weight of the simulation and its correlation with the human answers."""
     n, spread, own = len(y), float(f.var(ddof=1)), float(y.var(ddof=1))
     if spread <= 0:
         return 0.0, math.nan
@@ -184,7 +191,7 @@ def _corrected_estimate(
     )
     if not share:
         return found
-    # A corrected share may lie outside of 0 and 1, where there are no odds.
+    # A corrected share may lie outside of 0 and 1, and log odds are undefined there.
     if 0 < value < 1:
         return on_log_odds(found)
     return replace(found.clip_bounds(0.0, 1.0), value=min(1.0, max(0.0, value)))

@@ -1,7 +1,7 @@
-"""Logistic regression of a yes/no outcome with robust errors, and what to do when it separates.
+"""Logistic regression of a yes/no outcome with robust errors, also for separated data.
 
-Studies use it to show an effect net of the first choice and demographics. In a randomised
-design the plain difference of shares is the headline; this is the check on it.
+Studies use it to estimate an effect net of the first choice and demographics. In a randomised
+design the difference of shares is the main result, and the regression checks it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 Column = Sequence[str | float | int | None]
 
-_CONVERGED = 1e-10  # log odds by which the last Newton step moves the predictor
-_HUGE = 12.0  # log odds beyond which a coefficient only says "separated"
+# Newton's method has converged if the last step changes the predictor by less (log odds).
+_CONVERGED = 1e-10
+# Larger log odds mean that the data are separated and the estimate diverges.
+_HUGE = 12.0
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One coefficient as an odds ratio with its interval. `level` is "" for a number's slope."""
+    """One coefficient as an odds ratio with its interval. `level` is "" for the slope of
+    a number."""
 
     variable: str
     level: str
@@ -35,10 +38,12 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Logit:
-    """A fitted model. `estimator` and `errors` name the methods; `left_out` says what was dropped.
+    """A fitted model.
 
-    `reference`: the baseline level of each categorical variable. `n` rows used, `incomplete` rows
-    dropped for a missing value. No terms where there was nothing to fit.
+    `reference`: the baseline level of each categorical variable. `n`: used rows. `events`: rows
+    with a yes. `incomplete`: rows dropped for a missing value. `estimator` and `errors` name the
+    methods. `left_out` lists dropped levels and columns. `terms` is empty if nothing could be
+    fitted.
     """
 
     terms: tuple[Term, ...]
@@ -53,7 +58,7 @@ class Logit:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A design matrix (n, k) with its column names (variable, level); column 0 is the constant."""
+    """A design matrix (n, k) with its column names (variable, level). Column 0 is the constant."""
 
     matrix: FloatArray
     columns: tuple[tuple[str, str], ...]
@@ -66,15 +71,15 @@ def logistic(
     columns: Mapping[str, Column],
     reference: Mapping[str, str] | None = None,
 ) -> Logit:
-    """Odds ratios of `outcome` (n,) on `columns` (name → n values, texts or numbers).
+    """Return the odds ratios of `outcome` (n,) on `columns` (name → n values, texts or numbers).
 
-    Texts become indicators against the `reference` level (default: the most frequent), numbers
-    enter as they are. Rows with a missing value are dropped and counted; levels and columns that
-    carry no information are left out and named. Errors are sandwich errors (HC1) for
-    independent units. Under (quasi-)separation, where plain estimates run off to infinity, Firth's
-    penalised likelihood is used for all terms (see `firth`), and `estimator` says so.
+    Texts become indicators against the `reference` level (default: the most frequent). Numbers are
+    used unchanged. Rows with a missing value are dropped and counted. Levels and columns without
+    information are left out and named. Errors are sandwich errors (HC1) for independent units.
+    Under (quasi-)separation maximum likelihood diverges. Firth's penalised likelihood is then used
+    for all terms (see `firth`), and `estimator` says so.
 
-    Firth (1993), doi:10.1093/biomet/80.1.27; Heinze and Schemper (2002), doi:10.1002/sim.1047.
+    Firth (1993), doi:10.1093/biomet/80.1.27. Heinze and Schemper (2002), doi:10.1002/sim.1047.
     """
     keep = [
         i
@@ -97,7 +102,10 @@ def logistic(
 
 
 def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Design:
-    """The design matrix of complete columns; see `logistic`. Levels in order of their names."""
+    """Return the design matrix of complete columns, as in `logistic`.
+
+    Levels are in alphabetical order.
+    """
     length = len(next(iter(columns.values()), []))
     matrix: list[FloatArray] = [np.ones(length)]
     names: list[tuple[str, str]] = [("", "")]
@@ -110,7 +118,7 @@ def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Desig
             parts = _columns_of(name, values, parts)
         for column_name, column in parts:
             trial = np.column_stack([*matrix, column])
-            # Collinear columns are dropped in order, so that what comes first is kept.
+            # Check collinearity column by column, so that earlier columns are kept.
             if np.linalg.matrix_rank(trial) < trial.shape[1]:
                 left_out.append(": ".join(filter(None, column_name)))
                 continue
@@ -120,18 +128,19 @@ def design(columns: Mapping[str, Column], reference: Mapping[str, str]) -> Desig
 
 
 def firth(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Firth's penalised logistic fit: coefficients (k,) and their covariance (k, k).
+    """Return Firth's penalised logistic fit: coefficients (k,) and their covariance (k, k).
 
-    Maximises log L + ½ log |X'WX|; finite under separation. Scores X'(y − π + h(½ − π)), h the
-    leverages of W^½X; damped Newton steps. The covariance is the inverse information: a sandwich
-    would be far too narrow where a group never or always has the outcome, its residuals being
-    nearly zero.
+    It maximises log L + ½ log |X'WX|, which is finite under separation. The scores are X'(y − π +
+    h(½ − π)) with h the leverages of W^½X, and Newton steps are damped. The covariance is the
+    inverse information. If a group never or always has the outcome, its residuals are nearly zero,
+    and a sandwich would be far too narrow.
     """
     beta = np.zeros(x.shape[1])
     for _ in range(200):
         bread, scores = _firth_scores(y, x, beta)
         step = bread @ scores.sum(axis=0)
         longest = float(np.abs(step).max())
+        # Limit a step to 2 log odds: full steps can overshoot in separated data.
         beta = beta + step * min(1.0, 2.0 / longest if longest else 1.0)
         if longest < 1e-9:
             break
@@ -139,7 +148,7 @@ def firth(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The inverse information (k, k) and each row's penalised score (n, k)."""
+    """Return the inverse information (k, k) and each row's penalised score (n, k)."""
     pi = 1 / (1 + np.exp(-np.clip(x @ beta, -30, 30)))
     root: FloatArray = np.sqrt(pi * (1 - pi))[:, None] * x
     bread = np.asarray(np.linalg.pinv(root.T @ root), float)
@@ -148,10 +157,10 @@ def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[Float
 
 
 def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """Coefficients and covariance, or None where the likelihood has no finite maximum.
+    """Return coefficients and covariance, or None if the likelihood has no finite maximum.
 
-    Newton steps. HC1: the sandwich (X'WX)⁻¹ X' diag(r²) X (X'WX)⁻¹ times n / (n − k), with r the
-    residuals.
+    Newton's method. HC1 is the sandwich (X'WX)⁻¹ X' diag(r²) X (X'WX)⁻¹ times n / (n − k), with r
+    the residuals.
     """
     n, k = x.shape
     beta = np.zeros(k)
@@ -183,6 +192,7 @@ def _model_terms(built: Design, beta: FloatArray, covariance: FloatArray) -> tup
     terms = []
     for (variable, name), b, se in list(zip(built.columns, beta, errors, strict=True))[1:]:
         p = float(2 * norm.sf(abs(b) / se)) if se > 0 else math.nan
+        # Above 700 `math.exp` overflows.
         low, high = math.exp(b - reach * se), math.exp(min(b + reach * se, 700.0))
         terms.append(Term(variable, name, math.exp(b), low, high, p))
     return tuple(terms)
@@ -195,7 +205,7 @@ def _is_present(value: str | float | int | None) -> bool:
 def _indicator_columns(
     name: str, values: Column, reference: str | None
 ) -> str | list[tuple[tuple[str, str], FloatArray]]:
-    """The reference level of a column of texts, or the ready column of numbers."""
+    """Return the reference level of a column of texts, or the finished column of numbers."""
     if values and all(
         isinstance(value, (int, float)) and not isinstance(value, bool) for value in values
     ):

@@ -1,10 +1,10 @@
-"""Whether a claim holds over many specifications: joint inference for a specification curve.
+"""Specification curve: joint tests of a claim over many specifications.
 
-A grid asks the same question under several wordings, models or draws. Its cells share their people,
-so that the number of cells in which a claim holds is no probability. The tests here draw people,
-with all their answers in all specifications, and ask how often the whole curve would look like this
-if no specification had an effect beyond the margin.
-Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z, for the three statistics.
+A grid asks the same question with several prompts, models or draws. Its cells share their
+participants, so the share of cells in which a claim holds is no probability. The tests resample
+participants with all their answers in all specifications. They estimate how often such a curve
+would occur if no specification had an effect beyond the margin. The three statistics are those of
+Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.
 """
 
 from __future__ import annotations
@@ -21,23 +21,30 @@ from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS
 from folkmoot.randomness import generator
 
 FloatArray = NDArray[np.float64]
-Sides = Mapping[str, tuple[Side, Side]]  # specification → both arms of a claim
+# Specification → both conditions of a claim.
+Sides = Mapping[str, tuple[Side, Side]]
 
+# Resamples of units. The smallest p is 1/2001.
 DRAWS = 2_000
-FEWEST_SPECIFICATIONS = 3  # for a prediction interval
+# Fewer specifications give no prediction interval.
+FEWEST_SPECIFICATIONS = 3
+# The z of a significant specification (5 %, two-sided).
 SIGNIFICANT = 1.96
-ON_THE_SIDE = 0.8  # share of specifications below which a claim is fragile
+# A claim is fragile if a smaller share of estimates is on the claimed side.
+ON_THE_SIDE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
     """A claim over specifications.
 
-    `estimates`: specification → difference, identical ones once. `p_median`, `p_count`, `p_z`: the
-    chance of such a median, of so many significant specifications, and of such a mean z if no
-    specification had an effect beyond the margin; for equivalence all three are the chance that
-    some specification lies outside of it. NaN with too few independent units. `predicted`: the 95 %
-    interval for a further specification of the same kind; NaN with fewer than three.
+    `estimates`: specification → difference, with identical data once. `merged`: the number of
+    specifications with identical data. `p_median`, `p_count`, `p_z`: the chance of such a median,
+    number of significant specifications, and mean z if no specification had an effect beyond the
+    margin. For equivalence all three are the chance that some specification is outside the margin.
+    They are NaN with too few independent units. `predicted`: the 95 % prediction interval for
+    another specification, or NaN with fewer than three. `units`: independent units of the smaller
+    condition.
     """
 
     claim: Claim
@@ -53,7 +60,7 @@ class Curve:
 
     @property
     def on_the_side(self) -> float:
-        """The share of specifications of which the estimate lies where the claim says."""
+        """The share of estimates on the claimed side."""
         sides = [
             _supports_claim(self.claim, value, self.median) for value in self.estimates.values()
         ]
@@ -61,9 +68,12 @@ class Curve:
 
     @property
     def robustness_word(self) -> str:
-        """Robust: all estimates lie where the claim says, and all three joint tests reject at the
-        level alpha.
-        Fragile: none does, or fewer than 80 % of the estimates lie there. Else mixed."""
+        """The robustness of the claim in a word.
+
+        Robust: all estimates are on the claimed side, and all three joint tests reject at the level
+        alpha. Fragile: no test rejects, or fewer than 80 % of the estimates are on that side.
+        Mixed: all other cases.
+        """
         if len(self.estimates) < 2:
             return "one specification"
         tests = (self.p_median, self.p_count, self.p_z)
@@ -75,8 +85,10 @@ class Curve:
 
 
 def _supports_claim(claim: Claim, value: float, median: float) -> bool:
-    """Whether one estimate lies where the claim says. A difference without direction lies on the
-    side of the median."""
+    """Return whether one estimate is on the claimed side.
+
+    A claim without direction takes the side of the median.
+    """
     if claim.direction == "equivalent":
         return abs(value) <= claim.margin
     sign = {"greater": 1.0, "less": -1.0}.get(claim.direction, math.copysign(1.0, median))
@@ -84,13 +96,12 @@ def _supports_claim(claim: Claim, value: float, median: float) -> bool:
 
 
 def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Curve:
-    """Joint inference on a claim over the specifications in `sides`. `alpha`: the level of the
-    tests, smaller where several claims are judged.
+    """Return the joint inference on a claim over the specifications in `sides`.
 
-    The independent units are named in the sides; one name is one unit in all specifications and
-    both arms. Units are drawn with replacement, within each arm unless they are in both, and each
-    specification's own deviation from the margin is taken off the draws, which gives the curve
-    under no effect.
+    Units with the same name are the same unit in all specifications and both conditions. Units are
+    drawn with replacement, within each condition unless they are in both. Each specification's
+    deviation from the margin is subtracted from its draws, which gives the curve without an effect.
+    `alpha` is the level of the tests. Use a smaller one if several claims are judged.
     """
     distinct = _merge_identical(sides)
     names = list(distinct)
@@ -118,7 +129,7 @@ def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Cur
 
 
 def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
-    """The specifications with different data; of identical ones the first."""
+    """Return the specifications with different data. Of identical ones the first is kept."""
     kept: dict[bytes, str] = {}
     for name, both in sides.items():
         content = repr([(side.units, side.values.tolist()) for side in both]).encode()
@@ -127,13 +138,15 @@ def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
 
 
 def _bootstrap_differences(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
-    """The differences (s,) of all specifications, those of draws (d, s), and how many independent
-    units the smaller arm has."""
+    """Return the differences (s,), those of draws (d, s), and the number of units in the smaller
+    arm."""
     units = [{unit for both in sides.values() for unit in both[arm].units} for arm in (0, 1)]
     shared = bool(units[0] & units[1])
     pools = [units[0] | units[1]] * 2 if shared else units
     sums, counts = [], []
     for arm, pool in enumerate(pools):
+        # Sort by text, because units may have different types. The order must not depend on the
+        # data.
         place = {unit: i for i, unit in enumerate(sorted(pool, key=repr))}
         of_sides = [_sum_by_specification(both[arm], place) for both in sides.values()]
         sums.append(np.array([total for total, _ in of_sides]))
@@ -143,7 +156,8 @@ def _bootstrap_differences(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
     times.append(times[0] if shared else _draw_units(rng, len(pools[1])))
     observed = _mean_difference(sums, counts, [np.ones((1, len(pool))) for pool in pools])[0]
     drawn = _mean_difference(sums, counts, times)
-    # The variance of a bootstrap mean is that of the sample with n, not n − 1.
+    # A bootstrap mean has the variance with divisor n instead of n − 1. Widen the draws to correct
+    # for that.
     fewest = min(len(pool) for pool in pools)
     wider = math.sqrt(fewest / (fewest - 1)) if fewest > 1 else 1.0
     return observed, observed + (drawn - observed) * wider, fewest
@@ -160,14 +174,14 @@ def _sum_by_specification(
 
 
 def _draw_units(rng: np.random.Generator, units: int) -> FloatArray:
-    """How often each unit is drawn, (draws, units)."""
+    """Return how often each unit is drawn, (draws, units)."""
     return rng.multinomial(units, np.full(units, 1 / units), DRAWS).astype(float)
 
 
 def _mean_difference(
     sums: list[FloatArray], counts: list[FloatArray], times: list[FloatArray]
 ) -> FloatArray:
-    """Mean of the first arm minus mean of the second, (draws, specifications)."""
+    """Return the mean of the first arm minus the mean of the second, (draws, specifications)."""
     with np.errstate(invalid="ignore", divide="ignore"):
         first, second = (
             time @ s.T / (time @ count.T)
@@ -179,12 +193,14 @@ def _mean_difference(
 def _joint_tests(
     claim: Claim, observed: FloatArray, drawn: FloatArray, median: float
 ) -> tuple[float, float, float]:
-    """The p of the median, of the number of significant specifications, and of the mean z."""
+    """Return the p of the median, of the number of significant specifications, and of the
+    mean z."""
     sign = {"greater": 1.0, "less": -1.0}.get(claim.direction, math.copysign(1.0, median))
     error = drawn.std(axis=0, ddof=1)
     error = np.where(error > 0, error, np.inf)
     found = sign * observed - claim.margin
     null = sign * (drawn - observed)
+    # The side was chosen after seeing the median, so the draws take the side of their median too.
     if claim.direction == "different":
         null = np.where(np.median(null, axis=1, keepdims=True) < 0, -null, null)
     z, null_z = found / error, null / error
@@ -198,12 +214,13 @@ def _joint_tests(
 
 
 def _share_of_draws(draws: NDArray[np.bool_]) -> float:
-    """The share of draws, the observed one counted among them."""
+    """Return the share of draws, with the observed curve counted as one of them."""
     return (int(draws.sum()) + 1) / (len(draws) + 1)
 
 
 def _prediction_interval(observed: FloatArray) -> tuple[float, float]:
-    """The 95 % prediction interval for a further specification, by the spread of those at hand."""
+    """Return the 95 % prediction interval for another specification, from the spread of the
+    observed ones."""
     from scipy.stats import t
 
     k = len(observed)
