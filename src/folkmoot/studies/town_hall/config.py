@@ -20,6 +20,7 @@ from folkmoot.studies.town_hall.answers.options import InteractionType
 
 # The model that the source uses by default. A researcher who names no model is told of it.
 SOURCE_MODEL = "gemini-3-flash"
+# Level 2-2 repeats level 2-1 on another model, so it is not part of the main comparison.
 MAIN_LEVELS = ("1", "2-1", "3", "4")
 
 
@@ -393,6 +394,7 @@ def _build_level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> L
 def _change_level(level: Level | None, settings: LevelSettings | None) -> Level | None:
     if settings is None or level is None:
         return level
+    # A switch that the file does not set is None and keeps the value of the level below.
     changed = settings.model_dump(exclude={"like"}, exclude_none=True)
     if "models" in changed:
         changed["models"] = tuple(changed["models"])
@@ -416,6 +418,7 @@ def level_problems(config: TownHallConfig, vulnerable: int) -> list[Problem]:
         hint = did_you_mean(like, known, "name a level that does not refer back to this one")
         what = f"level {name} is like {like}, which leads to no level"
         problems.append(Problem(what, key=f"level_settings.{name}.like", hint=hint))
+    # By name, so that a level that is listed twice is checked once.
     for level in {level.name: level for level in levels_of(config)}.values():
         problems.extend(_level_problems(level, vulnerable, level.name in config.level_settings))
         key = f"level_settings.{level.name}.labels"
@@ -471,6 +474,8 @@ def assign_models(
     if len(models) < 2:
         only = models[0] if models else None
         return dict.fromkeys((*general, *vulnerable), only)
+    # The number of models is part of the path, and the level is not. So levels 3 and 4 share a
+    # draw.
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "deal", str(len(models))))
     order = [models[resident_id] for resident_id in rng.permutation(len(models))]
     seats: dict[str, str | None] = dict(zip(vulnerable, order, strict=False))
@@ -503,6 +508,7 @@ def declare_claims(config: TownHallConfig) -> list[Claim]:
     beside a main one if only the models differ. At each main level they also compare vulnerable
     with general residents, and satisfaction after the discussion with that before it.
     """
+    # Controls without vulnerable residents have no gap to compare.
     levels = [level for level in levels_of(config) if level.vulnerable and config.vulnerable]
     main = [level for level in levels if level.part == "main"]
     steps = list(pairwise(main))

@@ -57,6 +57,7 @@ FILES = (
 
 def derived_files(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str, object]]:
     """Yield the path below the run folder and the content of each derived file."""
+    # One discussion at a time, so that memory does not grow with the number of sets.
     for discussion in read_discussions(run):
         for name, content in discussion_files(discussion).items():
             yield f"{discussion.id}/{name}.json", discussion.head | content
@@ -193,6 +194,7 @@ def _reflection_log(held: HeldDiscussion) -> Json:
 
 def _quality(held: HeldDiscussion) -> Json:
     counts = total_quality(held.tables["quality"].select(COUNT_COLUMNS).iter_rows())
+    # Both are true or false for one discussion. Rows hold them as counts of 0 or 1.
     happened = {name: bool(counts[name]) for name in ("ballot_empty", "consensus_unread")}
     calls = {str(number): n for number, n in sorted(held.calls.items())}
     return {**counts, **happened, "calls_by_round": calls}
@@ -218,6 +220,7 @@ def _survival(tables: Tables) -> dict[str, Json]:
 def _agent_measures(tables: Tables) -> list[Json]:
     """Return the measures of each resident over all rounds."""
     measured, survived = measure(tables, "agent_id"), _survival(tables)
+    # A resident who responded in several rounds is listed once.
     responded: dict[str, set[str]] = {}
     for who, responders in tables["rounds"].select("agent_id", "responders").iter_rows():
         responded.setdefault(who, set()).update(filter(None, responders.split("|")))
@@ -285,6 +288,7 @@ def _spectrum_data(held: HeldDiscussion, groups: dict[str, Json]) -> Json:
         *("reaction_spectrum", "total_possible_reactions", "total_reaction_count"),
         *("positive_reaction_count", "positive_reaction_ratio", "weighted_inclusivity_score"),
     )
+    # The file lists reactions to vulnerable residents only. The table `reactions` has all of them.
     to_vulnerable = held.tables["reactions"].filter("target_vulnerable")
     reactions = to_vulnerable.select(
         *("round", "speaker", "target", "reaction_level", "reaction", "interaction_types")
@@ -468,6 +472,7 @@ def log_entries(discussion: Discussion) -> Iterator[Entry]:
     """Yield the entries of a discussion's log in the order of the protocol."""
     calls, full = discussion.calls, discussion.meeting.config.log_texts == "full"
     before = [call for call in calls if call.stage.name == "satisfaction_before"]
+    # Calls of rounds have a round number. The remaining calls come after the rounds.
     after = [call for call in calls if call.round is None and call not in before]
     yield Entry("INFO", "discussion", "discussion_started", _first_call_time(calls))
     for call in before:
@@ -483,6 +488,7 @@ def log_entries(discussion: Discussion) -> Iterator[Entry]:
         yield Entry("INFO", "discussion", "round_ended", _last_call_time(own), round=number)
     for call in after:
         yield from _of_call(call, full)
+    # The log is also written after each round, when the discussion has not ended.
     if discussion.after:
         outcome = {
             "items": len(discussion.items),
@@ -500,6 +506,7 @@ def _of_call(call: Call, full: bool) -> Iterator[Entry]:
         component = call.agent if official else "resident"
         return Entry(level, component, action, reply.started_at, data, call.round, call.agent)
 
+    # `build_entry` reads this variable when it is called, which is below this line.
     reply = call.reply
     texts = {"question_full": call.question, "response_full": reply.text} if full else {}
     yield build_entry(

@@ -103,6 +103,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         ]
         if levels
         else None,
+        # Without supplementary levels there is nothing to report apart.
         replication_finding(apart, levels, _between_parts(results, between), compared["sets"])
         if apart["levels"]
         else None,
@@ -207,6 +208,7 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
     says = [_describe_scores(level, levels[level]["switches"], e) for level, e in own.items()]
     if checked:
         says.append(_compare_scores(own, aloud))
+    # Without intervals (fewer than five sets) no reader would conclude anything from a gap.
     if any(e["gap"].has_interval for e in own.values()):
         says.append("Gaps at one level are exploratory: nothing is concluded from them.")
     gaps = {f"level {level}": e["gap"] for level, e in own.items()}
@@ -363,6 +365,7 @@ def outcome_finding(levels: Levels, sets: int) -> Finding:
 def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
     """Build the finding on satisfaction before and after a discussion."""
     claimed = {level: _within_level(results, SATISFACTION, level) for level in levels}
+    # A group without data keeps its row, so that tables of all runs have the same shape.
     unknown = Estimate(math.nan, math.nan, math.nan, 0)
     changes = {
         f"{group}, level {level}": claimed[level].get(group, unknown)
@@ -446,6 +449,7 @@ def concerns_finding(run: RunFolder) -> list[Finding]:
         for row in run.read_table("discussions").iter_rows(named=True)
     }
     rows: list[CodedConcern] = []
+    # A text that could not be coded is left out, since an empty list of codes means "not heard".
     for text_id in read.texts:
         discussion, _, who = text_id.rpartition("/")
         if (codes := read.codes_of(text_id)) is not None:
@@ -603,6 +607,7 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
     rows: list[Row] = []
     bars, ignored = [], []
     parts = reactions.group_by("target_vulnerable", "level", maintain_order=True)
+    # Vulnerable residents first. Sorting is stable, so levels keep their order.
     for (vulnerable, level), own in sorted(parts, key=lambda part: not part[0][0]):
         who = "vulnerable" if vulnerable else "general"
         counts = Counter(own["reaction"].to_list())

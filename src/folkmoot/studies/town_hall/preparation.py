@@ -40,6 +40,7 @@ TOLERANCE = 1e-6
 
 def matches_study(raw: Mapping[str, object]) -> bool:
     """Return whether a study file without the key `study` describes a town hall."""
+    # Only a town hall has levels beside a topic with a background.
     topic = raw.get("topic")
     return isinstance(topic, Mapping) and "background" in topic and "levels" in raw
 
@@ -80,6 +81,7 @@ def unusable_reason(run: RunFolder) -> str:
     A run is unusable if no resident made a readable statement in any discussion.
     """
     said = run.read_table("utterances").filter(speaker_role=RESIDENT, public=True)
+    # A null in `missing` marks a statement that could be read.
     if said.is_empty() or said["missing"].null_count():
         return ""
     if (said["missing"] == DECLINED).any():
@@ -139,6 +141,8 @@ def config_advisories(config: TownHallConfig) -> list[str]:
 def find_problems(config: TownHallConfig, folder: Path) -> list[Problem]:
     """Return all problems of a study file that its types alone do not show."""
     profiles, found = read_profiles(config.vulnerable, folder)
+    # With unreadable profiles the number of vulnerable residents is unknown. Zero avoids follow-up
+    # problems.
     found += level_problems(config, 0 if found else len(profiles))
     known = {"all", *config.residents.ratios.ownership}
     known |= {
@@ -152,6 +156,7 @@ def find_problems(config: TownHallConfig, folder: Path) -> list[Problem]:
             what = "no resident matches this"
             found.append(Problem(what, key=f"topic.{key}.{who}", hint=hint))
     labels = [resident.label for resident in profiles]
+    # Tables and topic entries name vulnerable residents by label.
     for label in sorted({label for label in labels if labels.count(label) > 1}):
         what = f"two vulnerable profiles have the label {label!r}"
         hint = "give each a label of its own, or name each file once"

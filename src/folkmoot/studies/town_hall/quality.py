@@ -50,6 +50,7 @@ def count_quality(discussion: Discussion) -> Counts:
         "thoughts_unread": sum(
             turn.thinking is not None and turn.thinking.parse_error for turn in turns
         ),
+        # A declined statement could be read: it says that the resident declines.
         "statements_unread": sum(
             not turn.has_statement and not turn.speaking.declined for turn in turns
         ),
@@ -132,6 +133,7 @@ def total_quality(rows: Iterable[Count]) -> Counts:
         if kind is None:
             total[name] = total_count(total, name) + n
             continue
+        # The row of an empty count only creates its entry.
         of = total.setdefault(name, {})
         if stage is not None and isinstance(of, dict):
             of = of.setdefault(stage, {})

@@ -218,6 +218,7 @@ def _as_json(noted: dict[str, object]) -> str:
     return json.dumps(noted, ensure_ascii=False)
 
 
+# Level 0 (ignore) has no interaction type: it is the absence of a reference.
 DEFAULT_LEVELS: Mapping[str, int] = {
     "disagree": 1,
     "question": 2,
@@ -270,6 +271,8 @@ class Recorder:
     def end_round(self, rounds: Sequence[Round]) -> None:
         """Record the rows of the last of `rounds`."""
         meeting, key, now = self._meeting, self._key, rounds[-1]
+        # Rows are built first and recorded last, because the row of a resident needs the measures
+        # of all.
         references = list(_reference_rows(meeting, now, key))
         reactions = list(_reaction_rows(meeting, rounds, references, key))
         answers = list(self._answers_of_round(now))
@@ -285,6 +288,7 @@ class Recorder:
         ballots = discussion.ballots
         if discussion.planned:
             self._add([self._answer("plan", PLANNER, discussion.planned)])
+        # Outcomes come before votes, since each vote's row says whether its item passed.
         outcomes = tuple(
             _item_row(self._meeting, id, item, ballots, self._key)
             for id, item in discussion.items.items()
@@ -358,6 +362,7 @@ def _reference_rows(
     `said_aloud` comes from a rule over words. It is a robustness check, because the rule misses
     paraphrases and is misled by shared words.
     """
+    # Only ids and names are needed for the rule over words.
     asked = AskContext(meeting.ids, names=meeting.names_by_id)
     for speaker, turn in round_.turns.items():
         said = turn.speaking.full_statement
@@ -525,6 +530,7 @@ def _item_row(
         yes=yes,
         no=no,
         declined=declined,
+        # The rest are votes that could not be read.
         uncast=len(votes) - yes - no - declined,
         passed=yes > no,
         tie=yes == no,
@@ -556,6 +562,7 @@ def _vote_rows(
 def _satisfaction_rows(discussion: Discussion, key: Mapping[str, Any]) -> Iterator[SatisfactionRow]:
     for resident in discussion.meeting.residents:
         before, after = discussion.before[resident.id], discussion.after[resident.id]
+        # The change needs both ratings of the same resident.
         pre, post = before.satisfaction, after.satisfaction
         yield SatisfactionRow(
             **key,
@@ -611,6 +618,7 @@ def _concern_text(discussion: Discussion, me: str) -> coding.TextToCode | None:
         return None
     points = [new_point for r in spoke for new_point in r.turns[me].speaking.new_points]
     points = points or [one_line(r.turns[me].speaking.full_statement) for r in spoke]
+    # A response can come only after the concern was voiced.
     first = spoke[0].number
     said = [
         concatenate_texts((s["name"], " (", s["id"], "): ", s["text"]), plain=None)

@@ -72,6 +72,7 @@ class NotALiteral(ValueError):
 def looks_like_dict(text: str) -> bool:
     """Return whether a cell is meant as a dict, and not as text that starts with a placeholder."""
     stripped = text.strip()
+    # `{response_options}` in single braces is a placeholder.
     return bool(_DICT.match(stripped)) and not re.match(r"\{\s*\w+\s*\}", stripped)
 
 
@@ -291,6 +292,7 @@ def _single_option(value: object) -> Options:
         return read_nested(value)
     if isinstance(value, list):
         return _parse_list(value)
+    # A tuple is a range and a list is a list of options, even if both hold two numbers.
     if isinstance(value, tuple):
         return _parse_range(value)
     raise NotALiteral(f"{value!r} is neither a text nor a list nor a pair of bounds")
@@ -298,6 +300,7 @@ def _single_option(value: object) -> Options:
 
 def read_nested(text: str) -> Options:
     """Return the options of a text inside a dict: words, or a list or range within quotes."""
+    # Dicts of options often hold their ranges as quoted text.
     if looks_like_literal(text):
         value = read_literal(text)
         if isinstance(value, (list, tuple)):
@@ -368,6 +371,7 @@ def format_options(
         low, high = (quote_value(bound, "value", recorded) for bound in order)
         parts = (f"Answer with {kind} from ", low, " to ", high, ", both included.")
         return ShownOptions(concatenate_texts(parts, plain=None))
+    # `option_position` looks up the answer in this order, which is recorded with it.
     if shuffle:
         order = tuple(order[item_id] for item_id in rng.permutation(len(order)))
     quoted = [quote_value(option, "option", recorded) for option in order]
@@ -456,6 +460,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     @property
     def is_numeric(self) -> bool:
         """True if the answer is a number."""
+        # Options of a list are answered by their text, even if they are numbers.
         if isinstance(self.choices, ListedOptions):
             return False
         return isinstance(self.choices, NumberRange) or self.var_type in ("integer", "float")
@@ -520,6 +525,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
             if isinstance(read, Missing):
                 return read
             problem = read
+            # The re-ask must say which field of the object is wrong.
             if self.as_json:
                 problem = ParseFailure(
                     f'The "response" could not be read. {read.problem} {ALL_FIELDS_INSTRUCTION}'
@@ -542,6 +548,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         text, score, _, _ = self._unwrap_reply(reply)
         if not text.strip():
             return Missing("empty", "the reply was empty")
+        # A number out of range is kept as a number, so that analyses can see it.
         number = Number().parse_reply(text) if self.is_numeric else None
         if (
             isinstance(number, ParsedAnswer)

@@ -81,6 +81,7 @@ def fill_prompt(
     If `who` is a role's label, it is the question as speakers hear it who are not asked.
     """
     filled, names = _fill_prompt(state, task, who, options)
+    # Parts of the text that come from an answer or a computed value.
     answered = [
         (span.start, span.end)
         for span in filled.spans
@@ -144,6 +145,7 @@ def say_question(
 
     Returns the question as they hear it, or None if there is no text that all of them can hear.
     """
+    # Speakers who are not asked hear the question in the words for the first role.
     first = next((who for who in in_play if isinstance(who, SessionParticipant)), None)
     put = fill_prompt(state, task, first.role, "") if first else None
     if put is None or not put.text:
@@ -235,6 +237,7 @@ def build_task_prompt(
         speculation=row.generate_speculation_score,
     )
     put = fill_prompt(state, task, seat, options.text)
+    # The text may show the options itself. Then the template must not list them again.
     variables: dict[str, object] = {
         "options": "" if put.has_options and name == "question" else options.text,
         "answer_format": wanted.describe_format(),
@@ -279,6 +282,7 @@ async def ask_seat(
     question = state.record_utterance(scope, task, POSER, put.prompt, images=put.images)
     who = state.speakers[seat.id]
     seeing = replace(who, images=(*who.images, *put.images))
+    # Without validation any reply is an answer, so there is nothing to re-ask.
     reasks = state.reasks if row.validate_response else 0
     got = await scope.ask_detailed(
         seeing, put.prompt, history=heard, answer_type=wanted, reasks=reasks, about=put.about
@@ -302,6 +306,7 @@ async def ask_seat(
         else state.record_utterance(scope, task, who, own, got.address, part="reply")
     )
     memory = [question, reply]
+    # In JSON the score is a field of the answer. Otherwise it needs a separate question.
     score = given.score if isinstance(given, GivenAnswer) else None
     if wanted.speculation and not wanted.as_json and missing is None:
         score, more = await _ask_speculation(scope, state, task, who, heard + memory)
@@ -335,6 +340,7 @@ async def _ask_speculation(
     got: AskResult[float] = await scope.ask_detailed(
         who, prompt, history=heard, answer_type=wanted, about=about
     )
+    # An unreadable score is left out of the history, as if it had not been asked for.
     if isinstance(got.value, Missing):
         return None, []
     said = state.record_utterance(scope, task, who, got.text.strip(), got.address)
@@ -355,6 +361,7 @@ async def ask_special(
     got: AskResult[str] = await scope.ask_detailed(
         seeing, put.text, history=state.heard.get(label, EMPTY_TRANSCRIPT), about=str(put.text)
     )
+    # The reply of a special role is plain text, which needs no validation.
     if isinstance(got.value, Missing):
         given: GivenAnswer | Missing = got.value
         words, missing = "", got.value.reason

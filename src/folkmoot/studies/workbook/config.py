@@ -377,6 +377,7 @@ def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
     ours = workbook.settings
     values: dict[str, object] = {"temperature": ours.temperature, "random_seed": ours.random_seed}
     notes: list[str] = []
+    # With this name the endpoint determines the model.
     if ours.model_info == HUGGING_FACE_VENDOR:
         values["model"] = HUGGING_FACE_VENDOR
         if ours.api_endpoint:
@@ -442,6 +443,7 @@ def measures_of(variables: Iterable[tuple[str, bool]]) -> list[Measure]:
 
     Variables that differ only by a final number are rounds of one measure.
     """
+    # A computed and an asked variable are never rounds of one measure.
     stems: dict[tuple[str, bool], list[tuple[int, str]]] = {}
     for name, computed in variables:
         match = _ROUND.match(name)
@@ -464,6 +466,7 @@ def declare_claims(config: WorkbookConfig) -> list[Claim]:
     """
     book = config.workbook
     asked = [(task.var_name, False) for task in book.tasks if _may_be_numeric(task)]
+    # A session value has no participants, so it is not compared between them.
     computed = [
         (computed.name, True) for computed in book.computed if computed.scope == "participant"
     ]
@@ -560,5 +563,6 @@ def _counted_rows(
     if measure.computed:
         return (("name", measure.variable_names),)
     own = tuple(role.label for role in book.roles if not role.special_name)
+    # None is the status of a missing answer, which has no number.
     statuses = ("valid", "unchecked", None)
     return (("var_name", measure.variable_names), ("status", statuses), ("role", own))

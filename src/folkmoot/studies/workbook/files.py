@@ -178,6 +178,7 @@ def _answer_record(response: Response) -> AnswerRecord:
 def _speaker_history(state: SessionState, who: str) -> list[dict[str, str]]:
     """Return the history of a speaker as chat messages, from the system prompt on."""
     system = {"role": "system", "name": "", "content": state.speakers[who].system}
+    # A session that stopped early may have speakers who have heard nothing.
     heard = state.heard.get(who, ())
     return [
         system,
@@ -220,6 +221,7 @@ class ExperimentFiles:
 
     def add_session(self, experiment: Experiment, number: int, record: SessionRecord) -> None:
         """Add a finished session, and write the files if enough sessions are new."""
+        # Sessions arrive in the order in which they finish.
         done, written = self._done[experiment.id], self._written[experiment.id]
         done[number] = record
         if len(done) - written >= max(1, GROWTH * written):
@@ -268,6 +270,7 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
     workbook = experiment.workbook
     variables = [task.var_name for task in workbook.tasks if task.type != "context"]
     computed = [computed.name for computed in workbook.computed]
+    # A column for each task that asks for a score, even if no score could be read.
     speculated = [
         task.var_name
         for task in workbook.tasks
@@ -276,6 +279,7 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
     profile = [
         name for i, name in enumerate(workbook.profiles.names) if i != workbook.profiles.id_column
     ]
+    # Profile columns and constants may have the name of another column, so they are renamed.
     taken = {"experiment_id", "session", "treatment", "ID", "role", *variables, *computed}
     title = _unique_titles(taken)
     header = [
@@ -364,10 +368,12 @@ def escape_formula(value: object) -> str:
     """
     if value is None:
         return ""
+    # Truth values are numbers in Python, so they are tested first.
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, (int, float)):
         return str(int(value)) if float(value).is_integer() else repr(value)
     text = str(value)
+    # The apostrophe makes a spreadsheet program take the cell as text.
     safe = f"'{text}" if text.startswith(_FORMULA) else text
     return safe.replace("\r\n", "\n").replace("\r", "\n")

@@ -60,6 +60,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     responses = run.read_table("responses").filter(pl.col("participant_id").is_in(seated))
     values = values_of(run, responses)
     names = values.select("name", "computed").unique(maintain_order=True).iter_rows()
+    # The first measures in the order of the data, so that a large workbook has a readable report.
     measures = measures_of(names)[:MOST_MEASURES]
     design = WorkbookConfig.model_validate(run.config).workbook
     results = read_results(run, WorkbookConfig, declare_claims)
@@ -146,6 +147,7 @@ def values_of(run: RunFolder, responses: pl.DataFrame) -> pl.DataFrame:
     Columns: name, experiment, session, treatment, participant, number, computed.
     """
     number = pl.col("number").cast(pl.Float64)
+    # Invalid numbers are in the files, but do not count.
     answered = responses.filter(pl.col("number").is_not_null() & (pl.col("status") != "invalid"))
     parts = [answered.select(*PERSON, name="var_name", number=number, computed=pl.lit(False))]
     if run.has_table("computed"):
@@ -274,6 +276,7 @@ def by_treatment(
     """Build the finding on a measure by treatment. `main` makes it a headline."""
     people = per_participant(measure, values)
     estimates = {arm: _mean_of_people(people.filter(treatment=arm)) for arm in arms}
+    # An arm without values has no row.
     estimates = {arm: estimate for arm, estimate in estimates.items() if estimate.n}
     against = {result.claim.contrast[0]: result for result in results}
     rows: list[kit.Row] = [
@@ -354,6 +357,7 @@ def _between_constants(
     means = {
         expression: _mean_of_people(own) for expression, own in by.items() if not own.is_empty()
     }
+    # A single combination with values leaves nothing to compare.
     if len(means) < 2:
         return None
     against = {result.claim.contrast[0]: result for result in results}
@@ -407,6 +411,7 @@ def distribution_finding(measure: Measure, values: pl.DataFrame, arms: Sequence[
     else:
         edges = np.linspace(distinct[0], distinct[-1], MOST_BARS // 2 + 1)
         names = [f"{a:.3g}–{b:.3g}" for a, b in itertools.pairwise(edges)]
+        # The last edge belongs to the last interval.
         places = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(names) - 1)
     answers = data.select("treatment", answer=pl.Series([names[place] for place in places]))
     grid, chart = _by_arm(answers, arms, names, measure.name)
@@ -436,6 +441,7 @@ def option_shares(
     findings = []
     for name in chosen["var_name"].unique(maintain_order=True).to_list()[:MOST_MEASURES]:
         mine = chosen.filter(var_name=name).select("treatment", "session", answer="value")
+        # Answers outside the sheet's list, as after a change of constants, come last.
         options = list(dict.fromkeys([*listed.get(name, ()), *mine["answer"]]))
         counts = Counter(mine["answer"])
         most = max(counts.values())
@@ -511,6 +517,7 @@ def quality_finding(responses: pl.DataFrame) -> Finding:
 
 def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
     """Build the finding on the checks of all studies, with the recorded order of options."""
+    # The position is known only for closed lists.
     own = responses.filter(pl.col("position").is_not_null())
     shown = shown_in(
         own.select("options", "value", speaker_id="participant_id").iter_rows(named=True)
@@ -530,6 +537,7 @@ def repeated_answers(run: RunFolder) -> list[Repeat]:
     """
     if not run.has_table("variables"):
         return []
+    # Invalid and missing answers cannot be compared.
     given = run.read_table("responses").filter(pl.col("status").is_in(["valid", "unchecked"]))
     alike: dict[tuple[str | None, str | None, str], list[str]] = {}
     for row in (

@@ -112,6 +112,7 @@ def build_experiment(
         constant: Source("value", cell_id("permutations.value", name, constant))
         for constant in constants
     }
+    # Both `name` and `constant.name` name a constant.
     quoted = {
         name: with_source(constant, sources[name], scalar_text(constant))
         for name, constant in constants.items()
@@ -167,6 +168,7 @@ def build_experiment(
 def _fill_part(part: D, experiment: str, fill: Filler) -> D:
     what = "role" if isinstance(part, Role) else "treatment"
     where = part.at.get(f"{what}_description", "")
+    # The label is filled first, because the sources of the other texts contain it.
     label = fill(part.label, part.at.get(f"{what}_label", ""))
     description = SourcedText(part.description)
     # A role's text may depend on the treatment, so it is filled in for each session.
@@ -201,6 +203,7 @@ def _build_task(
     options: Options | dict[str, Options] | None = None
     key = f"study.workbook.tasks.{number}.llm_text"
     where = task.at.get("response_options", "")
+    # Constants are filled in before the literal is read, since they may hold options.
     if task.response_options is not None:
         try:
             options = read_options(str(fill(task.response_options, where)))
@@ -270,6 +273,7 @@ def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, di
     """
     profiles, settings = experiment.workbook.profiles, experiment.workbook.settings
     named = (settings.treatment_column, settings.session_column, settings.role_column)
+    # Columns that assign participants would tell them about the design.
     hidden = {profiles.column_index(name) for name in named if name} | {profiles.id_column}
     recorded = cell_id("assignment.profile", experiment.id, seat.id)
     return {
@@ -328,6 +332,7 @@ class _Assignment:
 
     def list_problems(self) -> list[Problem]:
         listed = [problem for some in self.found.values() for problem in some[:MOST_LISTED]]
+        # The further ones are counted, so that a wrong column does not fill the screen.
         more = {kind: len(some) - MOST_LISTED for kind, some in self.found.items()}
         return listed + [
             Problem(f"{n} more like this: {kind}") for kind, n in more.items() if n > 0
@@ -369,6 +374,7 @@ class _Assignment:
         groups: list[tuple[int, ...]] = []
         for rows in pools.values():
             drawn = [rows[item_id] for item_id in rng.permutation(len(rows))]
+            # Only full sessions are played. Remaining respondents take no part.
             full = range(len(drawn) // size)
             groups += [tuple(sorted(drawn[key * size : (key + 1) * size])) for key in full]
         if len(groups) < n:
@@ -420,6 +426,7 @@ class _Assignment:
             return [self._manual_treatment(group, self.columns["treatment"]) for group in groups]
         if not labels:
             return [""] * len(groups)
+        # A separate stream: the number of arms does not affect the draw of sessions.
         rng = generator(self.seed, ("assignment", "treatments"))
         if self.settings.treatment_assignment_strategy == "simple_random":
             return [labels[item_id] for item_id in rng.integers(len(labels), size=len(groups))]
@@ -471,6 +478,7 @@ class _Assignment:
             )
             return ()
         else:
+            # One stream per session, so that a further session changes no roles of the others.
             rng = generator(self.seed, ("assignment", "roles", str(number)))
             roles = [labels[i] for i in assign_balanced(len(group.rows), len(labels), rng)]
         # The order of roles in the sheet is the order of seats, and so the default order of

@@ -119,6 +119,7 @@ def _read(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
         parts, word, _ = _read_body(_split(text), names)
     except RecursionError as error:
         raise ExpressionProblem("the placeholders are nested too deeply", "simplify") from error
+    # A tag that ends no `if` is left over, such as `else` or `endfor`.
     if word:
         raise _misplaced(word)
     return parts, frozenset(names)
@@ -194,6 +195,7 @@ def _read_expression(written: str, names: _Names) -> ast.expr:
         wrong = f"the placeholders cannot be read: {problem}"
         hint = "write {{ a }}{{ b }} for a ~ b" if "~" in written else problem.hint
         raise ExpressionProblem(wrong, hint) from problem
+    # Computed values are recorded and checked. An aggregate in a text would be neither.
     if has_aggregate(tree):
         wrong = f"{shorten(written, 40)} goes over all participants"
         raise ExpressionProblem(wrong, "give it a name in the sheet computed, and write the name")
@@ -235,6 +237,7 @@ def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
     shown: list[SourcedText] = []
     size = 0
     try:
+        # Stop as soon as the text is too long, before memory is full.
         for part in _fill(parts, evaluator):
             size += len(part)
             if size > MAX_OUTPUT:
@@ -249,6 +252,7 @@ def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
     if BROKEN.search(filled):
         wrong = "the filled text holds a broken character"
         raise ExpressionProblem(wrong, "correct the placeholder")
+    # Spans have to move by the number of characters that are stripped at the start.
     plain = filled.strip()
     skipped = len(filled) - len(filled.lstrip())
     return SourcedText(plain, cut_spans(filled.spans, skipped, len(plain)))
@@ -315,6 +319,7 @@ def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
     except ExpressionProblem as problem:
         return [problem]
     found = [_unknown_name_problem(name, known) for name in sorted(names) if name not in known]
+    # Single braces are a likely mistake, because the format uses them for options.
     for match in _SINGLE.finditer(text):
         name = match[1]
         if name == OPTIONS:

@@ -79,6 +79,7 @@ def load_workbook_config(path: Path) -> WorkbookConfig:
             if not (problem.message.startswith("duplicate name") and problem.where in twice)
         ]
     if problems or workbook is None:
+        # The same mistake may be found by the reader and by the checks.
         listed = sorted(dict.fromkeys(problems), key=_problem_sort_key)
         raise InputError(listed)
     values, _ = settings_of(workbook)
@@ -140,6 +141,7 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
         for experiment in of
         for session in sessions
     )
+    # The assignment is the same in all experiments, so it needs no experiment id.
     seats = tuple(
         {"session": session["session"], "participant_id": p["ID"], "role": p["role"]}
         for session in sessions
@@ -196,6 +198,7 @@ def _seat_notes(experiment: Experiment, seed: int) -> list[str]:
     out: dict[str, list[int]] = {}
     for row, cells in enumerate(profiles.rows):
         if row not in seated:
+            # A respondent without a label in one of these columns was left out on purpose.
             by_hand = [columns.get("session"), columns.get("treatment")]
             blank = [profiles.names[c] for c in by_hand if c is not None and not cells[c]]
             why = f"{' and '.join(blank)} blank" if blank else "not drawn for a session"
@@ -232,6 +235,7 @@ def _limit_notes(experiment: Experiment) -> list[str]:
         for task_in_play in experiment.tasks.values()
         if task_in_play.task.type != "context"
     ]
+    # Each speaker of a task writes one message.
     needed = sum(_speaker_count(task_in_play, experiment) for task_in_play in rounds)
     found = []
     limit = settings.max_conversation_length
@@ -359,6 +363,7 @@ def _column_notes(workbook: Workbook) -> list[str]:
 def design_size(config: WorkbookConfig, _folder: Path) -> DesignSize:
     """Return the size of the design for `folkmoot power`: sessions divided among treatments."""
     settings = config.workbook.settings
+    # A workbook without treatments counts as two arms, since power needs a comparison.
     arms = max(2, len(config.workbook.treatments))
     sessions, people = settings.num_sessions // arms, settings.num_agents_per_session
     if people == 1:
@@ -380,6 +385,7 @@ def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Prev
     found: list[Preview] = []
     for experiment in build_experiments(config.workbook):
         computed = in_order(experiment.workbook.computed)
+        # One preview per treatment and role, however many sessions there are.
         seen: set[tuple[str, str]] = set()
         for plan in sessions_of(config, experiment):
             order = ordered_tasks(experiment, plan, config.random_seed)

@@ -120,6 +120,8 @@ def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionP
 
 def ordered_tasks(experiment: Experiment, plan: SessionPlan, seed: int) -> tuple[TaskInPlay, ...]:
     """Return the tasks of a session in its order, which is the same in every experiment."""
+    # The path holds the session's number and not the experiment, so all experiments share the
+    # order.
     rng = generator(seed, ("order", str(plan.number)))
     order = order_tasks([task_in_play.task for task_in_play in experiment.tasks.values()], rng)
     return tuple(experiment.tasks[task.task_id] for task in order)
@@ -172,6 +174,7 @@ async def play_session(
             continue
         if settings.max_rounds is not None and state.rounds >= settings.max_rounds:
             state.stop_session(task, CUT_ROUNDS)
+        # A limit may have ended the session within the previous task.
         if state.ended != "completed":
             break
         state.rounds += 1
@@ -235,6 +238,7 @@ async def public_question(
     """
     say_question(scope, state, task, in_play)
     answers: list[Utterance] = []
+    # Participants who sit out hear every answer at once.
     present = [
         session_participant.id
         for session_participant in state.taken_seats
@@ -258,6 +262,7 @@ async def public_question(
             said = asked.said
             state.add_to_history(present, said)
             present.append(who.id)
+        # A missing answer is not listed for those who answer later.
         if said.missing is None:
             answers.append(said)
 
@@ -282,6 +287,7 @@ async def private_question(
     # before.
     for is_seat, group in groupby(in_play, key=lambda who: isinstance(who, SessionParticipant)):
         everybody = list(group)
+        # Parallel answers cannot stop at a limit, so only as many are asked as it allows.
         allowed = everybody[: max(0, state.left())]
         if is_seat:
             seats = [who for who in allowed if isinstance(who, SessionParticipant)]

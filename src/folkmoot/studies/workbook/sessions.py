@@ -118,10 +118,12 @@ class SessionState:
         self._seats = {seat.id: seat for seat in self.plan.seats}
         self._personal, self._shared = self._names_in_expressions()
         self._places = {task.var_name: place for place, task in enumerate(self.order)}
+        # Values without answers are ready before the first task (place -1).
         ready = known_after(self.computed, self._places)
         self._waiting: dict[int, list[Computed]] = {}
         for item in self.computed:
             self._waiting.setdefault(ready[item.name], []).append(item)
+            # Until it is computed, a value reads as missing with the reason "not_yet".
             not_yet = dict.fromkeys(self._value_holders(item), Missing("not_yet"))
             self._calculated |= {(item.name, holder): why for holder, why in not_yet.items()}
         self._calculate_waiting(-1)
@@ -162,6 +164,7 @@ class SessionState:
     def left(self) -> int:
         """Return the number of further messages that the session may hold."""
         limit = self.experiment.workbook.settings.max_conversation_length
+        # Without a limit, return a number above the length of any session.
         return limit - self.messages if limit is not None else 1_000_000
 
     def stop_session(self, task: TaskInPlay, why: str) -> None:
@@ -262,6 +265,7 @@ class SessionState:
         if seat.role not in task.prompts:
             return None
         response = self._answers.get((task.var_name, seat.id))
+        # In a session that was cut, the question will not be asked any more.
         if response is None:
             return Missing("not_yet" if self.ended == "completed" else CUT)
         given = response.given
@@ -440,6 +444,7 @@ def participant_speaker(
         context=context,
         facilitator=SourcedText(FACILITATOR),
     )
+    # The images of the system prompt go with every request of this speaker.
     images = tuple(
         image.words for text in (role, treatment, context) for image in find_image_references(text)
     )
@@ -498,6 +503,7 @@ def _speaker_context(state: SessionState, who: SessionParticipant | str) -> str:
         if task.task.type != "context":
             continue
         label = who.role if isinstance(who, SessionParticipant) else who
+        # Labels of special roles may be written in any case.
         by_special = {key.casefold(): prompt for key, prompt in task.prompts.items()}
         text = task.prompts.get(label) or by_special.get(label.casefold())
         if text is None and task.shared:

@@ -172,6 +172,7 @@ def unusable_reason(run: RunFolder) -> str:
 
     A run is unusable if none of its validated responses is valid.
     """
+    # A run without validation has only unchecked answers, which are usable.
     had = set(run.read_table("responses")["status"])
     return "no response is valid" if had and "valid" not in had and had != {"unchecked"} else ""
 
@@ -206,6 +207,7 @@ def variable_descriptions(workbook: Workbook) -> list[dict[str, Any]]:
 
 def record_design(scope: Scope, experiments: list[Experiment], plans: list[SessionPlan]) -> None:
     """Record the texts and the assignment before the first call."""
+    # Variables are the same in all experiments.
     for row in variable_descriptions(experiments[0].workbook):
         scope.record(Variable(**row))
     for experiment in experiments:
@@ -314,6 +316,7 @@ def _location_columns(experiment: Experiment, plan: SessionPlan) -> dict[str, st
 def missing_responses(state: SessionState) -> list[Response]:
     """Return missing responses for the questions that a limit kept from being asked."""
     done = {(response.task.var_name, response.speaker_id) for response in state.responses}
+    # Contexts ask no question.
     rounds = [task_in_play for task_in_play in state.order if task_in_play.task.type != "context"]
     return [
         Response(task, place, seat.id, seat.role, Missing(CUT))
@@ -326,6 +329,7 @@ def missing_responses(state: SessionState) -> list[Response]:
 def _answered_row(response: Response, where: dict[str, str]) -> Answered:
     task, answer = response.task.task, response.given
     given = answer if isinstance(answer, GivenAnswer) else None
+    # Texts that look like numbers stay texts, unless the task asks for a number.
     number = given.value if given and not isinstance(given.value, str) else None
     return Answered(
         **where,

@@ -85,6 +85,8 @@ class Moderation(Minimal):
     @field_validator("overlooked_concerns", mode="before")
     @classmethod
     def _of_known(cls, raw: object, info: ValidationInfo) -> object:
+        # Some models list concerns as plain texts. Without a resident they are then dropped and
+        # noted.
         loose = [c if isinstance(c, Mapping) else {"concern": read_text(c)} for c in read_list(raw)]
         return _with_targets(loose, "overlooked_concerns", info)
 
@@ -130,6 +132,7 @@ class Closing(Minimal):
             if isinstance(column, Mapping)
         ]
         kept = _with_targets(concerns, "concerns_reflected", info)
+        # A list keeps the order of the text, and records cannot be hashed.
         return [c for i, c in enumerate(kept) if c not in kept[:i]]
 
 
@@ -207,7 +210,9 @@ class Planned(Record):
                 repairer.note("items", "too_many", item.proposal)
             else:
                 where = "items.originating_residents"
+                # Sorted, so that the order in which a model lists residents does not matter.
                 origin = tuple(sorted(repairer.parse_targets(item.originating_residents, where)))
+                # The item stays on the ballot, but no resident is credited with it.
                 if not origin:
                     repairer.note(where, "no_origin", f"V{len(kept) + 1}")
                 known = {"proposal": wording, "originating_residents": origin}
@@ -257,6 +262,7 @@ class Ballot(BaseModel):
         reasons: dict[str, str] = {}
         missing: dict[str, str] = {}
         by_key = {str(key).strip().casefold(): value for key, value in raw.items()}
+        # Echoed fields have been removed from the reply, so they look like absent ones here.
         repeated = {path.casefold() for path in reading.echoed}
         for item in reading.context:
             key = item.casefold()
@@ -316,6 +322,7 @@ def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ba
         },
         "required": ["reason", "vote"],
     }
+    # All items share one definition, which keeps the schema short.
     refs = {item: {"$ref": "#/$defs/Vote"} for item in items}
     schema = {
         "title": "Ballot",

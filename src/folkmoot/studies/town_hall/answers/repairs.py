@@ -194,6 +194,7 @@ class AskContext:
         "O’Brien").
         """
         name, others = self.names.get(target, target), " ".join(self.names.values())
+        # Parts of one or two letters are initials or particles, which match too easily.
         parts = [part for part in name.split() if len(part) > 2 and others.split().count(part) == 1]
         said = _strip_accents(said)
         return any(
@@ -213,6 +214,8 @@ class AskContext:
         """
         if is_quoted(words, statement):
             return True
+        # The name itself does not count as a shared word, since the sentence names the target
+        # anyway.
         told = _word_stems(words) - _word_stems(self.names.get(target, target))
         return any(
             not told or told & _word_stems(sentence)

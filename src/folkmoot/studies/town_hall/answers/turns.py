@@ -177,6 +177,7 @@ def _keep_after_first_round(kept: list[T], name: str, repairer: Repairer) -> lis
     """Drop all entries of round 1, in which no resident has heard another yet."""
     if repairer.asked.round > 1:
         return kept
+    # A model may refer to statements that have not been made.
     for entry in kept:
         repairer.note(name, "nothing_said_yet", entry.target_agent)
     return []
@@ -252,6 +253,7 @@ class Speaking(Minimal):
     @classmethod
     def _to_others(cls, raw: object, info: ValidationInfo) -> object:
         repairer = Repairer.from_info(info)
+        # Several references to one resident are kept. The study file says which one counts.
         kept = []
         for entry in repairer.parse_entries(raw, "references"):
             target = repairer.target(entry.get("target_agent"), "references.target_agent")
@@ -327,6 +329,7 @@ class StanceEvolution(Record):
         ways = {name: parse_way_out(raw.get(name), WAYS_OUT) for name in named}
         missing = {name: way.reason for name, way in ways.items() if way is not None}
         repeated = {path.rpartition(".")[2] for path in repairer.reading.echoed}
+        # Echoed fields have been removed from the reply, so only their paths tell of them.
         missing |= {
             name: TEMPLATE_SENTENCE for name in named if name in repeated and name not in raw
         }
@@ -440,6 +443,7 @@ class Turn(Record):
     @field_validator("thinking", "speaking", mode="before")
     @classmethod
     def _require_objects(cls, raw: object, info: ValidationInfo) -> object:
+        # A level without THINK must not keep thoughts that a model adds.
         if info.field_name == "thinking" and not Repairer.from_info(info).asked.think:
             return None
         if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):

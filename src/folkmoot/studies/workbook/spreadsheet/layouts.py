@@ -280,6 +280,7 @@ def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> 
     top = header_row(sheet, known, problems)
     extra = sheet.texts(top)
     unnamed: dict[int, str] = {}
+    # The first filled cell of each column that has no name.
     for row, column, _ in sheet.iterate_cells():
         if row > top and column not in extra:
             unnamed.setdefault(column, sheet.cell_address(row, column))
@@ -352,6 +353,7 @@ def parse_choice(
 
     Case and spaces are ignored.
     """
+    # People write "Complete random" or "complete-random" for complete_random.
     folded = text.strip().casefold().replace(" ", "_").replace("-", "_")
     match = next((choice for choice in choices if choice.casefold() == folded), None)
     if match is None:
@@ -375,6 +377,7 @@ def as_bool(cell: Cell | None) -> bool | None:
 def as_integer(cell: Cell | None) -> int | None:
     """Return 4, 4.0, "4" or "4.0" as 4, and None for a cell that is no whole number."""
     number = as_number(cell)
+    # Beyond 1e15 neighbouring whole numbers are the same float.
     if number is None or not number.is_integer() or abs(number) > 1e15:
         return None
     return int(number)
@@ -595,6 +598,7 @@ def _attach_note(cell: object, text: str) -> None:
 
 
 def _drop_down(sheet: Worksheet, choices: Sequence[str], cells: str) -> None:
+    # Excel allows at most 255 characters in such a list.
     rule = DataValidation("list", formula1=f'"{",".join(choices)}"', allow_blank=True)
     rule.error = f"one of {', '.join(choices)}"
     rule.showErrorMessage = True
@@ -607,6 +611,7 @@ def _remove_timestamps(data: bytes) -> bytes:
     out = io.BytesIO()
     day = b">" + _DAY.strftime("%Y-%m-%dT%H:%M:%SZ").encode() + rb"\1"
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        # ZIP entries carry times, and openpyxl writes the current time into the core properties.
         for name in sorted(old.namelist()):
             entry = zipfile.ZipInfo(name, _DAY.timetuple()[:6])
             entry.compress_type = zipfile.ZIP_DEFLATED

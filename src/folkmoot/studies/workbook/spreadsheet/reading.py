@@ -99,6 +99,7 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
     book = read_book(path)
     problems = book.problems
     layout, found = detect_layout(list(book.sheets))
+    # Problems of whole sheets come first.
     problems.found[:0] = sheet_problems(layout, found, list(book.sheets), book.hidden)
     problems.structural = any(ours not in found for ours in SHEETS)
     problems.notes.insert(0, describe_layout(layout, found))
@@ -203,6 +204,7 @@ class _Settings:
         for number, row in sorted(sheet.rows.items()):
             if number < top:
                 continue
+            # A value in a third column is usually a comment that the researcher takes for read.
             for column in sorted(set(row) - {left, self.column}):
                 where = sheet.cell_address(number, column)
                 problems.add_problem("nothing belongs beside the value", where, "clear it")
@@ -280,6 +282,7 @@ class _Settings:
         return self.parse_typed(key, as_integer, lambda n: 1 <= n <= MAX_COUNT, default, hint)
 
     def parse_boolean(self, key: str, default: bool) -> bool:
+        # Only optional settings may be left out.
         if key not in self.cells and key in self.layout.optional:
             return default
         return self.parse_typed(key, as_bool, lambda _: True, default, "write True or False")
@@ -431,6 +434,7 @@ def _task_type(row: Row, problems: Problems) -> TaskType:
 
 def _var_type(row: Row, kind: str, problems: Problems) -> VarType | None:
     text = row.text("var_type")
+    # Some workbooks repeat the task type here for contexts.
     if not text or (kind == "context" and text.casefold() == "context"):
         return None
     if re.sub(r"[\s_-]", "", text.casefold()) in FREE_TEXT:
@@ -631,6 +635,7 @@ def _check_ids(profiles: Profiles, problems: Problems) -> None:
         if identifier and identifier not in seen:
             seen[identifier] = where
             continue
+        # A shifted column makes every row wrong, so the list is cut.
         reported += 1
         if reported > MAX_ROWS_OF_ONE_KIND:
             continue
