@@ -1,4 +1,4 @@
-"""The embedded respondent as a provider: a reply follows from seed, address and request alone."""
+"""The embedded respondent as a provider. A reply follows from seed, address and request alone."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ from folkmoot.respondent.replies.answering import answer_as_text
 from folkmoot.respondent.replies.coder import codes_of, is_coding
 from folkmoot.respondent.replies.pathologies import apply_pathologies
 
-MODEL_SERVED = "synthetic/5 SYNTHETIC"  # the version of its rules
-PERSONS = frozenset({"", "participant"})  # roles that are persons; so is whoever has a persona
+# The number is the version of the model's rules. Change it if the same request gets another reply.
+MODEL_SERVED = "synthetic/5 SYNTHETIC"
+# The roles with opinions. A speaker of another role has opinions only with a persona.
+PERSONS = frozenset({"", "participant"})
 
 
 class Respondent:
-    """A provider that answers from a documented opinion-dynamics model; text is all it sees."""
+    """A provider that answers from a documented opinion-dynamics model."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         self._seed = settings.seed
@@ -48,16 +50,18 @@ class Respondent:
         self._meet = lru_cache(maxsize=2048)(lambda text: persona_from_text(text, settings.seed))
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
-        """The reply to a request. Raises nothing: refusals are replies, as a model's are."""
+        """Return the reply to a request. Refusals are replies, so it raises nothing."""
         return self.reply(request, address)
 
     def reply(self, request: ModelRequest, address: str) -> Completion:
-        """`complete_request` without the await, for tests."""
-        address = address.removesuffix(".long")  # asked again with more room, it says the same
+        """Return the reply to a request, as `complete_request` does, for synchronous tests."""
+        # A re-ask with a higher token limit has this suffix. It must get the same reply.
+        address = address.removesuffix(".long")
         mind = self.build_mind(read_prompt(request), address)
         said = codes_of(request) if is_coding(request) else answer_as_text(mind, self._answers)
         text, finish = apply_pathologies(said, mind)
         limit = request.max_tokens
+        # A token has about four characters, as in `estimate_tokens`.
         if limit is not None and len(text) > 4 * limit:
             text, finish = text[: 4 * limit].rstrip(), FINISH_LENGTH
         sent = estimate_tokens(*(message.content for message in request.messages))
@@ -65,8 +69,11 @@ class Respondent:
         return Completion(text, usage, MODEL_SERVED, finish=finish)
 
     def build_mind(self, reading: PromptReading, address: str) -> SimulatedRespondent:
-        """Who is asked: the persona that stands in the messages, else whom the system message
-        describes, else the speaker."""
+        """Return the mind that answers a request.
+
+        The person is the persona in the messages, otherwise the description in the system message,
+        otherwise the id of the speaker.
+        """
         person = bool(reading.persona) or reading.role in PERSONS
         at = ReplyContext(
             reading,
@@ -83,11 +90,11 @@ class Respondent:
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        """Hashed embeddings, shape (n, 512); see `folkmoot.models.local.hashed_embeddings`."""
-        # Here and not in a thread: a batch is a few ms of plain Python, which would only fight for
-        # the interpreter with those who wait for it.
+        """Return hashed embeddings of `hashed_embeddings.embed_texts`, shape (n, 512)."""
+        # Do not use a thread. A batch takes a few ms of pure Python, so a thread would only compete
+        # for the interpreter lock with the coroutines that wait for the result.
         vectors = hashed_embeddings.embed_texts(texts)
         return vectors, Usage(estimate_tokens(*texts), 0, 0)
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing, because the respondent holds no connections."""

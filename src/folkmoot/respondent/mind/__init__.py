@@ -1,6 +1,7 @@
-"""What the embedded respondent knows and thinks, for one reply.
+"""The mind of the embedded respondent: what it reads and thinks for one reply.
 
-Start with `mind`. `passages` are the texts of known source in a request, `reading` the arguments
-in them, `persona` who answers. `draws` are counter-based, `knobs` the planted sizes, `lexicon` and
-`speech` the words, `scales` the rating scales, `part` what a study type tells the respondent.
+Start with `mind`. `passages` holds the texts of known source in a request, `reading` the arguments
+in them, and `persona` the person who answers. `draws` are counter-based random draws. `knobs` holds
+the planted effect sizes. `lexicon` and `speech` hold the vocabulary, and `scales` the rating
+scales. `part` is the interface for study types.
 """

@@ -1,6 +1,6 @@
-"""The settings of the embedded respondent: planted effect sizes and pathologies, all visible.
+"""The settings of the embedded respondent: planted effect sizes and pathologies.
 
-`planted_effects` states everything in force, so that a run made with the respondent can print it.
+`planted_effects` lists everything in force, so that a run with the respondent can print it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean
 
+# The constants of the model in docs/respondent.md: standard deviation of tastes, parameters of the
+# Beta distribution of susceptibility, distance in utility at which persuasion falls to 1/e, and
+# share of the way back to the first view. A change needs a new version in `MODEL_SERVED`.
 TASTE_SD = 1.3
 BETA = (4.0, 3.0)
 DISTANCE = 3.0
 ANCHOR = 0.25
-HALF_READ = 8.0  # argument words for an option at which half of what reading can do is done
-HALF_TURNS = 1.0  # answered turns at which half of what answering can do is done
+# The number of argument words, and of answered turns, at which half of the maximum effect is
+# reached.
+HALF_READ = 8.0
+HALF_TURNS = 1.0
 
 
 Strength = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -29,7 +34,7 @@ Chance = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class RespondentSettings(BaseModel):
-    """What a study file may set under `respondent:`. Every pathology is off (0) by default."""
+    """The keys of a study file under `respondent:`. Every pathology is off (0) by default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -89,7 +94,7 @@ class RespondentSettings(BaseModel):
 
     @classmethod
     def from_mapping(cls, options: Mapping[str, Any]) -> RespondentSettings:
-        """Knobs from a mapping. InputError lists every key that is unknown or out of range."""
+        """Return settings from a mapping. Raises InputError with every unknown or invalid key."""
         try:
             return cls.model_validate(dict(options), strict=True)
         except ValidationError as error:
@@ -105,7 +110,7 @@ PATHOLOGIES = tuple(
 
 
 def _problem_of(detail: ErrorDetails) -> Problem:
-    """A setting that is wrong, in words."""
+    """Return the problem of an invalid setting."""
     key, value, kind = str(detail["loc"][0]), detail["input"], detail["type"]
     where = f"respondent.{key}"
     if kind == "extra_forbidden":
@@ -126,7 +131,10 @@ def _is_chance(key: str) -> bool:
 
 
 def planted_effects(options: Mapping[str, object] | None = None) -> dict[str, object]:
-    """All effect sizes in force, for the PLANTED notice of a run. InputError on a bad key."""
+    """Return all effect sizes in force, for the PLANTED notice of a run.
+
+    Raises InputError on a bad key.
+    """
     knobs = RespondentSettings.from_mapping(options or {})
     values = knobs.model_dump()
     kappa = knobs.kappa_read * knobs.persuasion

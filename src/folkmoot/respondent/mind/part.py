@@ -1,4 +1,4 @@
-"""What a study tells the embedded respondent: `Study(respondent=Part(...))`."""
+"""The interface by which a study type tells the embedded respondent what its answers mean."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def _no_options(_config: object) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RespondentPart(Generic[C]):
-    """A study's own part of the respondent: what its answers mean, not how its prompts say it.
+    """A study type's part of the respondent: what its answers mean, independent of its prompts.
 
-    names    from the study's settings to the names of what opinions are about: its options, its
-             concept, its proposals. A name counts only if it occurs in a passage.
-    answers  who gives an answer of what kind → a function of the `SimulatedRespondent` that is
-    asked. The key is
-             the title of the answer's JSON schema ("Stance"), or role and kind ("moderator text",
-             "participant number"). It gives the answer: text, a number, or of an object the fields
-             that it knows (the schema fills in the others); None leaves it to the shared part.
-    lexicon  the argument phrases of its topics, in place of the general ones.
+    Args:
+        option_names: from the configuration to the names of what opinions are about: options, a
+            concept or proposals. A name counts only if it occurs in a passage.
+        answers: key of an answer → a function of `SimulatedRespondent` that returns the answer. The
+            key is the title of the JSON schema ("Stance"), or role and kind ("moderator text").
+            The function returns a text, a number, or the fields of an object that it knows. The
+            schema fills in the other fields. None leaves the answer to the shared rules.
+        lexicon: the argument phrases of its topics, which replace the general ones.
     """
 
     option_names: Callable[[C], Sequence[str]] = _no_options

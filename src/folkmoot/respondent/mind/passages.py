@@ -10,15 +10,18 @@ from folkmoot.models.request import ModelRequest
 from folkmoot.provenance import UNATTRIBUTED, Source, cover_rest
 from folkmoot.respondent.mind.persona import content_words
 
-# Kinds of texts that can hold arguments. Names of options are none, and a persona describes the
-# reader.
+# The kinds of passages that can contain arguments. The name of an option is no argument, and a
+# persona describes the reader.
 TOLD = ("utterance", "answer", "material", "proposal", "summary", UNATTRIBUTED)
 _NUMBER = re.compile(r"(\d+)")
 
 
 class Passage(NamedTuple):
-    """A text of one source. `own`: the one who is asked said or chose it; `message` is the number
-    of the message in which it stands; `inner`: it stands inside another passage."""
+    """A text of one source.
+
+    `message` is the index of the message that contains it. `own` is True if the speaker who is
+    asked said or chose it. `inner` is True if it is inside another passage.
+    """
 
     text: str
     source: Source
@@ -28,8 +31,10 @@ class Passage(NamedTuple):
 
 
 def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
-    """Return the texts of known source in the messages, in order; what stands inside another comes
-    after it."""
+    """Return the texts of known source in the messages, in order.
+
+    A passage inside another one comes after it.
+    """
     found = []
     ends: dict[int, int] = {}
     me = request.asked.speaker
@@ -43,7 +48,7 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 
 
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
-    """Return the passages of these kinds; `own` leaves only own ones, or only those of others."""
+    """Return the passages of these kinds. `own` selects the own ones (True) or others (False)."""
     return [
         passage
         for passage in passages
@@ -54,7 +59,7 @@ def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -
 def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
     """Return the texts that describe a speaker, in the order of their ids.
 
-    A prompt may give them in any order, and the person stays the same.
+    A prompt may show them in any order, and the person stays the same.
     """
     own = {
         (passage.source.id, passage.text)
@@ -65,11 +70,11 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 
 
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
-    """Return passages as the conversations that they belong to.
+    """Return passages grouped by conversation.
 
-    The replies of one scope are one conversation if the one who is asked spoke in it and another
-    one did, in the order in which they were said, which their ids tell. The prompt that shows them
-    may have any order. All other passages come last, as they stand.
+    The utterances of one scope are a conversation if the speaker who is asked and another speaker
+    both spoke in it. They are sorted by their ids, which follow the order of speech, because a
+    prompt may show them in any order. All other passages form the last group, in their order.
     """
     scopes: dict[str, list[Passage]] = {}
     for passage in passages:
@@ -88,16 +93,17 @@ def _scope_of(passage: Passage) -> str:
 
 
 def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
-    """Return a key that sorts `ask10` after `ask9`."""
+    """Return a sort key that places `ask10` after `ask9`."""
     last = passage.source.id.rpartition("/")[2]
     return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(last)]
 
 
 def text_outside(request: ModelRequest) -> str:
-    """Return what the last prompt says outside all passages; if nothing, its text without source.
+    """Return the text of the last prompt outside all passages, or else its text without a source.
 
-    It stands in for `ask(about=…)`, which the author of the study did not give.
+    It replaces `ask(about=…)` if the study author did not give that.
     """
+    # In a re-ask the question is the message before the reply that is quoted back.
     given_back = (span.message for span in request.spans if span.source.kind == "reply")
     asked = request.messages[: next(given_back, None)]
     if not asked:
