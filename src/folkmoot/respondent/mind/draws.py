@@ -1,6 +1,6 @@
-"""Counter-based draws for the embedded respondent: BLAKE2b(version | seed | address | purpose).
+"""Counter-based random draws: BLAKE2b(version | seed | address | purpose).
 
-Two draws never share a stream, so a new question or another schedule shifts nobody else's answer.
+No two draws share a stream. So a new question or another schedule changes no other answer.
 """
 
 from __future__ import annotations
@@ -13,29 +13,30 @@ from typing import TypeVar
 from folkmoot.randomness import digest, uniform_values
 
 T = TypeVar("T")
-# Part of every draw. The version of the rules stands in `model_served`.
+# Part of every draw, so a new version gives other draws. The version of the model's rules is in
+# `model_served`.
 VERSION = "2"
 _NORMAL = NormalDist()
 _PER_BLOCK = 8
 
 
 def uniform_draw(seed: int, *parts: str | int) -> float:
-    """One uniform draw in (0, 1) for these parts."""
+    """Return one uniform draw in (0, 1) for these parts."""
     return uniform_values(seed, VERSION, *parts)
 
 
 def normal_draw(seed: int, *parts: str | int) -> float:
-    """One standard normal draw for these parts."""
+    """Return one standard normal draw for these parts."""
     return _NORMAL.inv_cdf(uniform_draw(seed, *parts))
 
 
 def gumbel_draw(seed: int, *parts: str | int) -> float:
-    """One standard Gumbel draw for these parts."""
+    """Return one standard Gumbel draw for these parts."""
     return -math.log(-math.log(uniform_draw(seed, *parts)))
 
 
 class Draws:
-    """A private stream for one reply: as many draws as needed, one hash for each eight."""
+    """A private stream of draws for one reply. One hash yields eight draws."""
 
     __slots__ = ("_block", "_key", "_values")
 
@@ -54,7 +55,8 @@ class Draws:
         return self._values.pop()
 
     def unit(self) -> float:
-        """Uniform in (0, 1)."""
+        """Return a uniform draw in (0, 1)."""
+        # The half keeps the draw away from 0, where the inverse normal is infinite.
         return (self._next_value() + 0.5) / 2.0**64
 
     def draw_chance(self, probability: float) -> bool:
@@ -64,23 +66,24 @@ class Draws:
         return mean + sd * _NORMAL.inv_cdf(self.unit())
 
     def draw_integer(self, low: int, high: int) -> int:
-        """A whole number from `low` to `high`, both included."""
+        """Return a whole number from `low` to `high`, both included."""
         return low + self._next_value() % (high - low + 1)
 
     def pick_item(self, items: Sequence[T]) -> T:
         return items[self._next_value() % len(items)]
 
     def draw_weighted_index(self, weights: Sequence[float]) -> int:
-        """An index, with probability in proportion to its weight."""
+        """Return an index with a probability in proportion to its weight."""
         at = self.unit() * sum(weights)
         for index, weight in enumerate(weights):
             at -= weight
             if at < 0:
                 return index
+        # Floating-point errors can leave a tiny rest.
         return len(weights) - 1
 
     def shuffled_copy(self, items: Sequence[T]) -> list[T]:
-        """A seeded permutation (Fisher–Yates)."""
+        """Return the items in random order (Fisher–Yates)."""
         out = list(items)
         for key in range(len(out) - 1, 0, -1):
             other = self._next_value() % (key + 1)

@@ -1,7 +1,8 @@
-"""Argument words: the three ways of justifying a choice, and how they are found in a text.
+"""Argument words: three ways to justify a choice, and how they are found in a text.
 
-An argument exists for the respondent only where its words stand in the text; it speaks in these
-phrases and reads by these words. A study may bring phrases of its own topic (`Part.lexicon`).
+An argument counts for the respondent only if its words occur in a passage. The respondent writes
+these phrases and reads these words. A study type may bring phrases for its topic
+(`RespondentPart.lexicon`).
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from typing import Any, NamedTuple
 
 from folkmoot.files import packaged_yaml
 
-# Share of each camp's phrases in the speech of a member of the camp (rows sum to 1).
+# One row per camp: the shares of the three camps' phrases in the speech of its members. Rows sum to
+# 1. docs/respondent.md states them, and a change needs a new version in `MODEL_SERVED`.
 MIXTURES = ((0.86, 0.12, 0.02), (0.12, 0.76, 0.12), (0.02, 0.12, 0.86))
 Counts = tuple[int, int, int]
 
 
 class Camp(NamedTuple):
-    """One way of justifying. `nouns` fit after "about" and "for", `verbs` after "would" and "to";
-    `words` are those of the phrases by which the camp is recognised."""
+    """One way to justify a choice.
+
+    `nouns` fit after "about" and "for", `verbs` after "would" and "to". The respondent recognises
+    the camp by `words`.
+    """
 
     name: str
     nouns: tuple[str, ...]
@@ -29,14 +34,14 @@ class Camp(NamedTuple):
 
 
 class Lexicon:
-    """Three camps with their phrases and words. A word belongs to one camp alone."""
+    """Three camps with their phrases and words. A word belongs to one camp only."""
 
     def __init__(self, camps: Sequence[Camp]) -> None:
         self.camps = tuple(camps)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Any]]) -> Lexicon:
-        """From `{camp: {nouns: […], verbs: […], words: "one two …"}}`, three of them."""
+        """Return a lexicon of three camps: {camp: {nouns: […], verbs: […], words: "one two …"}}."""
         return cls(
             [
                 Camp(
@@ -51,12 +56,12 @@ class Lexicon:
 
     @cached_property
     def camp_of(self) -> dict[str, int]:
-        """Camp of each word."""
+        """Word → index of its camp."""
         return {word: n for n, camp in enumerate(self.camps) for word in camp.words}
 
     @cached_property
     def phrase_camps(self) -> dict[str, int]:
-        """Camp of each phrase."""
+        """Phrase → index of its camp."""
         return {
             part.lower(): n
             for n, camp in enumerate(self.camps)
@@ -69,25 +74,28 @@ class Lexicon:
 
     @cached_property
     def any_word(self) -> re.Pattern[str]:
-        """Any argument word, in lower case."""
+        """The pattern of all argument words, for text in lower case."""
         return re.compile(rf"\b(?:{'|'.join(sorted(self.camp_of))})\b")
 
     @cached_property
     def any_phrase(self) -> re.Pattern[str]:
-        """Any phrase, in lower case."""
+        """The pattern of all phrases, for text in lower case. Longer phrases come first."""
         longest_first = sorted(self.phrase_camps, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest_first)))
 
 
 @cache
 def general_lexicon() -> Lexicon:
-    """The phrases of public choices, for studies that bring none of their own."""
+    """Return the lexicon of public choices, for study types without a lexicon."""
     return Lexicon.from_data(packaged_yaml(__file__, "lexicon.yaml"))
 
 
 def camp_match(counts: Sequence[float], camp: int) -> float:
-    """How well reasons fit a listener of `camp`: 1 for the mix in which the listener speaks, 0 for
-    none. Their shares weighted by the listener's mixture, relative to that mixture itself."""
+    """Return how well arguments fit a listener of `camp`, 0 to 1.
+
+    Camp shares are weighted by the listener's mixture, relative to that mixture itself. So 1 is the
+    mixture in which the listener speaks, and 0 means no arguments.
+    """
     total = sum(counts)
     if not total:
         return 0.0

@@ -1,6 +1,7 @@
-"""`SimulatedRespondent`: what somebody who is asked knows and thinks, for one reply.
+"""`SimulatedRespondent`: what a speaker knows and thinks, for one reply.
 
-The shared rules and those of the studies (`Part.answers`) are functions of it.
+The shared rules and those of study types (`RespondentPart.answers`) are functions of it.
+docs/respondent.md gives the formulas.
 """
 
 from __future__ import annotations
@@ -38,17 +39,26 @@ from folkmoot.respondent.mind.reading import (
 from folkmoot.respondent.mind.scales import is_unsure, scale_of
 from folkmoot.respondent.mind.speech import SentenceGenerator
 
-SURE = 4  # times as near the middle of a scale are those who do not know as those who answer
-ENOUGH_TOPICS = 3  # to talk about without looking further
-MEANINGFUL = 3  # characters of an option that says by itself what it is
-LONG_READING = 1500  # characters from which the length of a text moves with its full chance
-MUCH = 12  # content words beside the question that make a text to read
+# An answer such as "I do not know" counts as this many times farther from the person's judgement,
+# so only persons very near the middle of the scale give it.
+SURE = 4
+# With this many topics from the question, those of other speakers are not used.
+ENOUGH_TOPICS = 3
+# A shorter option is a letter or a number, which means something only within its question.
+MEANINGFUL = 3
+# Characters of text from which `length_bias` has its full chance.
+LONG_READING = 1500
+# Content words besides the question from which a request counts as showing a long text.
+MUCH = 12
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyContext:
-    """What all minds of one reply share. `resolve_persona` gives the persona of a description,
-    `names` are what opinions are about in this study."""
+    """The inputs that all minds of one reply share.
+
+    `names` are what opinions are about in this study. `resolve_persona` returns the persona of a
+    description.
+    """
 
     reading: PromptReading
     names: tuple[str, ...]
@@ -60,7 +70,10 @@ class ReplyContext:
 
 
 class SimulatedRespondent:
-    """Somebody who is asked. `person` is False for a moderator, a summarizer, a coder."""
+    """The mind of the speaker who is asked.
+
+    `person` is False for a role without opinions, such as moderator, summarizer or coder.
+    """
 
     def __init__(self, at: ReplyContext, who: PersonaTraits, *, person: bool = True) -> None:
         self.at = at
@@ -75,13 +88,16 @@ class SimulatedRespondent:
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """The JSON schema that is asked for; empty where none is."""
+        """The JSON schema of the answer, or {} if there is none."""
         return self.reading.schema or {}
 
     @cached_property
     def options(self) -> tuple[str, ...]:
-        """What opinions are about here: the options offered, else the texts of option passages,
-        else the study's names that occur in the passages."""
+        """What opinions are about in this request.
+
+        These are the offered options, otherwise the texts of `option` passages, otherwise the
+        study's names that occur in the passages.
+        """
         read = self.reading
         if read.kind == "choice" and read.offered:
             return read.offered
@@ -94,14 +110,18 @@ class SimulatedRespondent:
         return names_in("\n".join(passage.text for passage in self.reading.passages), self.at.names)
 
     def mind_of(self, persona: str) -> SimulatedRespondent:
-        """The mind of another person, by the text of their persona passage, for replies that write
-        the parts of several people."""
+        """Return the mind of another person, by the text of their persona passage.
+
+        Use it if one reply contains utterances of several people.
+        """
         return SimulatedRespondent(self.at, self.at.resolve_persona(persona))
 
     @property
     def is_unpersuaded_by_text(self) -> bool:
-        """Whether much was shown beside the question, and no argument in it, to a person of a study
-        that names nothing that opinions are about."""
+        """True if the request shows a long text without any argument that the lexicon knows.
+
+        It is always False in a study that names what opinions are about.
+        """
         read = self.reading
         if self.at.names or any(
             argument_sentences(passage.text, (), self.at.lexicon) for passage in read.told
@@ -114,26 +134,28 @@ class SimulatedRespondent:
         return len(shown) >= MUCH
 
     def mark_unread(self) -> None:
-        """Say that this answer has no relation to what was asked; the run counts such answers."""
+        """Record that this answer has no relation to the question. The run counts such answers."""
         self.finish = FINISH_UNREAD
 
     # --- opinions --------------------------------------------------------------------------------
 
     def initial_utilities(self) -> list[float]:
-        """u(0): what the person thinks of each option before anything is said (standard deviation
-        1.3)."""
+        """Return u(0), the utility of each option before any passage (standard deviation 1.3)."""
         spread = 1 - 0.8 * self.knobs.shrinking_variance
         return [self._option_taste(option, spread) for option in self.options]
 
     def _option_taste(self, option: str, spread: float = 1.0) -> float:
-        # A letter or a number is another option in each question.
+        # "A" is another option in each question, so its utility depends on the question as well.
         about = self.reading.about if len(option) < MEANINGFUL else ""
         return self.who.option_taste(f"{about} {option}", spread)
 
     @cached_property
     def current_option(self) -> str:
-        """The option that the person holds: the last own answer or utterance that is one of the
-        options, else the one liked best; empty without options."""
+        """The option that the person holds, or "" without options.
+
+        It is the last own answer or utterance that is one of the options, otherwise the option with
+        the highest initial utility.
+        """
         return next(reversed(self._own_choices), "") or self._liked_best
 
     @cached_property
@@ -150,13 +172,14 @@ class SimulatedRespondent:
 
     @cached_property
     def exposure_dose(self) -> ExposureDose:
-        """What the person was exposed to in this request."""
-        # Whoever has changed sides was moved by the arguments for the new one.
+        """The person's exposure to arguments in this request."""
+        # Use the first own choice, not the current option: a person who has changed the choice was
+        # moved by the arguments for the new option, so these must count.
         began_with = next(iter(self._own_choices), "") or self._liked_best
         return dose_of(self.reading.told, self.options, began_with, self.at.lexicon)
 
     def option_utilities(self) -> list[float]:
-        """What the person thinks of each option after all that was read and heard."""
+        """Return the utility of each option after all passages."""
         first = self.initial_utilities()
         u = apply_persuasion(first, self.options, self.exposure_dose, self.who, self.knobs)
         if self.knobs.sycophancy:
@@ -168,7 +191,10 @@ class SimulatedRespondent:
         return u
 
     def _most_favoured_option(self) -> str:
-        """What others favour: the option with most arguments, else the one that they name most."""
+        """Return the option that others favour, or "" if none is clear.
+
+        It is the option with most arguments, otherwise the one that others name most.
+        """
         pushed = self.exposure_dose.arguments
         if any(map(sum, pushed.values())):
             return max(pushed, key=lambda option: sum(pushed[option]))
@@ -178,12 +204,16 @@ class SimulatedRespondent:
         return named[0][0] if clear else ""
 
     def opinion_of_option(self, option: str) -> float:
-        """What the person thinks of one option after all that was said (mean about 0, standard
-        deviation about 1.3)."""
+        """Return the utility of one option after all passages (mean about 0, sd about 1.3)."""
         return self.option_utilities()[self.options.index(option)]
 
     def choose_option(self, options: Sequence[str] = (), purpose: str = "choice") -> str:
-        """One of the options (left out: all): argmax of utility + position bias + σ·Gumbel."""
+        """Return the option with the highest utility + position bias + σ·Gumbel.
+
+        Args:
+            options: the options to choose from, by default all.
+            purpose: the name of the draw, if one reply makes several choices.
+        """
         asked = tuple(options) or self.options
         at, knobs = self.at, self.knobs
         if (
@@ -204,8 +234,10 @@ class SimulatedRespondent:
         return asked[max(range(len(noisy)), key=noisy.__getitem__)]
 
     def _moved_by_length(self, purpose: str) -> bool:
-        """Whether the length of what was read decides, whatever it says. The same person is moved
-        by any text of that length."""
+        """Return whether the length of the passages decides, whatever they say.
+
+        A person is moved by any text of the same length.
+        """
         knobs, at = self.knobs, self.at
         if not knobs.length_bias:
             return False
@@ -214,23 +246,29 @@ class SimulatedRespondent:
         return uniform_draw(at.seed, self.who.key, purpose, "length") < chance
 
     def stable_leaning(self, about: str, answer: str = "", part: str = "") -> float:
-        """The person's leaning on a question (or to one answer to it, on one part of it), −1 to 1,
-        by its content words: the same each time."""
+        """Return the person's leaning on a question, −1 to 1, by its content words.
+
+        It is the same in every reply. `answer` and `part` select one answer to the question and one
+        part of it.
+        """
         knobs = self.knobs
         lean = (1 - knobs.shrinking_variance) * self.who.question_lean(about, answer, part)
         lean += 0.15 * self.who.warmth
         return _clip_to_scale(lean + knobs.acquiescence + 0.5 * knobs.sycophancy)
 
     def draw_rating(self, about: str, answer: str = "", part: str = "") -> float:
-        """`stable_leaning` with the noise of one asking, for answers on a scale."""
+        """Return `stable_leaning` with the random noise of this reply, for answers on a scale."""
         at = self.at
         noise = normal_draw(at.seed, at.address, "rating", about, answer, *filter(None, [part]))
         sd = self.knobs.noise + 2 * self.knobs.instability
         return _clip_to_scale(self.stable_leaning(about, answer, part) + sd * noise)
 
     def draw_judgement(self, about: str, part: str = "") -> float:
-        """`rating`, moved towards 1 by the arguments that were read and heard for what is asked:
-        those that name nothing, or what the question (`about`) names."""
+        """Return `draw_rating`, moved towards 1 by the arguments in the passages.
+
+        It counts arguments that name no option, and those for options that the question (`about`)
+        names.
+        """
         matter = content_words(about) - ASKING
         rating = self.draw_rating(" ".join(sorted(matter)) or about, part=part)
         matters = ("", *names_in(about, self.mentioned_names))
@@ -240,8 +278,10 @@ class SimulatedRespondent:
         return rating + (1 - rating) * persuasion_strength(heard, self.who, self.knobs)
 
     def choose_on_scale(self, options: tuple[str, ...], about: str, part: str = "") -> str:
-        """The answer nearest to the person's leaning on a question, with the noise of one asking;
-        empty where the answers form no scale."""
+        """Return the answer nearest to the person's judgement of a question.
+
+        Return "" if the answers form no rating scale.
+        """
         scale = scale_of(options)
         if not scale:
             return ""
@@ -259,8 +299,11 @@ class SimulatedRespondent:
         return options[away_by.index(min(away_by))]
 
     def agreement_with(self, text: str, options: tuple[str, ...] = ()) -> float:
-        """How far the person agrees with a statement, −1 to 1: by its arguments, by the options
-        (left out: all) for which it speaks, by its content words. The same each time."""
+        """Return how far the person agrees with a statement, −1 to 1.
+
+        It follows from the arguments of the statement, the options that it supports, and its
+        content words. It has no noise. `options` are by default all.
+        """
         found = argument_counts(text, options or self.options, self.at.lexicon)
         total = [sum(c[key] for c in found.values()) for key in range(3)]
         score = 0.45 * self.stable_leaning(text)
@@ -272,15 +315,18 @@ class SimulatedRespondent:
         return _clip_to_scale(score + 0.5 * self.knobs.sycophancy)
 
     def arguments_by_option(self, text: str) -> dict[str, Counts]:
-        """Distinct argument words of a text by the option for which they speak, counted by camp."""
+        """Return option → distinct argument words of a text, counted by camp."""
         return argument_counts(text, self.options, self.at.lexicon)
 
     # --- words -----------------------------------------------------------------------------------
 
     def compose_reasons(self, about: str = "", count: int = 0) -> str:
-        """Sentences in the person's voice: reasons for `about` (left out: the option held); where
-        there are no options, words about what the question is about. `count` sentences, by default
-        as many as the voice likes."""
+        """Return sentences in the person's voice.
+
+        They are reasons for `about`, by default the current option. Without options they are about
+        the topics of the question. `count` is the number of sentences, by default a number that
+        fits the voice.
+        """
         matter = about or self.current_option
         if matter:
             return self.tongue.draw_reasons(matter, count)
@@ -290,9 +336,11 @@ class SimulatedRespondent:
 
     @cached_property
     def talked_about_matters(self) -> tuple[str, ...]:
-        """What is talked about if there are no options: names of the study that occur in the
-        passages, else the runs of content words of what is asked; if those are few, also of what
-        others said, the last first."""
+        """The topics of talk if there are no options.
+
+        These are the study's names in the passages, otherwise the runs of content words in the
+        question. If those are few, topics of other speakers follow, the last speaker first.
+        """
         if self.mentioned_names:
             return self.mentioned_names
         read = self.reading
@@ -312,11 +360,13 @@ def apply_persuasion(
     who: PersonaTraits,
     knobs: RespondentSettings,
 ) -> list[float]:
-    """u_j += .75·s·κ_j·n_j/(n_j + 8)·match(a_j, r)·exp(−((max u − u_j)/3)²): see
+    """Return the utilities after persuasion.
+
+    u_j += .75·s·κ_j·n_j/(n_j + 8)·match(a_j, r)·exp(−((max u − u_j)/3)²), see
     `persuasion_strength`.
 
-    κ_j is κ_read, times `factor_interviewed` after an interview, and with t answered turns for j
-    times 1 + (`factor_addressed` − 1)·t/(t + 1).
+    κ_j is κ_read, times `factor_interviewed` after an interview. With t answered turns for j it is
+    multiplied by 1 + (`factor_addressed` − 1)·t/(t + 1).
     """
     if not dose.arguments or not knobs.persuasion:
         return list(first)
@@ -332,8 +382,10 @@ def apply_persuasion(
 
 
 def persuasion_strength(counts: Counts, who: PersonaTraits, knobs: RespondentSettings) -> float:
-    """.75·s·κ_read·n/(n + 8)·match(a, r): what n distinct argument words do that were read; a:
-    their camps."""
+    """Return .75·s·κ_read·n/(n + 8)·match(a, r), the effect of n distinct argument words.
+
+    `counts` are the argument words by camp, a their shares and r the camp of the person.
+    """
     n = sum(counts)
     kappa = knobs.persuasion * knobs.kappa_read
     read = n / (n + HALF_READ) * camp_match(counts, who.camp)

@@ -1,7 +1,7 @@
-"""Who a persona is for the respondent: reason camp, tastes, leanings, susceptibility, voice.
+"""The traits of a persona: reason camp, tastes, leanings, susceptibility and voice.
 
-Everything here follows from the persona's text and the run's seed, never from the address, so
-that one person stays one person through all stages of a study.
+They follow from the text of the persona and the seed of the run, never from an address. So a person
+is the same in all stages of a study.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from folkmoot.respondent.mind.knobs import BETA, TASTE_SD
 VOICES = ("terse", "plain", "chatty", "formal")
 _STANDARD = NormalDist()
 _TOKEN = re.compile(r"[^\W\d_]+")
-# Words that say nothing of what a question is about: function words, and words of answering.
+# Words that do not say what a question is about: function words, and words about answering.
 _STOP_WORDS = """
 about after again against age ago all alone also among and another any anybody anything are aren
 been before being best between both but can cannot choice choose could couldn dear did didn does
@@ -40,7 +40,8 @@ _CLOSED = re.compile(
     r"stubborn|s[ck]eptic|independent-minded|traditional|blunt|set in|suspicious|headstrong"
     r"|opinionated|wary"
 )
-# A clause with a mark ("3 in openness", "open to new things: 1"): what it names is a scale.
+# A clause with a number ("3 in openness", "open to new things: 1") names a rating scale. Its words
+# do not describe the person.
 _MARKED = re.compile(r"[^.,;\n]*(?<![\w.,$€£-])\d(?![\w,.-]*\w)[^.,;\n]*")
 _VOICED = {
     "formal": re.compile(
@@ -60,10 +61,11 @@ _VOICED = {
 
 @dataclass(frozen=True, slots=True)
 class PersonaTraits:
-    """The latents of one persona. `camp` indexes the reason camps, `susceptibility` is in (0, 1).
+    """The latent traits of one persona.
 
-    `warmth` in (−1, 1) is a general leaning to agree; `calling` is how the person names
-    themselves ("a retired teacher") or empty.
+    `camp` (0 to 2) is the index of the reason camp and `susceptibility` is in (0, 1). `warmth` in
+    (−1, 1) is a general tendency to agree. `calling` is the self-description ("a retired teacher")
+    or "". `key` is the text of the persona.
     """
 
     key: str
@@ -76,18 +78,20 @@ class PersonaTraits:
     words: frozenset[str]
 
     def option_taste(self, option: str, spread: float = 1.0) -> float:
-        """u(0) of one option: N(μ, 1.3²), fixed for this persona and option; μ is .8 for an option
-        that shares a word with the persona, else 0."""
+        """Return u(0) of one option, N(μ, 1.3²), fixed for persona and option.
+
+        μ is .8 if the option shares a content word with the persona, otherwise 0. `spread` scales
+        the standard deviation.
+        """
         text = " ".join(option.casefold().split())
         mean = 0.8 if content_words(text) & self.words else 0.0
         return mean + spread * TASTE_SD * normal_draw(self.seed, self.key, "taste", text)
 
     def question_lean(self, about: str, answer: str = "", part: str = "") -> float:
-        """A fixed leaning in (−1, 1) on any question (or to one `answer` to it), evenly spread over
-        people.
+        """Return a fixed leaning in (−1, 1) on a question or one `answer` to it.
 
-        The leanings of a population on two questions correlate as their content words do: it is a
-        sum of one draw for each word. On two parts of one question they correlate by a third.
+        It is uniform over people. It is made of one draw per content word, so two questions
+        correlate over people as their words do. Two parts of one question correlate by a third.
         """
         words = sorted(content_words(about))
         if not words:
@@ -105,12 +109,12 @@ class PersonaTraits:
 
 @lru_cache(maxsize=4096)
 def content_words(text: str) -> frozenset[str]:
-    """The words of a text that say what it is about, in lower case."""
+    """Return the words of a text that say what it is about, in lower case."""
     found = _TOKEN.findall(text.casefold())
     return frozenset(w for w in found if len(w) > 2 and w not in _STOP)
 
 
-# What people do with a topic, or how they are asked to, and no topic themselves.
+# Words for dealing with a topic or for asking about it. They are no topics.
 _ASKING_WORDS = """
 agree agreement answer answers applies apply approve believe below brief briefly cent certain
 character confident describe describes digit digits disagree extent favor favour feel figure figures
@@ -120,7 +124,7 @@ rounded short something stance stand statement stay staying strongly support tas
 true turn view voice word words yourself
 """
 ASKING = frozenset(_ASKING_WORDS.split())
-# … nor do these words say what a text is about.
+# Words that are too general to be topics.
 _VAGUE_WORDS = """
 around bad better day days example explain freely friend friends good half hour hours included kind
 little matter minute minutes month months next openly others people somewhat sort story thing things
@@ -140,12 +144,14 @@ _PAST = re.compile(r"[a-z]{2,}[^e\W]ed")
 
 
 def extract_topics(text: str) -> tuple[str, ...]:
-    """Runs of one to three content words in a text, in its order: what it talks about. What people
-    do ("you look", "worries you") is no topic."""
+    """Return the topics of a text: runs of one to three content words, in its order.
+
+    Verbs ("you look", "worries you") are no topics.
+    """
     found: list[list[str]] = [[]]
     tokens = re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", text)
     for before, token, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
-        # "Should robots …" asks of robots; "robots should work" says what they do.
+        # "robots" is a topic in "Should robots …". "work" is a verb in "robots should work".
         verb = after.lower() in _VERB_BEFORE or before in _VERB_AFTER
         verb = verb or bool(_PAST.fullmatch(token) and not content_words(after))
         if content_words(token) - ASKING - _VAGUE and len(found[-1]) < 3 and not verb:
@@ -156,7 +162,7 @@ def extract_topics(text: str) -> tuple[str, ...]:
 
 
 def persona_from_text(text: str, seed: int) -> PersonaTraits:
-    """The latents of the persona that a text describes (white space does not matter)."""
+    """Return the traits of the persona that a text describes. White space does not matter."""
     key = " ".join(text.split())
     temper = _MARKED.sub("", key.casefold())
     shift = 0.4 * (_count_hits(temper, _OPEN) - _count_hits(temper, _CLOSED))
@@ -175,7 +181,10 @@ def persona_from_text(text: str, seed: int) -> PersonaTraits:
 
 
 def beta_quantile(probability: float) -> float:
-    """The quantile of Beta(4, 3), by bisection of its distribution function (a binomial tail)."""
+    """Return the quantile of Beta(4, 3).
+
+    It bisects the distribution function, which is a binomial tail for integer parameters.
+    """
     low, high = 0.0, 1.0
     a, n = int(BETA[0]), int(BETA[0] + BETA[1]) - 1
     for _ in range(40):
@@ -186,10 +195,12 @@ def beta_quantile(probability: float) -> float:
 
 
 def _count_hits(low: str, words: re.Pattern[str]) -> int:
+    # At most two, so that a long description does not make an extreme person.
     return min(2, len(words.findall(low)))
 
 
 def _draw_voice(low: str, draw: float) -> str:
+    # For one persona in ten the words do not decide the voice.
     for voice, words in _VOICED.items():
         if draw < 0.9 and words.search(low):
             return voice
@@ -214,12 +225,11 @@ _VOWEL = re.compile(r"^(?:[aeio]|u(?!ni|s|t[ei]|ro|k))(?!ne\b|nce\b|uro)", re.IG
 
 
 def with_article(phrase: str) -> str:
-    """`a` or `an`, by how the phrase begins."""
     return "an" if _VOWEL.match(phrase) else "a"
 
 
 def _self_description(text: str) -> str:
-    """What the person would call themselves, with its article; empty where the text is unclear."""
+    """Return how the person would name themselves, with an article, or "" if that is unclear."""
     found = _CALLING.search(text)
     bare = _TAIL.sub("", found[1]).strip(" -'’") if found else ""
     if not bare or len(bare.split()) > 5 or _NOT_A_CALLING.search(bare):

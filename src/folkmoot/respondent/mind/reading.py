@@ -1,6 +1,6 @@
-"""What a request says: who is asked, which texts there are, and which arguments stand in a text.
+"""The reading of a request: speaker, passages, and the arguments in a text.
 
-Inside a text, argument words and names of options are looked for. Nothing else of its wording
+Inside a passage the respondent looks for argument words and names of options. No other wording
 counts, and nothing outside the passages is read.
 """
 
@@ -26,19 +26,22 @@ from folkmoot.respondent.mind.passages import (
     text_outside,
 )
 
-# Where one sentence of a text ends and the next one begins.
+# The end of a sentence, with any closing quotation marks and brackets.
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
-# A page to read asks for no answer.
+# Only these kinds of passages address the person. Study material calls for no answer, so it counts
+# as no turn.
 _SAID_TO_SOMEONE = ("utterance", UNATTRIBUTED)
-ENOUGH_WORDS = 2  # argument words of a sentence that is an argument; one alone is chance
+# Argument words from which a sentence is an argument. A single one may occur by chance.
+ENOUGH_WORDS = 2
 
 
 @dataclass(frozen=True)
 class PromptReading:
-    """What the respondent reads of one request; the page of `folkmoot.respondent` has its fields.
+    """The reading of one request. The docstring of `folkmoot.respondent` describes its fields.
 
-    Instructions, which are the characters outside all passages, are no part of it. `described` is
-    text without a source in the system message: it stands in for a persona that has no passage.
+    Instructions, which are the characters outside all passages, are no part of it. `told` holds the
+    passages that can contain arguments. `described` is text without a source in the system message.
+    It replaces a persona without a passage.
     """
 
     role: str
@@ -57,7 +60,7 @@ class PromptReading:
 
     @property
     def number_bounds(self) -> tuple[float, float, bool] | None:
-        """The bounds of the number that is asked for, and whether it must be a whole one."""
+        """The bounds (low, high) of the number and whether it must be whole, or None."""
         if self.kind != "number" or len(self.offered) != 2:
             return None
         low, high = map(float, self.offered)
@@ -65,12 +68,12 @@ class PromptReading:
 
     @cached_property
     def heard_passages(self) -> tuple[Passage, ...]:
-        """What others said or wrote, or the study gives to read."""
+        """The passages of other speakers and of the study material."""
         return tuple(passage for passage in self.told if not passage.own)
 
     @cached_property
     def own_utterances(self) -> tuple[Passage, ...]:
-        """What the one who is asked has said; closed answers are no utterances."""
+        """The earlier utterances of the speaker. Closed answers are no utterances."""
         return tuple(of_kind(self.told, "utterance", own=True))
 
 
@@ -90,7 +93,7 @@ def read_prompt(request: ModelRequest) -> PromptReading:
         persona="\n".join(persona_of(passages, asked.speaker)),
         described="\n".join(passage.text for passage in described),
         passages=passages,
-        # What stands inside another passage is read as a part of it.
+        # A passage inside another one is read as part of it, so it must not be counted twice.
         told=tuple(
             passage
             for passage in of_kind(passages, *TOLD)
@@ -108,14 +111,14 @@ def read_prompt(request: ModelRequest) -> PromptReading:
 
 
 def normalise_spaces(text: str) -> str:
-    """With single spaces, for comparing what may stand on one line or on several."""
+    """Return a text with single spaces, for comparisons across line breaks."""
     return " ".join(text.split())
 
 
 @lru_cache(maxsize=1024)
 def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
     longest_first = sorted(names, key=len, reverse=True)
-    # A letter is a name as it is written; "a" is a word.
+    # A name of one letter must have the same case, because "a" is a word.
     each = (r"\s+".join(map(re.escape, name.split())) for name in longest_first)
     ways = "|".join(f"(?-i:{way})" if len(way) == 1 else way for way in each)
     return re.compile(rf"(?<!\w)(?:{ways})(?!\w)", re.IGNORECASE)
@@ -123,14 +126,16 @@ def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
 
 @lru_cache(maxsize=2048)
 def count_names(text: str, names: tuple[str, ...]) -> Counter[str]:
-    """Return how often each name stands in a text, in any case and white space, within no longer
-    name."""
+    """Return how often each name occurs in a text, in any case and white space.
+
+    A name inside a longer name does not count.
+    """
     called = {normalise_spaces(name).casefold(): name for name in names}
     return Counter(called[normalise_spaces(m).casefold()] for m in _any_of(names).findall(text))
 
 
 def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that stand in a text, within longer names too."""
+    """Return the names that occur in a text, also inside longer names."""
     named = tuple(name for name in dict.fromkeys(names) if name.strip())
     there = (
         [normalise_spaces(name).casefold() for name in count_names(text, named)] if named else []
@@ -141,14 +146,17 @@ def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Parts(NamedTuple):
-    """Where names end and argument words begin in a sentence."""
+    """The end positions of names and the start positions of argument words in a sentence."""
 
     named: tuple[tuple[int, str], ...]
     words: tuple[tuple[int, str], ...]
 
     def option(self, at: int, before: str) -> str:
-        """For which option stands what stands there: the one named last before it in the sentence,
-        else the first that the sentence names, else the one named `before` the sentence."""
+        """Return the option that an argument word at this position supports.
+
+        It is the last option named before it in the sentence. If there is none, it is the first one
+        in the sentence, otherwise the one named last `before` the sentence.
+        """
         named = [name for end, name in self.named if end <= at]
         return named[-1] if named else self.named[0][1] if self.named else before
 
@@ -161,7 +169,8 @@ def _sentence_parts(sentence: str, names: tuple[str, ...], lexicon: Lexicon) -> 
         called = {normalise_spaces(name).casefold(): name for name in names}
         found = _any_of(names).finditer(sentence)
         named = [(match.end(), called[normalise_spaces(match[0]).casefold()]) for match in found]
-        # Names are no arguments.
+        # Replace names by spaces, so that an option called "safety" is no argument for itself.
+        # Positions stay the same.
         bare = (
             _any_of(names).sub(lambda match: " " * len(match[0]), sentence) if named else sentence
         )
@@ -179,7 +188,7 @@ def _sentence_phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str],
 def _iterate_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> Iterator[tuple[str, _Parts, str]]:
-    """Each sentence of a text, its parts, and the option named last before it."""
+    """Yield each sentence of a text, its parts, and the option named last before it."""
     before = ""
     for raw in _SENTENCE_END.split(text):
         parts = _sentence_parts(raw, names, lexicon)
@@ -191,8 +200,10 @@ def _iterate_sentences(
 def argument_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-    """Return the sentences of a text that hold arguments: the argument words of each by the option
-    for which they speak ("" where none was named)."""
+    """Return the sentences of a text that contain arguments.
+
+    Each is a mapping from option to its argument words ("" if no option was named).
+    """
     found = []
     for _, parts, before in _iterate_sentences(text, names, lexicon):
         if len(parts.words) >= ENOUGH_WORDS:
@@ -207,8 +218,7 @@ def argument_sentences(
 def argument_phrases(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> Mapping[str, Counter[str]]:
-    """The argument phrases of a text by the option for which they stand ("" where none is named),
-    each with how often it stands there."""
+    """Return option → argument phrases of a text with their counts ("" if no option is named)."""
     found: dict[str, Counter[str]] = {}
     for raw, parts, before in _iterate_sentences(text, names, lexicon):
         for at, phrase in _sentence_phrases(raw, lexicon) if parts.words else ():
@@ -217,7 +227,10 @@ def argument_phrases(
 
 
 def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
-    """Distinct argument words of a text by option ("" where none is named), counted by camp."""
+    """Return option → distinct argument words of a text, counted by camp.
+
+    The key is "" if no option is named.
+    """
     words: dict[str, set[str]] = {}
     for sentence in argument_sentences(text, names, lexicon):
         for option, found in sentence.items():
@@ -234,9 +247,12 @@ def by_camp(words: Sequence[str] | set[str], lexicon: Lexicon) -> Counts:
 
 @dataclass(frozen=True)
 class ExposureDose:
-    """What somebody was exposed to, for the options that they do not hold: distinct argument words
-    by option and camp, turns in which arguments for an option were put to them and answered, and
-    whether they had said their own reasons without being argued with."""
+    """The exposure of a person to arguments for other options than the current one.
+
+    `arguments` maps an option to distinct argument words by camp. `turns` counts the turns in which
+    the person answered an argument for the option. `interviewed` is True if the person spoke in a
+    turn that answered no such argument.
+    """
 
     arguments: Mapping[str, Counts]
     turns: Mapping[str, int]
@@ -246,10 +262,10 @@ class ExposureDose:
 def dose_of(
     told: Sequence[Passage], names: tuple[str, ...], held: str, lexicon: Lexicon
 ) -> ExposureDose:
-    """Return the dose of what was said to a person who holds an option.
+    """Return the dose of the passages for a person who holds an option.
 
-    A turn is something said by another, with an argument for another option, which the person
-    answered. Someone who spoke without being argued with was interviewed.
+    A turn is an argument of another speaker for another option that the person answered. A person
+    who spoke without such an argument to answer was interviewed.
     """
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}
@@ -280,7 +296,7 @@ def dose_of(
 def arguments_heard_for(
     options: Sequence[str], heard: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
 ) -> Counts:
-    """Distinct argument words for any of some options in what others said, counted by camp."""
+    """Return the distinct argument words for some options in passages of others, by camp."""
     each = (s for passage in heard for s in argument_sentences(passage.text, names, lexicon))
     return by_camp(
         {word for s in each for option in options for word in s.get(option, ())}, lexicon

@@ -1,4 +1,4 @@
-"""Rating scales among listed answers: agree–disagree, yes–no, degrees, numbers."""
+"""Rating scales among listed answers: agree–disagree, yes–no, degrees and numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _UNSURE = re.compile(
     r"|no (?:opinion|answer)|prefer not)\b",
     re.IGNORECASE,
 )
-# How much or how often, from nothing on; an answer is of the degree with whose words it opens.
+# Degrees of quantity or frequency, in ascending groups. The first words of an answer decide its
+# degree.
 _DEGREES = re.compile(
     r"^\W*(?:(not at all|never|none|nothing)"
     r"|(hardly|barely|rarely|seldom|very (?:little|few|low)|not (?:very|much|really|so|often))"
@@ -30,14 +31,17 @@ _DEGREES = re.compile(
 
 
 def is_unsure(option: str) -> bool:
-    """Whether an answer says that one has none."""
+    """Return whether an answer says that the participant has no opinion."""
     return bool(_UNSURE.search(option))
 
 
 @lru_cache(maxsize=1024)
 def scale_of(options: tuple[str, ...]) -> tuple[float, ...]:
-    """Places of answers on a rating scale (low to high), or empty where they form none. Not to know
-    stands in the middle, or where that is taken out of reach."""
+    """Return the position of each answer on a rating scale, or () if the answers form none.
+
+    An answer such as "I do not know" is in the middle. If another answer is already there, its
+    position is infinite, so it is never chosen.
+    """
     said = [option.replace("_", " ") for option in options if not is_unsure(option)]
     places = _scale_numbers(said) or _for_and_against(said) or _scale_degrees(said)
     if not places or len(said) == len(options):

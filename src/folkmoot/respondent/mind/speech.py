@@ -1,5 +1,7 @@
-"""Sentences of the embedded respondent: frames by voice (`speech.yaml`), filled with argument
-phrases."""
+"""Sentences of the embedded respondent.
+
+Frames by voice (`speech.yaml`) are filled with argument phrases.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,23 @@ from folkmoot.respondent.mind.draws import Draws
 from folkmoot.respondent.mind.lexicon import MIXTURES, Lexicon
 from folkmoot.respondent.mind.persona import PersonaTraits
 
+# Sentences of a reply by voice: minimum and maximum.
 LENGTH = {"terse": (2, 2), "plain": (2, 3), "chatty": (3, 4), "formal": (2, 3)}
 _GOLDEN = 0.6180339887498949
 
 
 @cache
 def load_frames() -> Mapping[str, Any]:
-    """All sentences by kind, and by voice where they have one."""
+    """Return all sentence frames by kind, and also by voice if voices differ."""
     found: Mapping[str, Any] = packaged_yaml(__file__, "speech.yaml")
     return found
 
 
 class SentenceGenerator:
-    """One speaker in one reply. Frames and phrases already used in `said` are avoided."""
+    """The sentences of one speaker in one reply.
+
+    It avoids frames and phrases that occur in `said`, the earlier utterances of the speaker.
+    """
 
     def __init__(self, who: PersonaTraits, lexicon: Lexicon, draws: Draws, said: str = "") -> None:
         self.who = who
@@ -35,8 +41,11 @@ class SentenceGenerator:
         self._at = -1.0
 
     def draw_camp(self) -> int:
-        """The camp of one argument phrase, from the speaker's mixture: spread evenly over a reply
-        (steps of the golden ratio), so that few phrases already show the mixture."""
+        """Return the camp of the next argument phrase, from the speaker's mixture of camps.
+
+        Steps of the golden ratio spread the draws evenly over a reply, so that few phrases already
+        show the mixture.
+        """
         self._at = (self._at + _GOLDEN) % 1.0 if self._at >= 0 else self.draws.unit()
         low, middle, _ = MIXTURES[self.who.camp]
         return 0 if self._at < low else 1 if self._at < low + middle else 2
@@ -48,7 +57,11 @@ class SentenceGenerator:
         return self.pick_unused(self.lexicon.camps[self.draw_camp()].verbs)
 
     def pick_unused(self, items: Sequence[str]) -> str:
-        """One that was not used yet, nor said before (of a frame: its fixed words)."""
+        """Return a random item that does not occur in this reply or in earlier utterances.
+
+        For a frame its longest fixed part is compared. If all items were used, a used one is
+        returned.
+        """
         start = self.draws.draw_integer(0, len(items) - 1)
         for key in range(len(items)):
             item = items[(start + key) % len(items)]
@@ -60,7 +73,7 @@ class SentenceGenerator:
         return item
 
     def fill_frame(self, frame: str, **names: str) -> str:
-        """The frame with phrases of the speaker's own camp mixture and the given names."""
+        """Return the frame with phrases from the speaker's mixture of camps and the given names."""
         for slot, phrase in (
             ("N", self.draw_noun),
             ("M", self.draw_noun),
@@ -72,18 +85,18 @@ class SentenceGenerator:
         return capitalise_first(frame.format(C=self.who.calling, **names))
 
     def draw_sentence(self, kind: str, **names: str) -> str:
-        """A sentence of a kind (`speech.yaml`), in the speaker's voice where it has one."""
+        """Return a sentence of a kind in `speech.yaml`, in the speaker's voice if voices differ."""
         known = load_frames()[kind]
         voiced = known[self.who.voice] if isinstance(known, dict) else known
         return self.fill_frame(self.pick_unused(voiced), **names)
 
     def draw_reasons(self, about: str, sentence_count: int = 0) -> str:
-        """`sentence_count` reasons for something, by default as many as the voice likes."""
+        """Return `sentence_count` reasons for `about`, by default a number that fits the voice."""
         count = sentence_count or self.draws.draw_integer(*LENGTH[self.who.voice])
         return " ".join(self.draw_sentence("reasons", O=about) for _ in range(count))
 
     def talk(self, topics: Sequence[str], sentence_count: int = 0) -> str:
-        """`sentence_count` sentences about some topics, without reasons for or against anything."""
+        """Return sentences about some topics without reasons for or against anything."""
         count = sentence_count or self.draws.draw_integer(*LENGTH[self.who.voice])
         known = self.draws.shuffled_copy(topics) * 2 * count
         kinds = [item for item in load_frames()["talks"] if len(topics) > 1 or "{U}" not in item]
@@ -95,7 +108,7 @@ class SentenceGenerator:
 
 
 def _longest_fixed_part(frame: str) -> str:
-    """The longest stretch of a frame between its slots, in lower case."""
+    """Return the longest part of a frame between its slots, in lower case."""
     parts = [part.split("}", 1)[-1] for part in frame.split("{")]
     return max(parts, key=len).strip(" .,;:!?").casefold()
 

@@ -1,6 +1,6 @@
-"""Answers by their form: an option of those listed, a number within its bounds, text.
+"""Answers by their form: a listed option, a number within its bounds, or text.
 
-A study's own answers (`Part.answers`) come first.
+The answers of a study type (`RespondentPart.answers`) have precedence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from folkmoot.respondent.replies.filling import fill_schema
 
 
 def answer_as_text(mind: SimulatedRespondent, answers: Mapping[str, Answering]) -> str:
-    """The reply of a mind, as text."""
+    """Return the reply of a mind as text, by the study's rules or by the form of the answer."""
     read = mind.reading
     kind = read.kind or "text"
     own = answers.get(str(mind.schema.get("title", ""))) or answers.get(f"{read.role} {kind}")
@@ -46,7 +46,10 @@ def _field_names(mind: SimulatedRespondent) -> Sequence[str]:
 
 
 def answer_choice(mind: SimulatedRespondent) -> str:
-    """One of the options: on a rating scale by the leaning on what is asked, else by liking."""
+    """Return one of the options.
+
+    On a rating scale it follows from the leaning on the question, otherwise from utilities.
+    """
     options = mind.options
     if len(options) < 2:
         mind.mark_unread()
@@ -57,7 +60,7 @@ def answer_choice(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> str:
-    """A number within the bounds of the answer type: the person's leaning on what is asked."""
+    """Return a number within the bounds of the answer type, by the leaning on the question."""
     bounds = mind.reading.number_bounds
     if bounds is None or not mind.person:
         mind.mark_unread()
@@ -68,13 +71,14 @@ def answer_number(mind: SimulatedRespondent) -> str:
 
 
 def answer_text(mind: SimulatedRespondent) -> str:
-    """Free text: a person's reasons, or the part of whoever leads or sums up."""
+    """Return free text: the reasons of a participant, or the text of another role."""
     if not mind.person:
         return roles.answer_role(mind)
     read, tongue = mind.reading, mind.tongue
     if not mind.current_option:
         return mind.compose_reasons()
-    if read.offered:  # the option of others, of which the text is to give the view
+    # A text with an offered option is asked to give the view of the people who hold that option.
+    if read.offered:
         return roles.restate_reasons(mind, read.offered[0])
     parts = []
     last = read.heard_passages[-1].text if read.heard_passages else ""
@@ -91,10 +95,14 @@ def answer_text(mind: SimulatedRespondent) -> str:
 
 
 def _meet_argument(mind: SimulatedRespondent, rival: str) -> str:
-    """How an argument for another option is met: the more it moved the person, the more often it
-    is granted."""
+    """Return the answer to an argument for another option.
+
+    The more the argument moved the person, the more often the person concedes it.
+    """
     known = dict(zip(mind.options, mind.option_utilities(), strict=True))
     gap = known[mind.current_option] - known[rival]
+    # The chance to concede: high if the argument has won the person over, otherwise smaller the
+    # farther the other option is behind.
     odds = 0.65 if gap < 0 else 0.12 + 0.3 * mind.who.susceptibility / (1 + gap)
     kind = "gives" if mind.draws.draw_chance(odds) else "holds"
     return mind.tongue.draw_sentence(kind, O=mind.current_option, B=rival)

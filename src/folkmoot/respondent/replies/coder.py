@@ -1,8 +1,8 @@
-"""The embedded coder: codes texts by the words that they share with a codebook, without a model.
+"""The embedded coder. It codes texts by the words that they share with a codebook, without a model.
 
-It serves tests, demos and dry runs: its codes are marked `embedded` and support no finding. It
-reads the texts of known source in a request: the codebook, what its question refers to (further
-texts of the system message), and the text to be coded (those of the other messages).
+It serves tests, demos and dry runs. Its codes are marked `embedded` and support no finding. It
+reads the texts of known source in a request. The system message holds the codebook and the subject
+of the question. The other messages hold the text to code.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from folkmoot.conversation.sentiment import sentiment_score
 from folkmoot.models.request import ModelRequest
 from folkmoot.respondent.mind.passages import passages_of
 
-ENOUGH = 0.4  # likeness of a sentence and a code from which the code is given
-OPPOSITE = 0.5  # tones of two codes, in −1 … 1, so far apart that one praises and one blames
-BOOKS = "codebooks."  # the table of codebooks, in ids of sources
+# The similarity of a sentence and a code from which the code is given.
+ENOUGH = 0.4
+# The distance of two tones (each −1 to 1) from which one code praises and the other one blames.
+OPPOSITE = 0.5
+# The table of codebooks, in the ids of sources.
+BOOKS = "codebooks."
 BOOK = f"{BOOKS}text/"
 _SENTENCE = re.compile(r"[^.!?;\n]*[^.!?;\s][^.!?;\n]*[.!?;]*")
 _ENDINGS = re.compile(r"(?<=\w{3})(?:ing|edly|ed|ly|es|s|e)$")
-# Words of grammar, and those in which codebooks speak of any text at all.
+# Function words, and words that codebooks use about any text.
 _GRAMMAR = (
     "a about after all also an and any are as at be because been but by can could did do does "
     "for from had has have her him his how if in into is it its just like may me more most "
@@ -40,12 +43,12 @@ _EMPTY = frozenset(_GRAMMAR.split())
 
 
 def is_coding(request: ModelRequest) -> bool:
-    """Whether a request asks for the codes of a text."""
+    """Return whether a request asks for the codes of a text."""
     return {"code", "quote"} <= _code_fields(request).keys()
 
 
 def _code_fields(request: ModelRequest) -> dict[str, Any]:
-    """The fields of one code in the form that is to be filled in; none where codes aren't asked."""
+    """Return the fields of one code in the schema, {} if the request asks for no codes."""
     part: Any = request.schema or {}
     for name in ("properties", "codes", "items", "properties"):
         part = part.get(name, {}) if isinstance(part, dict) else {}
@@ -53,7 +56,7 @@ def _code_fields(request: ModelRequest) -> dict[str, Any]:
 
 
 def codes_of(request: ModelRequest) -> str:
-    """The reply of the embedded coder, in JSON; without any code where it finds no codebook."""
+    """Return the reply of the embedded coder in JSON. Without a codebook it has no codes."""
     passages = [
         passage
         for passage in passages_of(request)
@@ -72,7 +75,8 @@ def codes_of(request: ModelRequest) -> str:
     text = "\n\n".join(passage.text for passage in passages if passage not in shown)
     known = {value for values in slots.values() for value in values}
     about = [
-        passage.text.replace("\\n", "\n")  # it is shown as JSON
+        # The prompt shows this text as JSON, so its line breaks are escaped.
+        passage.text.replace("\\n", "\n")
         for passage in shown
         if not passage.source.id.startswith(BOOKS) and passage.text not in known
     ]
@@ -86,7 +90,7 @@ def codes_of(request: ModelRequest) -> str:
 
 
 def _all_matching_codes(book: _Book, text: str, about: Sequence[str]) -> list[dict[str, str]]:
-    """Every code that some sentence is like enough, with the sentence that is most like it."""
+    """Return every code that some sentence resembles enough, with the most similar sentence."""
     referred = [_stemmed_words(value) for value in about]
     near = [
         text
@@ -102,8 +106,12 @@ def _all_matching_codes(book: _Book, text: str, about: Sequence[str]) -> list[di
 
 
 def _best_code(book: _Book, text: str, about: Sequence[str]) -> dict[str, str]:
-    """The one code: by the share of what is referred to that the text takes up, where the codes
-    stand in order (most first), else the most alike."""
+    """Return the one code of a text.
+
+    If codes have an order and the question has a subject, the share of the subject's words in the
+    text decides. If the codes lead from praise to blame, the sentiment of the text decides.
+    Otherwise it is the most similar code.
+    """
     codes, sentences = book.codes, _split_sentences(text) or [text]
     if about and book.data.get("level") == "ordinal":
         wanted = _stemmed_words(" ".join(about))
@@ -129,8 +137,11 @@ def _best_code(book: _Book, text: str, about: Sequence[str]) -> dict[str, str]:
 
 
 def _of_values(book: _Book, text: str, slots: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-    """The code of each combination of values: that of the last sentence which is like a code and
-    names the values, or names none of a slot. Where there is none, the code for what is absent."""
+    """Return one code for each combination of values.
+
+    The last sentence decides that resembles a code and names the values. A sentence that names no
+    value of a slot counts for all of them. Without such a sentence the code for absence is given.
+    """
     codes = book.codes
     found: dict[tuple[str, ...], dict[str, str]] = {}
     absent = next((code for code, _ in codes if code.get("quoted") is False), None)
@@ -160,13 +171,17 @@ Likeness = Callable[[str], float]
 
 
 class _Book(NamedTuple):
-    """A codebook, and each code with its likeness."""
+    """A codebook, with a similarity function for each code.
+
+    `tones` are the sentiments of the codes if they lead from praise to blame, otherwise ().
+    """
 
     data: Mapping[str, object]
     codes: list[tuple[Mapping[str, object], Likeness]]
-    tones: tuple[float, ...]  # of each code, where their order is one from praise to blame
+    tones: tuple[float, ...]
 
 
+# A run codes many texts with few codebooks, so each is parsed once.
 @lru_cache(maxsize=64)
 def _parse_codebook(block: str) -> _Book:
     data = yaml.safe_load(block)
@@ -174,8 +189,10 @@ def _parse_codebook(block: str) -> _Book:
 
 
 def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
-    """The tone of each code, in equal steps between those of the first and the last one's own
-    words; none where the codes don't lead from praise to blame."""
+    """Return the tone of each code, or () if the codes do not lead from praise to blame.
+
+    The tones are equal steps between the sentiments of the first and the last code.
+    """
     if data.get("level") != "ordinal":
         return ()
     ends = [
@@ -192,9 +209,11 @@ def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
 def _code_likenesses(
     codes: Sequence[Mapping[str, Any]],
 ) -> list[tuple[Mapping[str, Any], Likeness]]:
-    """Each code with the function that says how like it a sentence is: the weight of the words that
-    they share, less that of counter-examples, by the root of the sentence's length. Words that few
-    codes use weigh more."""
+    """Return each code with the function that gives the similarity of a sentence to it.
+
+    The similarity is the weight of the common words, minus the common words of counter-examples,
+    divided by the root of the sentence length. A word weighs 1 / number of codes that use it.
+    """
     texts = [
         [code["name"].replace("_", " "), code["definition"], *code.get("examples", ())]
         for code in codes
@@ -226,7 +245,7 @@ def _split_sentences(text: str) -> list[str]:
 
 
 def _stemmed_words(text: str) -> frozenset[str]:
-    """Content words, their endings off."""
+    """Return the content words without endings."""
     words: Iterable[str] = re.findall(r"[a-z]+", text.casefold().replace("’", "'"))
     return frozenset(
         _ENDINGS.sub("", word) for word in words if word not in _EMPTY and len(word) > 2

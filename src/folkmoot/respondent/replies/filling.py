@@ -1,5 +1,8 @@
-"""JSON by its schema: every numeric and categorical field has a stable opinion behind it, every
-text is about the study's own topic."""
+"""JSON answers by their schema.
+
+A stable opinion determines every numeric and categorical field. Every text is about the topic of
+the study.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,18 @@ from typing import Any
 from folkmoot.conversation.answer_types import DECLINED, WAYS_OUT
 from folkmoot.respondent.mind.mind import SimulatedRespondent
 
+# A recursive schema would never end. Below this depth values are empty.
 _MAX_DEPTH = 12
 Schema = Mapping[str, Any]
 
 
 def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False) -> object:
-    """An object that validates against the schema asked for: what is given, where it fits, and the
-    rest by form. `known`: a study's own part has spoken, so that the answer counts as read."""
+    """Return an object that is valid by the schema of the request.
+
+    Args:
+        given: the fields that the study's rules gave. They are used if they are valid.
+        known: the study's rules answered, so the answer does not count as unread.
+    """
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
     if not mind.person and not known:
         mind.mark_unread()
@@ -25,13 +33,16 @@ def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False
 
 
 class _Filler:
+    """The filling of one schema. It holds the definitions that the schema refers to."""
+
     def __init__(self, root: Schema, mind: SimulatedRespondent) -> None:
         self._defs: Schema = root.get("$defs") or root.get("definitions") or {}
         self._mind = mind
         self._parts = tuple(_parts_of(root))
 
     def fill_schema(self, schema: Schema, name: str, given: object, depth: int = 0) -> object:
-        """A value for a schema; `name` says what it is about (the names of its fields)."""
+        """Return a value for a schema. `name` is the path of field names and says what it is
+        about."""
         schema = self._resolve_schema(schema)
         if "const" in schema:
             return schema["const"]
@@ -49,7 +60,7 @@ class _Filler:
         return self._fill_scalar(schema, kind, name)
 
     def _resolve_schema(self, schema: Schema) -> Schema:
-        """The schema behind a reference; of alternatives the first that is not null."""
+        """Return the schema behind a reference, or the first alternative that is not null."""
         for _ in range(_MAX_DEPTH):
             own = {
                 key: value
@@ -91,7 +102,10 @@ class _Filler:
         return out if given else out | self._shared_out(out, fields)
 
     def _shared_out(self, out: Mapping[str, Any], fields: Schema) -> dict[str, object]:
-        """The numbers of an object in proportion, if the study says what they add up to."""
+        """Return the numbers of an object scaled to the total of the answer type.
+
+        Return {} if there is no total, or if the bounds of the fields exclude it.
+        """
         whole = self._mind.reading.total
         kinds = {
             key: type_of(field)
@@ -111,6 +125,7 @@ class _Filler:
         )
         shares = {key: least[key] + over * (out[key] + step) / weights for key in some}
         shared = {key: math.floor(share / step) * step for key, share in shares.items()}
+        # Largest remainders: the steps lost by rounding down go to the fields that lost most.
         left = round((whole - sum(shared.values())) / step)
         for key in sorted(some, key=lambda key: shared[key] - shares[key])[:left]:
             shared[key] += step
@@ -136,7 +151,7 @@ class _Filler:
         ]
 
     def _fill_scalar(self, schema: Schema, kind: str, name: str) -> object:
-        """A valid value from the person's opinions: the question and the field's name decide."""
+        """Return a valid value from the person's opinion on the question and the field's name."""
         mind = self._mind
         about, part = self._field_question(schema, name)
         if schema.get("enum"):
@@ -151,8 +166,11 @@ class _Filler:
         return fit_text(mind.compose_reasons(count=1), schema)
 
     def _field_question(self, schema: Schema, name: str) -> tuple[str, str]:
-        """What a field asks, and on which part of it: of one field the matter that is asked about
-        and the field's own words; of several the same matter and the part that the field names."""
+        """Return the question of a field and the part of it that the field is about.
+
+        A single field is asked about its own words and the question. Several fields share the
+        question, and each is a part of it.
+        """
         about = self._mind.reading.about
         words = f"{name} {schema.get('description', '')}".replace("_", " ")
         return (about, words) if len(self._parts) > 1 else (f"{words} {about}", "")
@@ -171,7 +189,7 @@ class _Filler:
 
 
 def _parts_of(schema: Schema) -> Iterator[str]:
-    """The fields of a schema, on any level, that are answered by a number or a category."""
+    """Yield the fields of a schema, on any level, with a number or a category as answer."""
     for key, inner in schema.items():
         if isinstance(inner, Mapping):
             if key == "properties":
@@ -198,7 +216,7 @@ def type_of(schema: Schema) -> str:
 
 
 def fits_schema(value: Any, schema: Schema, kind: str) -> bool:
-    """Whether a plain value validates against its schema."""
+    """Return whether a plain value is valid by its schema."""
     if schema.get("enum"):
         return value in schema["enum"]
     if kind == "boolean":
@@ -215,7 +233,7 @@ def fits_schema(value: Any, schema: Schema, kind: str) -> bool:
 
 
 def number_limits(schema: Schema, kind: str) -> tuple[float, float]:
-    """The bounds of a number, infinite where the schema has none."""
+    """Return the bounds of a number, infinite if the schema has none."""
     step = 1 if kind == "integer" else 1e-6
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
@@ -225,7 +243,11 @@ def number_limits(schema: Schema, kind: str) -> tuple[float, float]:
 
 
 def number_within(schema: Schema, kind: str, rating: float) -> int | float:
-    """A leaning in −1 … 1 as a number within the schema's bounds; a missing one is 100 away."""
+    """Return a leaning in −1 … 1 as a number within the bounds of the schema.
+
+    A missing upper bound is 100 above the lower one. A missing lower bound is 0, or 100 below an
+    upper bound that is not positive.
+    """
     low, high = number_limits(schema, kind)
     if low == float("-inf"):
         low = 0.0 if high > 0 else high - 100

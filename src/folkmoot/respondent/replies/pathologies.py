@@ -1,7 +1,7 @@
-"""What bad models do to a reply, off by default: refusals, broken formats, strangers, essays, cuts.
+"""The faults of bad models in a reply: refusals, broken formats, unlisted options, essays and cuts.
 
-The other pathologies (position bias, acquiescence, sycophancy, shrinking variance, instability) act
-where choices and numbers are made.
+All are off by default. The other pathologies (position bias, acquiescence, sycophancy, shrinking
+variance, instability) act where choices and numbers are made.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _PADDING = (
 
 
 def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
-    """The reply after its pathologies, and its finish reason."""
+    """Return the reply after its pathologies, and its finish reason."""
     knobs = mind.knobs
 
     def draw_pathology(knob: str) -> Draws | None:
-        """The draws of a pathology that strikes this reply."""
+        """Return the draws of a pathology if it strikes this reply, otherwise None."""
         chance = getattr(knobs, knob)
         at = (mind.at.seed, mind.at.address, knob)
         return Draws(*at, "how") if chance and uniform_draw(*at) < chance else None
@@ -52,7 +52,10 @@ def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
 
 
 def _break_json(text: str, draws: Draws) -> str:
-    """JSON cut short, fenced with talk, or with a trailing comma; a choice wrapped in a phrase."""
+    """Return JSON that is cut, inside other text, or has a trailing comma.
+
+    A choice is cut and wrapped in a phrase.
+    """
     if text.startswith(("{", "[")):
         way = draws.draw_integer(0, 2)
         if way == 0:

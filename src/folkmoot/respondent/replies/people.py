@@ -1,4 +1,4 @@
-"""Personas written by the respondent: fitting demographics, and a fuller description of a line."""
+"""Personas that the respondent writes: demographics, and a fuller description of a line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _count_matches(words: str, text: str) -> int:
 
 
 def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
-    """Plausible demographics for the line that is described; ages 18–65."""
+    """Return plausible demographics for the described line."""
     line, draws = mind.who.key, mind.draws
     told = _load_words()
     low, high = next(
@@ -43,6 +43,7 @@ def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
         level = draws.draw_weighted_index((0.24, 0.28, 0.3, 0.14, 0.04))
     earning = round(0.55 * level + 0.6 + draws.draw_normal(0.0, 0.9))
     place = 2 if _RURAL.search(line) else draws.draw_weighted_index((0.42, 0.4, 0.18))
+    # Plausible tendencies only: rural people lean right, urban and educated people left.
     tilt = 0.35 * (place == 2) - 0.25 * (place == 0) - 0.12 * (level - 2)
     leaning = round(2 + tilt + draws.draw_normal(0.0, 0.95))
     woman, man = _count_matches(told["woman"], line), _count_matches(told["man"], line)
@@ -59,7 +60,7 @@ def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
 
 
 def answer_portrait(mind: SimulatedRespondent) -> str:
-    """Two or three sentences that join a line with the demographics that the prompt shows."""
+    """Return two or three sentences that join a line with the demographics in the prompt."""
     draws, told = mind.draws, of_kind(mind.reading.passages, "value")
     shown = {
         passage.source.id.partition("/")[0].rpartition(".")[2]: passage.text for passage in told
@@ -88,7 +89,7 @@ def _describe_person(line: str, facts: Mapping[str, str], age: str, she: bool, d
 
 
 def _strip_opening(line: str) -> str:
-    """A line without the "I am" or "As" with which some begin, and without its article."""
+    """Return a line without an opening such as "I am" or "As", and without its article."""
     return re.sub(r"^(?:an?|the)\s+", "", _LEAD.sub("", line.strip()), flags=re.I)
 
 

@@ -1,7 +1,6 @@
-"""Those who are no persons of the study: whoever leads a conversation, sums up, or judges.
+"""Replies of speakers who are no participants: they lead a conversation, summarise or judge.
 
-They have no opinions. What they say is made of the argument phrases that stand in the text, bound
-to the options for which they stand there.
+They have no opinions. Their texts use argument phrases from the passages, for the same options.
 """
 
 from __future__ import annotations
@@ -21,16 +20,17 @@ from folkmoot.respondent.mind.reading import (
 )
 from folkmoot.respondent.mind.speech import capitalise_first, load_frames
 
-ROOM = 10  # phrases of a summary of one option
-# Kinds of texts that whoever leads a conversation may argue with.
+# The maximum number of phrases in the summary of one option.
+ROOM = 10
+# The kinds of passages from which a moderator may take arguments.
 GIVEN = ("summary", "material", "proposal", "unattributed")
 LEADING = frozenset({"moderator", "mediator", "facilitator"})
-# The chance that whoever leads is content, after so many answers.
+# The chance that a moderator ends the conversation, by the number of its earlier turns.
 _CONTENT = (0.0, 0.0, 0.35, 0.55, 0.75)
 
 
 def answer_role(mind: SimulatedRespondent) -> str:
-    """The text of a role: a turn of who leads a conversation, else a summary of what is shown."""
+    """Return the text of a role: a turn of a moderator, or a summary of the passages."""
     read = mind.reading
     in_talk = read.own_utterances and of_kind(read.heard_passages, "utterance")
     if in_talk or read.role in LEADING:
@@ -39,7 +39,7 @@ def answer_role(mind: SimulatedRespondent) -> str:
 
 
 def summarise_arguments(mind: SimulatedRespondent) -> str:
-    """Two or three sentences for each option that has arguments in the text."""
+    """Return two or three sentences for each option with arguments in the passages."""
     found = phrases_of(mind, mind.reading.told)
     options = [option for option in (*mind.options, "") if found.get(option)]
     if options:
@@ -52,7 +52,7 @@ def summarise_arguments(mind: SimulatedRespondent) -> str:
 
 
 def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[str, Counter[str]]:
-    """The argument phrases of texts by the option for which they stand."""
+    """Return option → argument phrases of the passages with their counts."""
     found: dict[str, Counter[str]] = {}
     for passage in passages:
         for option, some in argument_phrases(passage.text, mind.options, mind.at.lexicon).items():
@@ -61,8 +61,10 @@ def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[s
 
 
 def restate_reasons(mind: SimulatedRespondent, option: str) -> str:
-    """The reasons of those who are for an option, as far as the person read or heard them; else
-    reasons that the person would have for it."""
+    """Return the reasons of the people who hold an option, from the passages.
+
+    If the passages give none, return reasons that the person would have for it.
+    """
     heard = phrases_of(mind, mind.reading.heard_passages).get(option, Counter())
     some = Counter(dict(mind.draws.shuffled_copy(list(heard.items()))))
     return _summed_up(mind, option, some) if heard else mind.compose_reasons(option)
@@ -91,8 +93,10 @@ def _current_matter(mind: SimulatedRespondent) -> str:
 
 
 def _proportional_phrases(found: Counter[str], lexicon: Lexicon) -> list[str]:
-    """At most `ROOM` phrases, the most frequent ones, the camps in the proportion in which they
-    were voiced."""
+    """Return the most frequent phrases, at most `ROOM`.
+
+    The camps have the same proportions as in the passages.
+    """
     weight = [0, 0, 0]
     for phrase, n in found.items():
         weight[lexicon.phrase_camps[phrase]] += n
@@ -107,7 +111,7 @@ def _proportional_phrases(found: Counter[str], lexicon: Lexicon) -> list[str]:
 
 
 def answer_turn(mind: SimulatedRespondent) -> str:
-    """One question or challenge of whoever leads a conversation, or the signal that ends it."""
+    """Return a moderator's question or challenge, or the signal that ends the conversation."""
     read, tongue, draws = mind.reading, mind.tongue, mind.draws
     answers = len(read.own_utterances)
     if read.signal and draws.draw_chance(_CONTENT[min(answers, len(_CONTENT) - 1)]):
@@ -141,7 +145,7 @@ def answer_turn(mind: SimulatedRespondent) -> str:
 def _argument_sentence(
     mind: SimulatedRespondent, option: str, found: Counter[str], kind: str
 ) -> str:
-    """A sentence with two arguments for an option that this speaker has not brought up yet."""
+    """Return a sentence with two arguments for an option, if possible ones not yet used."""
     lexicon, tongue = mind.at.lexicon, mind.tongue
     by_kind: dict[bool, list[str]] = {True: [], False: []}
     brought_up = " ".join(passage.text for passage in mind.reading.own_utterances).casefold()
@@ -159,8 +163,11 @@ def _argument_sentence(
 
 
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
-    """The options that stand by themselves: those that `about` names, and passages that are an
-    option and come from elsewhere than a list of several, such as the choice of a participant."""
+    """Return the options that the request singles out.
+
+    These are options that `about` names, and options quoted alone and not in a list of several,
+    such as the choice of a participant.
+    """
     called = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}
     for passage in mind.reading.passages:
@@ -172,8 +179,11 @@ def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
 
 
 def judge_opposition(mind: SimulatedRespondent) -> str:
-    """The option with arguments that are least like those for the option that is asked about: the
-    only one that `about` names, else the first for which arguments stand in the texts."""
+    """Return the option with arguments least similar to those for the option of the question.
+
+    The option of the question is the only one that `about` names. Otherwise it is the first with
+    arguments in the passages.
+    """
     options, lexicon = mind.options, mind.at.lexicon
     counts = {option: Counter[int]() for option in options}
     named = names_in(mind.reading.about, options)
@@ -192,7 +202,7 @@ def judge_opposition(mind: SimulatedRespondent) -> str:
 
 
 def _mixture_distance(first: Counter[int], second: Counter[int]) -> float:
-    """Half the L1 distance between two mixtures of camps (0 to 1)."""
+    """Return half the L1 distance between two mixtures of camps, 0 to 1."""
     return (
         sum(abs(first[key] / first.total() - second[key] / second.total()) for key in range(3)) / 2
     )
