@@ -1,8 +1,8 @@
-"""Who takes part: personas, where they come from, their pool, and who is in which arm.
+"""Participants: personas, their sources, the pool of personas, and assignment to conditions.
 
-Pure functions over plain values. Studies and the command line compose them; nothing here knows of
-the engine, the network is touched only by `sources.persona_hub.fetch`, and the disk only where a
-path is given.
+The functions are pure and take plain values. Studies and the command line combine them. Nothing
+here imports the engine. Only `sources.persona_hub.fetch_file` uses the network, and only functions
+with a path argument use the disk.
 """
 
 from folkmoot.people.assignment import assign_conditions

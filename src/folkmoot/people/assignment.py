@@ -1,4 +1,4 @@
-"""Who is in which condition: equal numbers, at random, drawn before the first call."""
+"""Random assignment of participants to conditions in equal numbers, before the first call."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from folkmoot.errors import InputError
 def assign_conditions(
     ids: Sequence[str], conditions: Sequence[str], rng: np.random.Generator
 ) -> dict[str, str]:
-    """`{id: condition}` in the order of `ids`; group sizes differ by at most one.
+    """Return `{id: condition}` in the order of `ids`. Group sizes differ by at most one.
 
-    Where the ids cannot be divided evenly, which conditions get one more is drawn too, so that no
-    condition is favoured. Raises InputError on repeated ids or conditions, or none at all.
+    If the ids cannot be divided evenly, the conditions with one more participant are drawn too, so
+    no condition is favoured. Raises InputError for repeated ids or conditions, or without
+    conditions.
     """
     if not conditions or len(set(conditions)) != len(conditions):
         raise InputError("conditions: name at least one, and each only once")

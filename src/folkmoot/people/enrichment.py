@@ -1,7 +1,7 @@
-"""From one raw line to a full persona in two calls: demographics first, then the portrait.
+"""Turn a raw persona line into a full persona with two calls: demographics, then a description.
 
-Written against two methods (`Recruiting`), which a scope has. What is made of each line is recorded
-in the table `base_personas`.
+The functions need a scope with the two methods of `Recruiting`. The table `base_personas` records
+the demographics of each line.
 """
 
 from __future__ import annotations
@@ -42,13 +42,16 @@ SCALES: dict[str, tuple[str, ...]] = {
 
 
 def normalise_sex(sex: object) -> object:
-    """F or M for the words that people write; whatever else it is, as it is."""
+    """Return F or M for common words. Other values are returned unchanged."""
     words = {"m": "M", "male": "M", "man": "M", "f": "F", "female": "F", "woman": "F"}
     return words.get(sex.strip().casefold(), sex) if isinstance(sex, str) else sex
 
 
 def match_listed_value(value: object, listed: Iterable[str]) -> object:
-    """The listed value that is written with other case or apostrophes; else the value itself."""
+    """Return the listed value that differs only in case or apostrophes.
+
+    Others are returned unchanged.
+    """
     if not isinstance(value, str):
         return value
     return {option.casefold(): option for option in listed}.get(
@@ -57,7 +60,7 @@ def match_listed_value(value: object, listed: Iterable[str]) -> object:
 
 
 class Demographics(BaseModel):
-    """The seven demographics of a persona. Case and curly quotes in a reply are forgiven."""
+    """The seven demographics of a persona. Case and curly quotes in a reply are ignored."""
 
     model_config = pin_schema(
         "Demographics",
@@ -93,13 +96,13 @@ class Demographics(BaseModel):
 
 DEMOGRAPHICS = Json(Demographics)
 
-# The table of the raw lines and the demographics that were given to them (`kit.base_personas`).
+# The table of raw lines and their demographics. Its row class is in `kit.base_personas`.
 BASE_PERSONAS = "base_personas"
 RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
 class Recruiting(Protocol):
-    """What enrichment needs of a scope."""
+    """The methods of a scope that enrichment needs."""
 
     async def ask(
         self,
@@ -116,11 +119,11 @@ class Recruiting(Protocol):
 async def enrich_persona(
     base: str, scope: Recruiting, *, persona_id: str = "", prompts: Path | None = None
 ) -> Persona | Missing:
-    """The full persona for one raw line, or the `Missing` of the call that failed.
+    """Return the full persona for a raw line, or the `Missing` of the call that failed.
 
-    Two calls, one after the other: demographics (JSON, with the occupation), then a paragraph
-    that completes "You are …". `prompts` is a folder whose `demographics.md` or `enrichment.md`
-    replaces the packaged one.
+    The first call asks for demographics (JSON, with the occupation). The second asks for a
+    paragraph that completes "You are …". `prompts` is a folder: its `demographics.md` or
+    `enrichment.md` replaces the packaged file.
     """
     asked = demographics_prompt(base, prompts)
     demographics = await scope.ask(
@@ -128,6 +131,8 @@ async def enrich_persona(
     )
     found = {} if isinstance(demographics, Missing) else demographics.model_dump()
     facts = {name: found.get(name) for name in Demographics.model_fields}
+    # Record the line before the second call, so that the prompts have a recorded source for its
+    # texts.
     scope.record(BASE_PERSONAS, {"line": key_of(base), "base_persona": base, **facts})
     if isinstance(demographics, Missing):
         return demographics
@@ -150,7 +155,7 @@ def key_of(base: str) -> str:
 
 
 def demographics_prompt(base: str, prompts: Path | None = None) -> str:
-    """The first call: demographics that flow from the line."""
+    """Return the prompt of the first call, which asks for demographics that fit the line."""
     return _render_prompt(
         "demographics",
         prompts,
@@ -160,7 +165,8 @@ def demographics_prompt(base: str, prompts: Path | None = None) -> str:
 
 
 def enrichment_prompt(base: str, demographics: Demographics, prompts: Path | None = None) -> str:
-    """The second call: the portrait that joins line and demographics."""
+    """Return the prompt of the second call, which asks for a description from line and
+    demographics."""
     facts = {
         name: quote_value(value, "value", cell_id(f"{BASE_PERSONAS}.{name}", key_of(base)))
         for name, value in demographics.model_dump().items()
@@ -169,14 +175,17 @@ def enrichment_prompt(base: str, demographics: Demographics, prompts: Path | Non
 
 
 def _quote_base(base: str) -> str:
-    """The line describes the person as whom the recruiter answers."""
+    """Return the line with its source. It describes the persona that the recruiter speaks for."""
     return quote_value(
         base, "persona", cell_id(f"{BASE_PERSONAS}.base_persona", key_of(base)), RECRUITER.id
     )
 
 
 def clean_portrait(text: str) -> str:
-    """The reply as one paragraph that can follow "You are" (a model may repeat those words)."""
+    """Return the reply as one paragraph that can follow "You are".
+
+    A repeated "You are" is removed.
+    """
     flat = " ".join(text.split()).strip('"“”')
     return flat[8:] if flat.casefold().startswith("you are ") else flat
 

@@ -1,4 +1,4 @@
-"""A persona: the description of a person who takes part, whatever source it came from."""
+"""The persona of a participant, independent of its source."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DEMOGRAPHIC_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """One person. `text` is the full description and completes the sentence "You are …".
+    """The description of one participant.
 
-    `base` is the raw line that it grew from (what makes two personas the same), `demographics`
-    holds the keys of `DEMOGRAPHIC_KEYS` as far as they are known, `source` says where it comes
-    from (`persona_hub`, `quota`, `grounded`, `table`, `migrated`), `extra` holds whatever a source
-    knows beyond that (JSON values only).
+    `text` is the full description and completes the sentence "You are …". `base` is the raw line
+    from which the persona was made. Two personas with the same line are the same. `demographics`
+    holds the known values for `DEMOGRAPHIC_KEYS`. `source` is `persona_hub`, `quota`, `grounded`,
+    `table` or `migrated`. `extra` holds further values of a source (JSON values only).
     """
 
     id: str
@@ -38,15 +38,15 @@ class Persona:
 
     @property
     def key(self) -> str:
-        """What makes two personas the same person: the base line with case and spaces folded."""
+        """The identity of the persona: its base line with normalised case and spaces."""
         return persona_key(self.base or self.text)
 
     def with_id(self, new_id: str) -> Persona:
-        """The same person under another id (`p_0001` in one run, `p_0042` in the next)."""
+        """Return the persona under another id (`p_0001` in one run, `p_0042` in the next)."""
         return replace(self, id=new_id)
 
     def to_json(self) -> dict[str, object]:
-        """A JSON object; `from_json` reads it back to an equal persona."""
+        """Return a JSON object. `from_json` reads it back to an equal persona."""
         out: dict[str, object] = {
             "id": self.id,
             "name": self.name,
@@ -61,9 +61,9 @@ class Persona:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object], *, source: str = "") -> Persona:
-        """Reads `to_json`'s object, or a participant record of an earlier run.
+        """Read the object of `to_json`, or a participant record of an earlier run.
 
-        Raises ValueError when there is no description or a field is of the wrong kind.
+        Raises ValueError if there is no description or a field has the wrong type.
         """
         text = data.get("enriched_persona") or data.get("text")
         base = data.get("base_persona") or ""
@@ -87,10 +87,10 @@ class Persona:
 
 
 def indefinite_article(following: str) -> str:
-    """ "a" or "an", by what follows: an artist, an 18-year-old, a user."""
+    """Return "a" or "an" for the following word: an artist, an 18-year-old, a user."""
     return "an" if re.match(r"[aeio]|8|(?:11|18)\b", following.lower()) else "a"
 
 
 def persona_key(base: str) -> str:
-    """The identity of a base line: case, spaces and a final stop make no difference."""
+    """Return the identity of a base line. Case, spaces and a final full stop make no difference."""
     return " ".join(base.casefold().split()).rstrip(".")

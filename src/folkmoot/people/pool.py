@@ -1,8 +1,8 @@
-"""The persistent pool of personas (`data/personas.json`): filled once, drawn from by every run.
+"""The persistent pool of personas (`data/personas.json`), which all runs share.
 
-The pool holds 1.5 × the personas that a run asks for. Runs share the cost of enrichment, and many
-of their people: two draws of n have about two thirds in common. A file that is not a pool is
-refused and left alone.
+The pool holds 1.5 × the personas that a run needs. So runs share the cost of enrichment, and about
+two thirds of the personas of two draws of equal size are the same. A file that is not a pool raises
+an error and stays unchanged.
 """
 
 from __future__ import annotations
@@ -22,19 +22,23 @@ from folkmoot.files import write_bytes
 from folkmoot.people.persona import Persona, persona_key
 
 DEFAULT_POOL = Path("data/personas.json")
+# Another process needs the lock only for one write, so a longer wait indicates a problem.
 LOCK_SECONDS = 60.0
 
 
 def target_pool_size(count: int) -> int:
-    """How many personas the pool should hold before n are drawn: 1.5 × n, rounded up."""
+    """Return the number of personas that the pool needs for a draw of `count`: 1.5 × count, rounded
+    up."""
     return math.ceil(1.5 * count)
 
 
 def draw_personas(
     personas: Sequence[Persona], count: int, rng: np.random.Generator, *, source: Path | None = None
 ) -> list[Persona]:
-    """n different personas, drawn at random. Raises InputError, which names the `source`, when
-    there are fewer."""
+    """Return `count` different personas, drawn at random.
+
+    Raises InputError, which names `source`, if there are fewer.
+    """
     if count > len(personas):
         hint = "add people, or run fewer: --limit"
         problem = f"{count} are needed, {len(personas)} exist"
@@ -46,14 +50,14 @@ def draw_personas(
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The pool at `path`. Reads see whole files only; writers take turns by a lock beside it."""
+    """The pool at `path`. Readers see only complete files. Writers use a lock file next to it."""
 
     path: Path = DEFAULT_POOL
 
     def load_personas(self) -> list[Persona]:
-        """Everybody in the pool, in the order in which they came; empty if there is no file.
+        """Return all personas of the pool, oldest first. Without a file the list is empty.
 
-        Raises InputError, and changes nothing, when the file is not a pool.
+        Raises InputError if the file is not a pool, and leaves the file unchanged.
         """
         try:
             raw = self.path.read_text(encoding="utf-8")
@@ -66,10 +70,10 @@ class Pool:
         return self._parse_personas(raw)
 
     def add_personas(self, personas: Iterable[Persona]) -> int:
-        """Add new people (the same base line: the person already there stays); how many were new.
+        """Add personas with new base lines to the pool and return their number.
 
-        The whole file is read again under the lock, so that two runs that fill the pool at the
-        same time both keep their work.
+        A persona with a known base line is dropped, and the existing one stays. The file is read
+        again under the lock, so two processes that add personas at the same time both succeed.
         """
         with self._locked_pool():
             present = self.load_personas()
@@ -81,11 +85,12 @@ class Pool:
                     fresh.append(persona)
             if fresh:
                 people = _with_new_ids(present, fresh)
+                # Only the owner may read the file, because personas may describe real people.
                 write_bytes(self.path, _serialise_personas(people), mode=0o600)
         return len(fresh)
 
     def missing_count(self, count: int) -> int:
-        """How many must be made before n can be drawn."""
+        """Return the number of personas that must be made before `count` can be drawn."""
         return max(0, target_pool_size(count) - len(self.load_personas()))
 
     def _parse_personas(self, raw: str) -> list[Persona]:
@@ -129,13 +134,13 @@ class Pool:
 
 
 def _serialise_personas(people: Sequence[Persona]) -> bytes:
-    """The pool's file: JSON that people can read."""
+    """Return the content of the pool file: indented JSON, readable for humans."""
     data = {"version": 1, "personas": [persona.to_json() for persona in people]}
     return json.dumps(data, ensure_ascii=False, indent=1).encode() + b"\n"
 
 
 def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[Persona]:
-    """Everybody, the new ones with ids that nobody in the pool has."""
+    """Return all personas of the pool. New ones get ids that are not in the pool."""
     taken = {persona.id for persona in present}
     out = list(present)
     number = len(present)
@@ -150,8 +155,7 @@ def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[
 
 @dataclass(frozen=True, slots=True)
 class MigrationResult:
-    """What `migrate_personas` found: personas new to the pool, those it had, records that were
-    unfit."""
+    """The counts of a migration: new personas, known personas, unfit records and readable runs."""
 
     added: int
     known: int
@@ -161,11 +165,11 @@ class MigrationResult:
 
 
 def migrate_personas(run_folders: Iterable[Path], pool: Pool) -> MigrationResult:
-    """Takes personas over from the `participants.json` of earlier runs.
+    """Add the personas in `participants.json` of earlier runs to the pool.
 
-    A persona counts as known when the pool (or an earlier folder) has the same base line. A
-    folder without a readable `participants.json` is a problem in the report, not an error; a
-    record without base line or portrait is counted as unfit.
+    A persona is known if the pool or an earlier folder has its base line. A folder without a
+    readable `participants.json` becomes a problem of the result and raises no error. A record
+    without a base line or description counts as unfit.
     """
     seen = {persona.key for persona in pool.load_personas()}
     found: list[Persona] = []
@@ -205,7 +209,7 @@ def _read_participants(folder: Path, problems: list[Problem]) -> list[object] | 
 
 
 def _from_participant(record: object) -> Persona | None:
-    """The persona of one participant record; None if it is unusable."""
+    """Return the persona of one participant record, or None if the record is unusable."""
     if not isinstance(record, dict) or not record.get("base_persona"):
         return None
     try:

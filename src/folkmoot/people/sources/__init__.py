@@ -1,11 +1,9 @@
-"""Where personas come from: `persona_hub`, `quota`, `table`, `grounded`, and other packages.
+"""Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and other packages.
 
-A source that makes personas from nothing but a number and a generator is found by entry point.
-
-A package outside this project registers `make(n, rng) -> list[Persona]` under the group
-`folkmoot.personas` and its name works as `personas: {source: NAME}` and
-`folkmoot personas build --source NAME`. Sources that read files or ask models (`table`,
-`persona_hub`) have settings of their own and are called by name.
+A source that needs only a number and a random generator is found by entry point. Another package
+can register `make(n, rng) -> list[Persona]` in the group `folkmoot.personas`. Its name then works
+as `personas: {source: NAME}` and `folkmoot personas build --source NAME`. Sources that read files
+or ask models (`table`, `persona_hub`) have other settings and are called directly.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ PersonaSource = Callable[[int, np.random.Generator], list[Persona]]
 
 
 def installed_sources() -> dict[str, EntryPoint]:
-    """The makers that are installed, by name, none of them imported yet."""
+    """Return the entry points of the installed sources by name, without importing them."""
     return installed_entry_points(PERSONAS)
 
 
 def find_persona_source(name: str) -> PersonaSource:
-    """The maker of that name. Raises InputError that lists those there are."""
+    """Return the source with this name. Raises InputError that lists the known names."""
     found = installed_sources()
     if name not in found:
         known = f"known are {', '.join(found)}"

@@ -1,8 +1,8 @@
-"""The table of a human experiment: one row for each answer of a person about an item.
+"""Read the table of a human experiment: one row for each answer of a person about an item.
 
-Columns: `person`, `item` (the statement that is rated), `before` and `after` (numbers; `after` may
-be empty), `arm`, `text_shown` (what the person read between the two), and any attributes of the
-person. Arm, text and attributes may be left out. The study type `replay` is made of it.
+Columns: `person`, `item` (the rated statement), `before` and `after` (numbers), `arm`, `text_shown`
+(the text that the person read in between), and attributes of the person. `after` may be empty.
+`arm`, `text_shown` and attributes are optional. The study type `replay` uses this table.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from pathlib import Path
 from folkmoot.errors import InputError, Problem
 from folkmoot.people.sources.table import clean_name, describe_person, first_line, read_frame
 
-EVERYBODY = "everybody"  # the arm of a table without arms
+# The condition of a table without conditions.
+EVERYBODY = "everybody"
 COLUMNS = ("person", "item", "before", "after", "arm", "text_shown")
 
 
 @dataclass(frozen=True, slots=True)
 class HumanAnswer:
-    """What one person answered about one item before and after reading a text.
+    """The answers of one person about one item before and after reading a text.
 
-    `after` is None where it is not known. `attributes`: what else the table says of the person.
+    `after` is None if it is unknown. `attributes` holds the other columns about the person.
     """
 
     person: str
@@ -36,7 +37,7 @@ class HumanAnswer:
 
     @property
     def persona(self) -> str:
-        """The description of the person; completes "You are …"."""
+        """The description of the person. It completes "You are …"."""
         known = {
             key: attribute
             for key, attribute in self.attributes.items()
@@ -47,10 +48,10 @@ class HumanAnswer:
 
 
 def read_experiment(path: Path) -> list[HumanAnswer]:
-    """Every row of the table, in its order.
+    """Return every row of the table, in its order.
 
-    Raises InputError with all mistakes: columns that are missing, cells that are no numbers, a
-    person who answers twice about one item, and a person with two arms for one item.
+    Raises InputError with all problems: missing columns, cells that are not numbers, a person with
+    two answers about one item, and a person with two conditions for one item.
     """
     table = read_frame(path)
     table = table.rename({column: clean_name(column) for column in table.columns})
@@ -80,6 +81,7 @@ def read_experiment(path: Path) -> list[HumanAnswer]:
         for column, value in (("before", before), ("after", after)):
             if value is not None and not math.isfinite(value):
                 tell(column, f"{cells[column]!r} is not a finite number")
+        # Without a first answer there is no change to replay.
         if before is None:
             tell("before", "is empty")
             continue
@@ -96,7 +98,7 @@ def read_experiment(path: Path) -> list[HumanAnswer]:
 
 
 def _number(cell: str) -> float | None:
-    """The number in a cell; None where it is empty, NaN where it is no number."""
+    """Return the number in a cell, None if it is empty, or NaN if it is no number."""
     if cell in ("", "NA", "NaN"):
         return None
     try:

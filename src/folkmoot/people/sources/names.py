@@ -1,4 +1,4 @@
-"""Names by sex and year of birth, without repeats in a group."""
+"""Draw names by sex and year of birth, without repeats in a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from folkmoot.files import packaged_yaml
 
-# The year whose population the packaged figures describe; ages are counted back from it.
+# The year of the packaged population. A birth year is this year minus the age.
 REFERENCE_YEAR = 2022
 
 
@@ -35,7 +35,7 @@ class NameBook:
 
 @lru_cache(maxsize=1)
 def name_book() -> NameBook:
-    """The packaged names."""
+    """Return the packaged names."""
     data: dict[str, Any] = packaged_yaml(__file__, "names_us.yaml")
     given = {
         sex: tuple((int(cohort["from"]), tuple(cohort["names"])) for cohort in cohorts)
@@ -49,17 +49,21 @@ def draw_names(
     rng: np.random.Generator,
     taken: Collection[str] = (),
 ) -> list[str]:
-    """A full name for each (sex, age), in order; no two the same, no given name of `taken`.
+    """Return a different full name for each (sex, age), in order.
 
-    Given names do not repeat either until the cohort's list is used up, so that in a group of
-    usual size everybody can be addressed by given name. Where nearly all full names of a cohort are
-    taken (thousands of people of one sex and age), a middle initial tells people apart.
+    No given name of `taken` is used.
+
+    Given names do not repeat until the list of a cohort is used up. So in a group of usual size, a
+    given name identifies one participant. If a cohort has few full names left (tens of thousands of
+    people of one sex and age), middle initials distinguish them.
     """
     book = name_book()
     used_given: set[str] = set(taken)
     used_full: set[str] = set()
-    left: dict[tuple[str, ...], list[str]] = {}  # of each cohort's names
-    middle: dict[tuple[str, ...], int] = {}  # how often a cohort's full names were used up
+    # Cohort → its unused given names.
+    left: dict[tuple[str, ...], list[str]] = {}
+    # Cohort → how often all of its full names were used up.
+    middle: dict[tuple[str, ...], int] = {}
     names: list[str] = []
     for sex, age in people:
         cohort = book.given_for(sex, age)
@@ -85,11 +89,12 @@ def _draw_full_name(
     used: set[str],
     rng: np.random.Generator,
 ) -> str | None:
-    """A full name that nobody has; None where tries tell that few are left."""
+    """Return an unused full name, or None if random tries suggest that few are left."""
     initials = ""
     while middle:
         middle, letter = divmod(middle - 1, 26)
         initials = f"{ascii_uppercase[letter]}. {initials}"
+    # With half of the names used, 40 tries fail with a probability below 10⁻¹².
     for _ in range(40):
         first, last = given[int(rng.integers(len(given)))], family[int(rng.integers(len(family)))]
         if (full := f"{first} {initials}{last}") not in used:

@@ -1,8 +1,8 @@
-"""Personas from a persona-hub file: one JSON object `{"persona": "…"}` a line, local or by URL.
+"""Draw personas from a persona-hub file: JSON lines `{"persona": "…"}`, local or by URL.
 
-The file is never held in memory: one pass gives each line a ticket from the generator, the lowest
-tickets are candidates, and only they are looked at by the language identifier. Anything with
-`enrich_persona` can then make full personas of the lines.
+The file is never loaded into memory. One pass gives each line a random ticket and keeps the lines
+with the lowest tickets as candidates. Only candidates go through language identification.
+`enrich_persona` then makes full personas of the lines.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ URL = (
     "https://raw.githubusercontent.com/tencent-ailab/persona-hub/refs/heads/main/data/persona.jsonl"
 )
 
-# Among the languages that many people write, so that the identifier does not take a short English
-# line with a foreign name in it for a language of a few thousand speakers.
+# Restrict the identifier to languages with many writers. Otherwise it assigns a short English line
+# with a foreign name to a language with a few thousand speakers.
 _SPOKEN = """
 en zh es pt ru fr de it nl pl tr ar fa hi bn ur ja ko vi id th uk cs ro hu el sv da no fi
 he ta te ms
 """
 LANGUAGES = tuple(_SPOKEN.split())
 
-# A line is dropped when it is almost surely not English. On 2,000 real lines .9 loses four
-# English ones ("Compiler Designer", "a passionate Italian poet"), .95 none, and neither keeps a
-# foreign one.
+# A line is dropped if it is almost certainly not English. On 2,000 real lines a limit of .9 drops
+# four English lines ("Compiler Designer", "a passionate Italian poet") and .95 drops none. Neither
+# keeps a foreign line.
 NOT_ENGLISH = 0.95
 
 Progress = Callable[[int, int | None], None]
@@ -45,7 +45,7 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a pass over a file found. `examined` lines were looked at for their language.
+    """The counts of one pass over a file. `examined` lines went through language identification.
 
     `first_broken` holds the line numbers of the first few broken lines.
     """
@@ -77,13 +77,15 @@ def sample_lines(
     exclude: Collection[str] = (),
     english_only: bool = True,
 ) -> tuple[list[str], Reading]:
-    """n different base lines drawn at random from the usable ones, and what the file was like.
+    """Return `count` different base lines, drawn at random from the usable ones, and the file's
+    counts.
 
-    The same generator state and file give the same lines. `exclude` holds `Persona.key`s that
-    must not come again (those in the pool). Raises InputError when the file is missing or holds
-    fewer than n usable lines.
+    The same generator state and file give the same lines. `exclude` holds `Persona.key`s to skip
+    (those in the pool). Raises InputError if the file is missing or has fewer than `count` usable
+    lines.
     """
     seed = int(rng.integers(2**63))
+    # Keep some spare candidates, because a few lines are repeated or not English.
     wanted = count + count // 8 + 32
     while True:
         candidates, lines, broken, first = _lowest_tickets(path, wanted, seed)
@@ -92,6 +94,8 @@ def sample_lines(
         )
         if len(kept) == count or len(candidates) < wanted:
             break
+        # Too few candidates were usable. The seed is the same, so a larger pass keeps the earlier
+        # candidates.
         wanted *= 4
     reading = Reading(lines, broken, examined, foreign, repeated, first)
     if len(kept) < count:
@@ -106,7 +110,7 @@ def sample_lines(
 
 
 def is_english(text: str) -> bool:
-    """Whether a line is English as far as the identifier can say (it doubts in favour)."""
+    """Return whether a line is English. In doubt it counts as English."""
     ranked = dict(_language_identifier().rank(text))
     return 1.0 - float(ranked["en"]) <= NOT_ENGLISH
 
@@ -114,7 +118,7 @@ def is_english(text: str) -> bool:
 def _select_usable_lines(
     candidates: list[str], count: int, exclude: Collection[str], english_only: bool
 ) -> tuple[list[str], int, int, int]:
-    """(kept, examined, not English, repeated): the first n candidates that will do."""
+    """Return (kept, examined, not English, repeated) for the first `count` usable candidates."""
     kept: list[str] = []
     seen: set[str] = set()
     examined = foreign = repeated = 0
@@ -137,9 +141,9 @@ def _select_usable_lines(
 def _lowest_tickets(
     path: Path, wanted: int, seed: int
 ) -> tuple[list[str], int, int, tuple[int, ...]]:
-    """(texts in ticket order, lines, broken lines, numbers of the first broken ones).
+    """Return (texts in ticket order, lines, broken lines, numbers of the first broken ones).
 
-    Every line draws a ticket, broken or not, so that mending one line moves no other.
+    Broken lines get tickets too, so that correcting one line does not change the tickets of others.
     """
     tickets = _draw_tickets(seed)
     heap: list[tuple[float, int, str]] = []
@@ -175,7 +179,7 @@ def _draw_tickets(seed: int) -> Iterator[float]:
 
 
 def _persona_of(raw: bytes) -> str | None:
-    """The text of one line; None when the line is broken."""
+    """Return the text of one line, or None if the line is broken."""
     try:
         data = json.loads(raw)
     except (ValueError, RecursionError):
@@ -192,7 +196,7 @@ def _language_identifier() -> LanguageIdentifier:
 
 
 def cache_path(url: str = URL, cache_dir: Path | None = None) -> Path:
-    """Where `fetch_file` keeps the file of a URL."""
+    """Return the path at which `fetch_file` caches the file of a URL."""
     name = hashlib.blake2b(url.encode(), digest_size=6).hexdigest()
     return (cache_dir or user_cache_dir()) / f"personas-{name}.jsonl"
 
@@ -205,16 +209,16 @@ async def fetch_file(
     refresh: bool = False,
     timeout: float = 60.0,
 ) -> Path:
-    """The local copy of the file at `url`, downloaded unless the cache has it.
+    """Return the local copy of the file at `url`. Download it unless the cache has it.
 
-    `progress(bytes so far, bytes in all or None)` is called as it comes. The copy appears only
-    when it is complete. `timeout` is the longest silence in seconds, not the whole time. Raises
-    InputError with the ways out when the address cannot be read.
+    `progress(bytes received, total bytes or None)` is called during the download. The copy appears
+    only when it is complete. `timeout` is the longest silence in seconds, not the total time.
+    Raises InputError with alternatives if the URL cannot be read.
     """
     target = cache_path(url, cache_dir)
     if target.is_file() and not refresh:
         return target
-    # A tenth of a second to load, which only who downloads has to wait for.
+    # The import takes a tenth of a second, so only a download pays for it.
     from folkmoot.transport import TransferError, download_file
 
     try:

@@ -1,8 +1,8 @@
-"""Personas from stated ratios: no network, no model, so that anything runs anywhere.
+"""Make personas from stated ratios, without network or model.
 
-Each ratio is met as exactly as n allows. The attributes are drawn independently of each other
-(but the occupation follows sex, age and education, and nobody is too young for a degree): for
-people whose attributes hang together as in a population, use `grounded`.
+Each ratio is met as exactly as n allows. Attributes are drawn independently of each other, with two
+exceptions. The occupation depends on sex, age and education, and degrees have a minimum age. Use
+`grounded` for personas with realistic correlations between attributes.
 """
 
 from __future__ import annotations
@@ -23,24 +23,29 @@ from folkmoot.people.sources.grounded.joint import likely_job
 from folkmoot.people.sources.names import draw_names
 
 Ratios = Mapping[str, Mapping[str, float]]
-Draw = Callable[[], float]  # a uniform draw from [0, 1)
+# A uniform draw from [0, 1).
+Draw = Callable[[], float]
 
 _KNOWN = {"sex": ("F", "M"), **SCALES}
+# Drawing in blocks is fast and bounds the memory.
 DRAWS_AT_ONCE = 100_000
 _AGE = re.compile(r"(\d{1,3})(?:\s*[-–]\s*(\d{1,3}))?")
 
 
 def default_ratios() -> dict[str, dict[str, float]]:
-    """The packaged shares (adults of 18–65 in the United States); sources in `quota_us.yaml`."""
+    """Return the packaged shares (adults of 18–65 in the United States).
+
+    Sources: `quota_us.yaml`.
+    """
     return {key: dict(shares) for key, shares in _load_wordings()["ratios"].items()}
 
 
 def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list[Persona]:
-    """n different personas that meet the ratios (largest remainder).
+    """Return `count` different personas that meet the ratios (largest remainder).
 
-    `ratios` replaces single attributes of `default_ratios`; `age` takes bands ("30-44") or single
-    years; an attribute of your own (`tenant: {yes: .6, no: .4}`) joins the demographics and the
-    text. Raises InputError naming every ratio that makes no sense.
+    `ratios` replaces single attributes of `default_ratios`. `age` takes bands ("30-44") or single
+    years. An additional attribute (`tenant: {yes: .6, no: .4}`) is added to demographics and text.
+    Raises InputError naming every invalid ratio.
     """
     shares = {**default_ratios(), **{key: dict(value) for key, value in (ratios or {}).items()}}
     problems = check_ratios(shares)
@@ -60,19 +65,24 @@ def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> 
         _build_persona(i, name, row, draws.__next__)
         for i, (name, row) in enumerate(zip(names, rows, strict=True))
     ]
-    deque(draws, maxlen=0)  # whatever the portraits took, the generator goes on from one place
+    # Exhaust the draws, so that the generator continues from the same state however many the
+    # descriptions used.
+    deque(draws, maxlen=0)
     return people
 
 
 def _uniform_draws(count: int, rng: np.random.Generator) -> Iterator[float]:
-    """So many draws from [0, 1): one by one they take as long as the writing, all at once as much
-    memory as the people."""
+    """Yield `count` draws from [0, 1).
+
+    They are drawn in blocks: single draws would take as long as writing the descriptions, and all
+    draws at once as much memory as the personas.
+    """
     for start in range(0, count, DRAWS_AT_ONCE):
         yield from rng.random(min(DRAWS_AT_ONCE, count - start)).tolist()
 
 
 def check_ratios(ratios: Ratios) -> list[Problem]:
-    """Everything that is wrong with ratios: empty, negative, or a value that no scale has."""
+    """Return all problems of ratios: empty, negative, or a value that no scale has."""
     problems = []
     for key, shares in ratios.items():
         at = f"ratios.{key}"
@@ -94,12 +104,12 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
 def _deal_values(
     key: str, shares: Mapping[str, float], count: int, rng: np.random.Generator
 ) -> list[Any]:
-    """n values in random order whose counts are the shares by largest remainder."""
+    """Return `count` values in random order with counts by largest remainder."""
     values = list(shares)
     weights = np.array([shares[value] for value in values], dtype=float)
     exact = weights / weights.sum() * count
     counts = np.floor(exact).astype(int)
-    # Ties go by chance, so that the first value of a list is not favoured in small groups.
+    # Break ties at random, so that the first value of a list is not favoured in small groups.
     order = sorted(range(len(values)), key=lambda i: (counts[i] - exact[i], rng.random()))
     for i in order[: count - int(counts.sum())]:
         counts[i] += 1
@@ -108,15 +118,16 @@ def _deal_values(
 
 
 def _old_enough(rows: list[dict[str, Any]], rng: np.random.Generator) -> None:
-    """Swaps education between people until nobody is too young for a degree, if that is possible.
+    """Swap education between people until all are old enough for their degree, if this is possible.
 
-    Swapping leaves every ratio as it was.
+    Swaps leave every ratio unchanged.
     """
     ages = np.array([row["age"] for row in rows])
     needed = np.array([_DEGREE_AGE[row["education"]] for row in rows])
     for i in np.flatnonzero(ages < needed):
         if ages[i] >= needed[i]:
-            continue  # by a swap with somebody before
+            # An earlier swap has already given this person another degree.
+            continue
         partners = np.flatnonzero((ages >= needed[i]) & (ages[i] >= needed))
         if len(partners):
             j = partners[int(rng.integers(len(partners)))]
@@ -125,6 +136,7 @@ def _old_enough(rows: list[dict[str, Any]], rng: np.random.Generator) -> None:
             needed[i], needed[j] = needed[j], needed[i]
 
 
+# The usual age at which a degree is completed at the earliest.
 _DEGREE_AGE = {
     "High school": 0,
     "Some college": 0,
@@ -146,7 +158,8 @@ def _age_bounds(band: str) -> tuple[int, int] | None:
 
 def _age_in(band: str, rng: np.random.Generator) -> int:
     bounds = _age_bounds(band)
-    assert bounds is not None  # check_ratios has been here
+    # `check_ratios` has rejected invalid bands.
+    assert bounds is not None
     return int(rng.integers(bounds[0], bounds[1] + 1))
 
 
@@ -192,6 +205,7 @@ def _build_persona(index: int, name: str, row: dict[str, Any], draw: Draw) -> Pe
     )
 
 
+# An upper bound of the draws that one description uses.
 _PORTRAIT_DRAWS = 11
 _SCHOOLING = {
     "High school": "finished high school",
@@ -203,11 +217,15 @@ _SCHOOLING = {
 
 
 def _pick_item(items: Any, draw: Draw) -> str:
-    return str(items[int(draw() * len(items))])  # a third of what `integers` costs
+    # A third of the time of `Generator.integers`.
+    return str(items[int(draw() * len(items))])
 
 
 def _pick_several(items: list[str], count: int, draw: Draw) -> list[str]:
-    """k different items, drawn one after the other (an item listed twice is likelier)."""
+    """Return `count` different items, drawn one after the other.
+
+    An item listed twice is likelier.
+    """
     out: list[str] = []
     for _ in range(count):
         left = [item for item in items if item not in out] if out else items

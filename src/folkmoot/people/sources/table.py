@@ -1,4 +1,4 @@
-"""Personas from a table of real profiles: CSV, Parquet or JSON lines, one person a row."""
+"""Read personas from a table of real profiles: CSV, Parquet or JSON lines, one person per row."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, indefinite_articl
 TEXT_COLUMNS = ("text", "persona", "enriched_persona", "description", "profile")
 MAX_BYTES = 500_000_000
 MAX_PEOPLE = 1_000_000
-MAX_COLUMNS = 10_000  # far more than any survey asks; each column costs work of its own
-MAX_CHARACTERS = 200_000_000  # every row of a Parquet file can hold one long text
+# Far more than any survey has. Each column costs separate work.
+MAX_COLUMNS = 10_000
+# A small Parquet file can encode one long text in every row.
+MAX_CHARACTERS = 200_000_000
 BASE_COLUMNS = ("base_persona", "base")
-# What surveys call the demographics. Left under its own name, such a column would be told beside a
-# drawn value that contradicts it.
+# Names of the demographics in surveys. A column that is not recognised would appear in the
+# description next to a drawn value that contradicts it.
 ALSO_CALLED = {
     "gender": "sex",
     "age_years": "age",
@@ -43,13 +45,14 @@ ALSO_CALLED = {
 
 
 def read_personas(path: Path, columns: Mapping[str, str] | None = None) -> list[Persona]:
-    """Every row as a persona, in the order of the file.
+    """Return every row as a persona, in the order of the file.
 
-    Columns that mean something: `id`, `name`, one of `TEXT_COLUMNS` (the description; made from
-    the other columns when there is none), `base_persona`, and the seven demographics, also by the
-    names in `ALSO_CALLED`. All others are kept in `extra` under their name. `columns` maps these
-    names to those of your file (`{"age": "AGE_YRS"}`). Empty cells are left out. Raises InputError
-    for an unreadable file, a repeated id, or rows (named by line) that say nothing about a person.
+    These columns have a meaning: `id`, `name`, one of `TEXT_COLUMNS` (the description),
+    `base_persona`, and the seven demographics, also under the names in `ALSO_CALLED`. Without a
+    description column, the description is made from the other columns. All other columns are kept
+    in `extra`. `columns` maps these names to those of the file (`{"age": "AGE_YRS"}`). Empty cells
+    are left out. Raises InputError for an unreadable file, a repeated id, or rows (named by line)
+    without any information.
     """
     table = read_frame(path)
     given = columns or {}
@@ -70,6 +73,7 @@ def read_personas(path: Path, columns: Mapping[str, str] | None = None) -> list[
     characters = 0
     for number, row in enumerate(table.iter_rows(named=True)):
         cells = {
+            # Keep hidden characters of an id, so that the check below can report them.
             name: value if name == "id" else _clean_cell(value)
             for name, value in ((meant[key], value) for key, value in row.items())
             if value is not None and str(value).strip()
@@ -99,17 +103,18 @@ def read_personas(path: Path, columns: Mapping[str, str] | None = None) -> list[
 
 
 def first_line(path: Path) -> int:
-    """The line on which the first person of a file stands."""
+    """Return the line number of the first person in a file."""
     return 2 if path.suffix.lower() in {".csv", ".tsv"} else 1
 
 
 def read_frame(path: Path) -> pl.DataFrame:
-    """A table as it stands. Raises InputError where it cannot be read."""
+    """Return the table in a file. Raises InputError if it cannot be read."""
     kind = path.suffix.lower()
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InputError(Problem(f"larger than {MAX_BYTES:,} bytes", file=str(path)))
-        if kind in {".parquet", ".pq"}:  # a few bytes can encode any number of rows
+        # A few bytes of Parquet can encode any number of rows, so check before reading.
+        if kind in {".parquet", ".pq"}:
             rows = pl.scan_parquet(path).select(pl.len()).collect().item()
             if rows > MAX_PEOPLE:
                 raise InputError(Problem(f"{rows:,} rows, the limit is {MAX_PEOPLE:,}", str(path)))
@@ -143,6 +148,7 @@ def _check_columns(path: Path, count: int) -> None:
 
 
 def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
+    # Read the header first, because a file with very many columns is slow to parse.
     header = pl.read_csv(path, separator=mark, infer_schema=False, n_rows=0)
     _check_columns(path, header.width)
     cells = pl.read_csv(path, separator=mark, infer_schema=False)
@@ -152,7 +158,7 @@ def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
 
 
 def _parse_number_column(column: pl.Series) -> pl.Series:
-    """A column as numbers, if that keeps all its cells as they stand: 007 and 1.10 are names."""
+    """Return the column as numbers if every cell keeps its spelling. 007 and 1.10 stay text."""
     for kind in (pl.Int64, pl.Float64):
         numbers = column.cast(kind, strict=False)
         if numbers.cast(pl.String).eq_missing(column).all():
@@ -161,20 +167,24 @@ def _parse_number_column(column: pl.Series) -> pl.Series:
 
 
 def _clean_cell(value: object) -> object:
-    """A cell as a person reads it; an id keeps its hidden characters, so that they are told."""
+    """Return a cell without hidden characters."""
     return without_hidden(value) if isinstance(value, str) else value
 
 
 def clean_name(column: str) -> str:
-    """The name of a column in small letters, with underscores."""
+    """Return the name of a column in lower case with underscores."""
     return column.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def _known_meanings(columns: Sequence[str]) -> dict[str, str]:
-    """Column → what it is known by: the first of several that mean the same."""
+    """Return column → known name.
+
+    Of several columns with the same meaning, the first gets the name.
+    """
     meant = {column: clean_name(column) for column in columns}
     taken = Counter(meant.values())
     for column, name in list(meant.items()):
+        # A column with the exact name takes precedence over a synonym.
         if not taken[known := ALSO_CALLED.get(name, name)]:
             meant[column] = known
             taken[known] += 1
@@ -216,7 +226,7 @@ def _build_persona(number: int, cells: dict[str, object]) -> Persona | None:
 def describe_person(
     name: str, demographics: Mapping[str, object], extra: Mapping[str, object]
 ) -> str:
-    """A description that completes "You are …" from whatever a row holds."""
+    """Return a description that completes "You are …" from the cells of a row."""
     age = f"{demographics['age']}-year-old " if "age" in demographics else ""
     sex = {"F": "woman", "M": "man"}.get(str(normalise_sex(demographics.get("sex"))), "")
     who = f"{age}{sex or 'person'}"
@@ -237,7 +247,7 @@ def _capitalise_first(text: str) -> str:
 
 
 def _to_json_value(value: object) -> object:
-    """A JSON value; dates, decimals and the like become text, nested values stay."""
+    """Return a JSON value. Dates, decimals and similar types become text. Nested values stay."""
     if isinstance(value, (str, int, float, bool)):
         return value.strip() if isinstance(value, str) else value
     return json.loads(json.dumps(value, default=str))

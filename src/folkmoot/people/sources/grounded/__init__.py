@@ -1,6 +1,6 @@
-"""The persona engine: people drawn from a population whose figures are cited beside them.
+"""Grounded personas: participants drawn from a population with published, cited figures.
 
-`PersonaGenerator` is the way in; `Profile` is one person; every figure is in `us.yaml`.
+Start with `PersonaGenerator`. `Profile` is one participant. Every figure is in `us.yaml`.
 """
 
 from __future__ import annotations
@@ -31,5 +31,8 @@ __all__ = [
 
 
 def make(count: int, rng: np.random.Generator) -> list[Persona]:
-    """n people of the default population (the maker that is registered as `grounded`)."""
+    """Return `count` personas of the default population.
+
+    This is the registered source `grounded`.
+    """
     return PersonaGenerator().personas(count, rng)

@@ -1,6 +1,6 @@
-"""What is drawn of a person once the demographics are known: traits, buying, voice, opinion.
+"""Draw traits, buying behaviour, voice and opinion of a participant, given the demographics.
 
-Weights and published figures are in `us.yaml`; how somebody talks is assumed, with chance.
+Weights and published figures are in `us.yaml`. The way of talking is assumed, with random noise.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from folkmoot.people.sources.grounded.profile import (
 T = TypeVar("T")
 
 LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
+# The limits of a valence between these labels.
 LIMITS = (-0.6, -0.2, 0.2, 0.6)
 _NORMAL = NormalDist()
 _TYPES: dict[str, tuple[Vals, Vals]] = {
@@ -36,6 +37,7 @@ _TYPES: dict[str, tuple[Vals, Vals]] = {
     "achievement": ("achiever", "striver"),
     "self-expression": ("experiencer", "maker"),
 }
+# Standard deviation of the noise in the way of talking, compared with 1 for a trait (assumed).
 _TALK_NOISE = 0.5
 
 
@@ -43,9 +45,9 @@ _TALK_NOISE = 0.5
 
 
 def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> Traits:
-    """Five scores for somebody of this age and sex: mean by both, residuals correlated.
+    """Return five trait scores for this age and sex: means by both, with correlated residuals.
 
-    Scores that `fixed` names are kept; the others are drawn as if it did not.
+    Scores in `fixed` are kept. The others are drawn as if no score were fixed.
     """
     terms = figures()["ocean"]
     residual = residual_factor() @ rng.standard_normal(len(TRAITS))
@@ -58,8 +60,10 @@ def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> T
 
 
 def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
-    """What age and sex alone let one expect, in standard deviations; of who is nonbinary, for whom
-    there are no figures, the middle of women and men."""
+    """Return the expected score for this age and sex, in standard deviations.
+
+    There are no figures for nonbinary people ("X"), so they get the mean of women and men.
+    """
     if sex == "X":
         return (
             expected_z_score(trait, age, "F", terms) + expected_z_score(trait, age, "M", terms)
@@ -71,17 +75,19 @@ def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
 
 @lru_cache(maxsize=1)
 def residual_factor() -> NDArray[np.float64]:
-    """The factor that turns independent normals into what age and sex leave of the traits.
+    """Return the matrix that turns independent normal values into correlated residuals of the
+    traits.
 
-    The published correlations are those of whole populations, so the covariance that age and sex
-    make is taken off: the total then has unit variances and the published correlations.
+    The published correlations are those of whole populations. So the covariance due to age and sex
+    is subtracted from them. The total then has unit variances and the published correlations.
     """
     remaining = published_correlations() - _by_age_and_sex()
     return np.asarray(np.linalg.cholesky(remaining), dtype=np.float64)
 
 
 def _by_age_and_sex() -> NDArray[np.float64]:
-    """Covariance of the five means over the ages and sexes of the population."""
+    """Return the covariance of the five expected scores over the ages and sexes of
+    the population."""
     data = figures()
     terms = data["ocean"]
     cells: list[list[float]] = []
@@ -97,7 +103,7 @@ def _by_age_and_sex() -> NDArray[np.float64]:
 
 
 def published_correlations() -> NDArray[np.float64]:
-    """The published correlation matrix, in the order of `TRAITS`."""
+    """Return the published correlation matrix in the order of `TRAITS`."""
     pairs = figures()["ocean"]["correlations"]
     matrix = np.eye(len(TRAITS))
     for pair, r in pairs.items():
@@ -110,7 +116,7 @@ def published_correlations() -> NDArray[np.float64]:
 
 
 def scores_of(who: Circumstances, traits: Traits) -> dict[str, float]:
-    """All standardised scores that weights may name."""
+    """Return all standardised scores to which weights may refer."""
     return {
         **who.standardised_scores(),
         **{trait: traits.standard_score(trait) for trait in TRAITS},
@@ -118,12 +124,12 @@ def scores_of(who: Circumstances, traits: Traits) -> dict[str, float]:
 
 
 def weighted_sum(weights: Mapping[str, float], scores: Mapping[str, float]) -> float:
-    """Σ weight × score."""
+    """Return Σ weight × score."""
     return sum(weight * scores[name] for name, weight in weights.items())
 
 
 def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Vals:
-    """A VALS type: resources decide the row, the strongest motivation the column."""
+    """Return a VALS type: resources decide the row, and the strongest motivation the column."""
     terms = data["vals"]
     spread = math.sqrt(sum(w * w for w in terms["resources"].values()))
     rank = _NORMAL.cdf(weighted_sum(terms["resources"], scores) / (1.12 * spread))
@@ -147,7 +153,7 @@ def draw_consumer(
     data: Figures,
     fixed: Fixed,
 ) -> ConsumerProfile:
-    """Scores 0–100 with unit variance before scaling, channels by age, the stage of adoption."""
+    """Return the buying behaviour: scores 0–100, channels by age, and the stage of adoption."""
     drawn = {
         name: _draw_score(weighted_sum(weights, scores), weights, rng)
         for name, weights in data["consumer"]["weights"].items()
@@ -167,7 +173,8 @@ def _draw_score(value: float, weights: Mapping[str, float], rng: np.random.Gener
 
 
 def _adoption_stage(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Any:
-    """The stage whose published share holds the person's rank in innovativeness."""
+    """Return the stage of adoption by the rank in innovativeness and the published shares of
+    stages."""
     terms = data["adoption"]
     spread = math.sqrt(sum(w * w for w in terms["weights"].values()) + terms["noise"] ** 2)
     z = (weighted_sum(terms["weights"], scores) + terms["noise"] * rng.standard_normal()) / spread
@@ -182,7 +189,10 @@ def _adoption_stage(rng: np.random.Generator, scores: Mapping[str, float], data:
 def _shopping_channels(
     rng: np.random.Generator, age: int, scores: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Two or three places where somebody shops, the young online first (assumed)."""
+    """Return two or three shopping channels.
+
+    Younger participants prefer online channels (assumed).
+    """
     lean = {
         "online marketplaces": 1.2 - 0.02 * (age - 40),
         "a phone app": 0.9 - 0.03 * (age - 40),
@@ -203,8 +213,11 @@ def _shopping_channels(
 def draw_voice(
     rng: np.random.Generator, scores: Mapping[str, float], traits: Traits
 ) -> VoiceProfile:
-    """Verbosity by extraversion, formality by schooling and age, directness by disagreeableness,
-    vocabulary by schooling and openness; two habits of speech that fit the most marked traits.
+    """Return the way of talking.
+
+    Verbosity depends on extraversion, formality on education and age, directness on low
+    agreeableness, and vocabulary on education and openness. Two habits of speech fit the most
+    extreme traits.
     """
     e, a, o = scores["extraversion"], scores["agreeableness"], scores["openness"]
     school = scores["education"]
@@ -227,7 +240,8 @@ def _three_step_value(value: float, rng: np.random.Generator, names: tuple[T, T,
 
 
 def _shopping_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
-    """One habit of the most marked trait, one of the second or of anybody."""
+    """Return two habits of speech: one of the most extreme trait, one of the second or a general
+    one."""
     order = sorted(TRAITS, key=lambda text: -abs(getattr(traits, text) - 50))
     stock = load_wordings()["habits"]
 
@@ -243,7 +257,7 @@ def _shopping_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...
 
 
 def valence_label(valence: float) -> str:
-    """The band of a valence in words."""
+    """Return the label for a valence."""
     return LABELS[sum(valence >= limit for limit in LIMITS)]
 
 
@@ -255,7 +269,8 @@ def draw_opinion(
     fixed: Fixed,
     appeal: float = 0.0,
 ) -> Opinion:
-    """Valence from openness, price sensitivity and engagement, and a sentence that says why."""
+    """Return the first opinion: a valence from openness, price sensitivity and engagement, and a
+    sentence."""
     terms = data["opinion"]
     inputs = {
         "openness": scores["openness"],
@@ -265,6 +280,7 @@ def draw_opinion(
     parts = {name: weight * inputs[name] for name, weight in terms["weights"].items()}
     drawn = appeal + sum(parts.values()) + terms["noise"] * rng.standard_normal()
     valence = round(float(fixed.get("valence", min(1.0, max(-1.0, drawn)))), 2)
+    # Draw even if the sentence is fixed, so that later draws stay the same.
     pick = rng.random()
     if "opinion" in fixed:
         return Opinion(valence=valence, sentence=str(fixed["opinion"]))
@@ -272,7 +288,7 @@ def draw_opinion(
 
 
 def valence_sentence(valence: float, parts: Mapping[str, float], pick: float) -> str:
-    """A sentence for a valence; what pulls hardest in its direction is what it speaks of."""
+    """Return a sentence for a valence. Its theme is the strongest reason in that direction."""
     sign = -1.0 if valence < 0 else 1.0
     strongest = max(parts, key=lambda name: sign * parts[name])
     theme = {"openness": "newness", "price_sensitivity": "price", "engagement": "category"}

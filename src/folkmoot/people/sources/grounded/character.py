@@ -1,6 +1,6 @@
-"""A profile in plain words: five bands per trait, never a score.
+"""Describe a profile in plain words: five bands per trait, never a score.
 
-Used for the description of a grounded persona and by the focus group's system prompts.
+The description of a grounded persona and the system prompts of the focus group use these functions.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ from folkmoot.people.sources.grounded.profile import TRAITS, Profile, Traits, Vo
 
 
 def score_band(score: int) -> int:
-    """0 to 4: the fifth of the scale in which a score of 0–100 lies."""
+    """Return the fifth of the scale in which a score of 0–100 lies: 0 to 4."""
     return min(4, score // 20)
 
 
 @lru_cache(maxsize=1)
 def load_wordings() -> dict[str, Any]:
-    """The wordings, from `character.yaml`."""
+    """Return the wordings in `character.yaml`."""
     data: dict[str, Any] = packaged_yaml(__file__, "character.yaml")
     return data
 
 
 def trait_sentence(trait: str, score: int) -> str:
-    """What a score means, in one sentence for its band."""
+    """Return the sentence for the band of a score."""
     return str(load_wordings()[trait][score_band(score)])
 
 
 def describe_temperament(traits: Traits) -> str:
-    """All five traits, the most marked first (it is what a reader remembers)."""
+    """Return the sentences of all five traits, the most extreme first, because it is remembered
+    best."""
     order = sorted(TRAITS, key=lambda text: -abs(getattr(traits, text) - 50))
     return " ".join(trait_sentence(text, getattr(traits, text)) for text in order)
 
 
 def describe_manner(voice: VoiceProfile) -> str:
-    """How somebody talks, with habits of speech."""
+    """Return a description of the participant's way of talking, with habits of speech."""
     scales = ("verbosity", "formality", "directness", "vocabulary")
     said = " ".join(str(load_wordings()[scale][getattr(voice, scale)]) for scale in scales)
     habits = " and ".join(_second_person(habit) for habit in voice.habits)
@@ -46,7 +47,7 @@ def describe_manner(voice: VoiceProfile) -> str:
 
 
 def describe_buying(profile: Profile) -> str:
-    """How somebody buys, without the category."""
+    """Return a description of the participant's buying behaviour, without a product category."""
     consumer = profile.consumer
     where = join_words(consumer.channels)
     parts = [
@@ -60,14 +61,14 @@ def describe_buying(profile: Profile) -> str:
 
 
 def category_engagement(profile: Profile, category: str) -> str:
-    """How much a category of products means to somebody."""
+    """Return a sentence on the importance of a product category to the participant."""
     return str(load_wordings()["engagement"][score_band(profile.consumer.engagement)]).format(
         category=category
     )
 
 
 def describe_introduction(profile: Profile) -> str:
-    """The first paragraph after "You are": name, age, work, home. One sentence."""
+    """Return the first sentence after "You are": name, age, occupation, household and location."""
     age = f"{profile.age}-year-old"
     return (
         f"{profile.name}, {indefinite_article(age)} {age} {profile.occupation} who lives "
@@ -77,7 +78,7 @@ def describe_introduction(profile: Profile) -> str:
 
 
 def describe_circumstances(profile: Profile) -> str:
-    """Sex, schooling, income and politics in one sentence."""
+    """Return sex, education, income and politics in one sentence."""
     in_words = {
         key: load_wordings()["circumstances"][key][getattr(profile, key)]
         for key in ("sex", "education", "income", "political_leaning")
@@ -93,7 +94,7 @@ def describe_circumstances(profile: Profile) -> str:
 
 
 def describe_profile(profile: Profile) -> str:
-    """The whole person as one paragraph that completes "You are …"."""
+    """Return the whole profile as one paragraph that completes "You are …"."""
     return " ".join(
         (
             describe_introduction(profile),
@@ -104,7 +105,7 @@ def describe_profile(profile: Profile) -> str:
 
 
 def _second_person(habit: str) -> str:
-    """ "says …" → "say …": the first verb of a habit, for "you"."""
+    """Return a habit in the second person: "says …" → "say …"."""
     verb, _, rest = habit.partition(" ")
     base = {"loses": "lose", "apologizes": "apologize", "pauses": "pause"}.get(
         verb, verb[:-1] if verb.endswith("s") else verb

@@ -1,4 +1,4 @@
-"""`PersonaGenerator`: groups of grounded people, by quota or from real profiles where wanted."""
+"""`PersonaGenerator`: generate groups of grounded participants, by quota or from real profiles."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ from folkmoot.people.sources.names import draw_names
 
 Quotas = Mapping[str, Mapping[str, float]]
 QUOTA_KEYS = ("age", "sex", *LISTED)
+# Candidates per participant before a quota counts as impossible.
 _TRIES = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class PersonaGenerator:
-    """Draws people for one concept.
+    """Generates participants for one concept.
 
-    `appeal` (−1 … 1) moves everybody's first opinion; 0 says nothing is known of the concept.
-    `panel`: people of the user's own to draw from, by weight, in place of the packaged ones.
+    `appeal` (−1 … 1) shifts all first opinions. 0 means that nothing is known about the concept.
+    `panel` holds a researcher's people, drawn by weight instead of the packaged population.
     """
 
     appeal: float = 0.0
@@ -53,13 +54,15 @@ class PersonaGenerator:
     def generate_profiles(
         self, count: int, rng: np.random.Generator, quotas: Quotas | None = None
     ) -> list[Profile]:
-        """n people with different names; the same generator gives the same people.
+        """Return `count` profiles with different names.
 
-        `quotas` maps attributes (`QUOTA_KEYS`; ages as bands, "25-34") to shares or numbers of
-        people; they are filled exactly (largest remainder), the rest of each person is drawn
-        from the population given the quotas. Raises InputError when a combination that they ask
-        for does not occur.
+        The same generator state gives the same profiles.
+
+        `quotas` maps attributes (`QUOTA_KEYS`, with ages as bands such as "25-34") to shares or
+        numbers. Quotas are met exactly (largest remainder). All other attributes are drawn from the
+        population given the quotas. Raises InputError if a requested combination does not occur.
         """
+        # A seed per participant: an additional draw for one of them changes no other.
         seeds: list[int] = rng.integers(2**63, size=count).tolist()
         if quotas:
             drawn, known = self._by_quota(count, seeds, quotas)
@@ -72,9 +75,9 @@ class PersonaGenerator:
     def from_profiles(
         self, rows: Sequence[Mapping[str, object]], rng: np.random.Generator
     ) -> list[Profile]:
-        """People of whom something is known: what a row holds is kept, the rest is drawn.
+        """Return profiles for partly known people: known values are kept, and the rest is drawn.
 
-        Keys are those of `Given`. Raises InputError naming every value that makes no sense.
+        Keys are those of `Given`. Raises InputError naming every invalid value.
         """
         problems = [
             problem
@@ -95,7 +98,7 @@ class PersonaGenerator:
         return [person.model_copy(update={"source": "table"}) for person in named]
 
     def with_new_opinion(self, profile: Profile, rng: np.random.Generator) -> Profile:
-        """The same person with a first opinion on another concept, drawn anew."""
+        """Return the profile with a new random first opinion about another concept."""
         scores = {trait: profile.traits.standard_score(trait) for trait in TRAITS}
         opinion = draw_opinion(rng, scores, profile.consumer, figures(), {}, self.appeal)
         return profile.model_copy(update={"opinion": opinion})
@@ -103,7 +106,7 @@ class PersonaGenerator:
     def personas(
         self, count: int, rng: np.random.Generator, quotas: Quotas | None = None
     ) -> list[Persona]:
-        """`generate_profiles` as personas with a description, for studies of other types."""
+        """Return `generate_profiles` as personas with a description, for any study type."""
         return [
             profile.to_persona(character.describe_profile(profile))
             for profile in self.generate_profiles(count, rng, quotas)
@@ -123,7 +126,7 @@ class PersonaGenerator:
             income_usd=who.income_usd, occupation=who.occupation, location=who.location,
             location_type=who.location_type, household=who.household,
             political_leaning=who.political_leaning,
-            # Nobody's race is made up of whom something else is known.
+            # Do not invent a race for a partly known person.
             race=str(fixed.get("race", "")) if fixed else who.race,
             traits=traits, vals=fixed.get("vals", vals),
             consumer=consumer, voice=voice, opinion=opinion,
@@ -132,7 +135,7 @@ class PersonaGenerator:
         )  # fmt: skip
 
     def _fixed_attributes(self, count: int, rng: np.random.Generator) -> list[Fixed]:
-        """What is known beforehand of n people: those of the panel, or nothing."""
+        """Return the known attributes of `count` participants: rows of the panel, or nothing."""
         if self.panel is None:
             return [{}] * count
         return [self.panel.rows[i] for i in self.panel.sample_rows(count, rng)]
@@ -140,8 +143,10 @@ class PersonaGenerator:
     def _by_quota(
         self, count: int, seeds: Sequence[int], quotas: Quotas
     ) -> tuple[list[Profile], list[Fixed]]:
-        """Candidates are drawn until one fits what is still wanted, person by person. Of a panel
-        everybody is looked at once, in the order of a draw by weight, before anybody comes again.
+        """Draw candidates for each participant until one fits the remaining quotas.
+
+        With a panel, candidates are its rows in the order of a weighted draw. No row is used twice
+        before all others have been tried.
         """
         left = {key: _allocate_counts(shares, count) for key, shares in quotas.items()}
         people: list[Profile] = []
@@ -194,7 +199,10 @@ class PersonaGenerator:
 
 
 def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str, int]:
-    """Numbers of people from shares by largest remainder (numbers that sum to n stay)."""
+    """Return numbers of participants from shares by largest remainder.
+
+    Numbers that sum to n stay.
+    """
     total = sum(shares.values())
     exact = {str(key): share / total * person_count for key, share in shares.items()}
     counts = {key: math.floor(value) for key, value in exact.items()}
@@ -206,7 +214,7 @@ def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str
 
 
 def _quota_cell(one: Profile, key: str, cells: Mapping[str, int]) -> str | None:
-    """The quota cell that somebody falls into; None when no cell is theirs."""
+    """Return the quota cell of a profile, or None if it belongs to none."""
     if key != "age":
         value = one.consumer.adoption if key == "adoption" else str(getattr(one, key))
         return value if value in cells else None
@@ -218,7 +226,7 @@ def _quota_cell(one: Profile, key: str, cells: Mapping[str, int]) -> str | None:
 
 
 def age_band(text: str) -> tuple[int, int] | None:
-    """(low, high) of "25-34", "35" or "65+"; None when it is none."""
+    """Return (low, high) of "25-34", "35" or "65+", or None for other text."""
     found = re.fullmatch(r"\s*(\d{1,3})\s*(?:[-–]\s*(\d{1,3})|(\+))?\s*", str(text))
     if not found:
         return None
@@ -228,7 +236,7 @@ def age_band(text: str) -> tuple[int, int] | None:
 
 
 def check_quotas(quotas: Quotas) -> list[Problem]:
-    """Everything wrong with quotas: unknown attributes or values, negative or empty shares."""
+    """Return all problems of quotas: unknown attributes or values, negative or empty shares."""
     problems: list[Problem] = []
     known = {"sex": ("F", "M"), **LISTED}
     for name, shares in quotas.items():

@@ -1,9 +1,9 @@
-"""The people of the United States as a table: published tables fitted to each other by raking.
+"""The population of the United States as a table: published tables joined by raking.
 
-Nobody publishes all that a persona needs in one table. Each of the published tables holds two or
-three attributes; counts of survey respondents say how these hang together beyond that. `rake_table`
-adjusts the counts until all published margins hold at once, and `sample_people` turns the fitted
-table into persons with an occupation and an income. Every figure is in `us.yaml` with its source.
+No published table has all attributes of a persona. Each published table has two or three. Counts of
+survey respondents give the associations beyond these tables. `rake_table` adjusts the counts until
+all published margins hold at once. `sample_people` turns the fitted table into people with an
+occupation and an income. Every figure is in `us.yaml` with its source.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ HOMES = ("spouse", "partner", "parents", "roommates", "alone")
 DEGREES = SCALES["education"]
 SEX, AGE, EDUCATION, ACTIVITY, RACE, HOME = range(6)
 
+# Enough that most combinations of sex, age, education and race occur.
 PEOPLE = 20_000
 _GSS_DEGREES = (DEGREES[0], DEGREES[1], DEGREES[2], "Graduate degree")
 _MARITAL = ("married", "never", "was married")
-# Whose graduate degree is a doctorate; of others in a hundred three (assumed).
+# Shares of doctorates among the graduate degrees of an occupation. For others it is 3 % (assumed).
 _DOCTORS = {
     **dict.fromkeys(("physician", "dentist", "veterinarian", "pharmacist"), 0.97),
     **dict.fromkeys(("college teacher", "medical researcher", "psychologist"), 0.5),
     **dict.fromkeys(("biologist", "chemist"), 0.4),
 }
-# The least degree that a job asks for by law or custom, where survey answers have exceptions.
+# The lowest degree that an occupation requires by law or custom. Survey answers have exceptions.
 _NEEDS = {
     **dict.fromkeys(("physician", "dentist", "veterinarian"), "Doctorate"),
     **dict.fromkeys(("lawyer", "nurse practitioner", "speech therapist"), "Master's degree"),
@@ -55,8 +56,10 @@ _RESPONSIBLE = re.compile(
     r"manager|supervisor|executive|director|administrator|police|nurse|hygienist|paralegal|lender|"
     r"teacher|counselor|officer|adjuster|agent|therapist"
 )
-_OF_AGE = 21  # for such jobs, and those in which two in five have a degree (assumed)
-_MOST_NOISE = 2.2  # standard deviations of an income about what its kind earns
+# The minimum age for responsible occupations, and for those with 40 % or more degrees (assumed).
+_OF_AGE = 21
+# Income noise is cut at this many standard deviations, which avoids extreme incomes.
+_MOST_NOISE = 2.2
 
 
 # --- the core: sex, age, education, activity, race, home -----------------------------------------
@@ -64,7 +67,7 @@ _MOST_NOISE = 2.2  # standard deviations of an income about what its kind earns
 
 @lru_cache(maxsize=1)
 def us_figures() -> dict[str, Any]:
-    """Every figure of the United States."""
+    """Return all figures of the United States."""
     figures: dict[str, Any] = packaged_yaml(__file__, "us.yaml")
     return figures
 
@@ -85,7 +88,7 @@ def _table_shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -
 
 @lru_cache(maxsize=1)
 def core_margins() -> tuple[RakingMargin, ...]:
-    """The published tables that the core is raked to; the last ones hold exactly."""
+    """Return the published margins of the core table. The last ones hold exactly after raking."""
     d = us_figures()
     ages = np.array([*d["age"]["bands"].values()], dtype=float)
     ages = ages / ages.sum()
@@ -97,6 +100,7 @@ def core_margins() -> tuple[RakingMargin, ...]:
     working = {ACTIVITY: slice(0, 1)}
     degree = {EDUCATION: (0, 0, 1, 1, 1)}
     by_sex = [d["degrees_by_sex"]["shares"][sex] for sex in SEXES]
+    # The figure for all races replaces that of a race without a published one.
     by_race = [d["degrees_by_race"]["shares"].get(race, 37.7) for race in RACES]
     employed = d["employed_by_education"]["thousands"].values()
     by_age = {
@@ -153,8 +157,10 @@ def _with_degrees(groups: Array, per_cent: Sequence[float]) -> Array:
 
 
 def _race_shares(counts: Sequence[float]) -> Array:
-    """Shares of `RACES` from counts of all, white, Black, Asian and Hispanic people. Hispanics are
-    among the first three too: nine in ten of them are taken to be white, three in a hundred Black.
+    """Return shares of `RACES` from counts of all, white, Black, Asian and Hispanic people.
+
+    Hispanic people are also counted in the first three groups. 90 % of them are assumed to be white
+    and 3 % Black.
     """
     everybody, white, black, asian, hispanic = counts
     alone = np.array([white - 0.9 * hispanic, black - 0.03 * hispanic, asian, hispanic])
@@ -164,7 +170,8 @@ def _race_shares(counts: Sequence[float]) -> Array:
 
 @lru_cache(maxsize=1)
 def core_shares() -> Array:
-    """Shares of people by sex, age, education, activity, race and home, in that order of axes."""
+    """Return shares of people by sex, age, education, activity, race and home, in this order of
+    axes."""
     seed = np.zeros(
         (len(SEXES), len(age_bands()), len(_GSS_DEGREES), len(ACTIVITIES), len(_MARITAL))
     )
@@ -173,12 +180,13 @@ def core_shares() -> Array:
     ).iter_rows():
         at = (SEXES.index(sex), age_bands().index(age), _GSS_DEGREES.index(degree))
         seed[(*at, ACTIVITIES.index(activity), _MARITAL.index(marital))] = people
-    # What a group of one sex and age lacks in the sample is rare, not impossible.
+    # A combination that the sample lacks is rare, not impossible, so every cell gets a small count.
     seed += 0.02 * seed.sum(axis=(2, 3, 4), keepdims=True) / seed[0, 0].size
     seed = seed / seed.sum()
     graduate = seed[:, :, 3:]
     by_degree = np.concatenate([seed[:, :, :3], 0.85 * graduate, 0.15 * graduate], axis=2)
-    young = {"18-19": 2, "20-24": 4}  # the first degree that nobody of this age has
+    # Age band → index of the first degree that no person of this age has.
+    young = {"18-19": 2, "20-24": 4}
     for band, first in young.items():
         by_degree[:, age_bands().index(band), first:] = 0
     return rake_table(
@@ -190,7 +198,7 @@ def core_shares() -> Array:
 
 
 def _home_shares() -> Array:
-    """How people of each marital status live, before the published shares decide."""
+    """Return the homes of people by marital status, as a start for raking."""
     rows = [{"spouse": 1.0}, *(us_figures()["unmarried"][m] for m in _MARITAL[1:])]
     return np.array([[row.get(home, 0.0) for home in HOMES] for row in rows])
 
@@ -200,8 +208,11 @@ def _home_shares() -> Array:
 
 @dataclass(frozen=True)
 class Jobs:
-    """Occupations with their shares by sex, age, education and race of those who work in them
-    (axes: job, sex, age, education, race)."""
+    """Occupations with the shares of their workers (axes: job, sex, age, education, race).
+
+    `names`, `titles` and `pay` are by job. `pay` is the occupation's term of the log earnings.
+    `margins` are the published margins of `table`.
+    """
 
     names: tuple[str, ...]
     titles: tuple[str, ...]
@@ -212,13 +223,15 @@ class Jobs:
 
 @lru_cache(maxsize=1)
 def raked_occupations() -> Jobs:
-    """The occupations, raked to the core's people at work and to what is published of each."""
+    """Return the occupations, raked to the workers of the core table and to their published
+    margins."""
     frame = _read_figures_table("us_occupations.csv")
     names = frame["job"].to_list()
     size = _normalise_counts(frame["thousands"].to_list())
     women = frame["women"].to_numpy() / 100
     ages = frame.select(pl.col("^age_.*$")).to_numpy().astype(float)
-    ages[:, 0] *= np.where(_of_age(frame), 0, 0.64)  # less those of 16 and 17 among those of 16-19
+    # The published band is 16-19. Remove the workers of 16 and 17.
+    ages[:, 0] *= np.where(_of_age(frame), 0, 0.64)
     ages = ages / ages.sum(axis=1, keepdims=True)
     counts = frame.select("white", "black", "asian", "hispanic").to_numpy()
     races = np.array([_race_shares([100, *row]) for row in counts])
@@ -239,7 +252,10 @@ def raked_occupations() -> Jobs:
 
 
 def likely_job(sex: str, age: int, education: str, at: float) -> str:
-    """An occupation of people of this sex, age and education; `at` (0 to 1) says which."""
+    """Return an occupation of people with this sex, age and education.
+
+    `at` (0 to 1) selects one.
+    """
     ages = [int(band.split("-")[1]) for band in age_bands()]
     band = min(int(np.searchsorted(ages, age)), len(ages) - 1)
     table = raked_occupations().table[:, SEXES.index(sex), :, DEGREES.index(education)].sum(axis=-1)
@@ -251,7 +267,7 @@ def likely_job(sex: str, age: int, education: str, at: float) -> str:
 
 
 def _of_age(frame: pl.DataFrame) -> NDArray[np.bool_]:
-    """Which jobs nobody has before the age of `_OF_AGE`."""
+    """Return for each occupation whether `_OF_AGE` is its minimum age."""
     responsible = [bool(_RESPONSIBLE.search(job)) for job in frame["job"]]
     schooled = (frame["bachelor"] + frame["graduate"]).to_numpy() >= 40
     return np.array(responsible) | schooled
@@ -264,8 +280,11 @@ def _schooling_rows(frame: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
 def _degree_shares(
     job: str, school: float, associate: float, bachelor: float, graduate: float
 ) -> Array:
-    """Shares by degree of an occupation. The survey counts some college without a degree as high
-    school: the more of those in a job have degrees, the more of the others began one (assumed)."""
+    """Return the shares of degrees in an occupation.
+
+    The survey counts some college without a degree as high school. The more workers of an
+    occupation have degrees, the more of the others are assumed to have some college.
+    """
     began = school * (0.3 + 0.4 * (bachelor + graduate) / 100)
     doctors = graduate * _DOCTORS.get(job, 0.03)
     shares = np.array([school - began, associate + began, bachelor, graduate - doctors, doctors])
@@ -279,12 +298,16 @@ def _degree_shares(
 
 @lru_cache(maxsize=1)
 def sample_people() -> pl.DataFrame:
-    """20,000 people of equal weight, the same ones always: `age`, `sex`, `education`, `race`,
-    `activity`, `occupation`, `household`, `children`, `own_income_usd`, `income_usd` (the
-    household's, dollars of 2022), `adults` (in the household) and `weight`."""
+    """Return 20,000 people of equal weight, always the same.
+
+    Columns: `age`, `sex`, `education`, `race`, `activity`, `occupation`, `household`, `children`,
+    `own_income_usd`, `income_usd` (of the household, in dollars of 2022), `adults` (in the
+    household) and `weight`.
+    """
     rng = generator(0, ("people", "us"))
     shares = core_shares().ravel()
     edges = np.cumsum(shares) * PEOPLE
+    # Systematic sampling: each cell gets its expected number of people, rounded up or down.
     cells = np.searchsorted(edges, np.arange(PEOPLE) + 0.5)
     at = np.array(np.unravel_index(np.minimum(cells, shares.size - 1), core_shares().shape))
     sex, band, education, activity, race, home = at[:, rng.permutation(PEOPLE)]
@@ -326,11 +349,11 @@ def sample_people() -> pl.DataFrame:
 def _jobs_of(
     sex: Index, band: Index, education: Index, race: Index, rng: np.random.Generator
 ) -> Index:
-    """An occupation for everybody: their own, the last one, or the one they look for."""
+    """Return an occupation for each person: the present, the last, or the desired one."""
     table = np.moveaxis(raked_occupations().table, 0, -1)
     kinds = np.ravel_multi_index((sex, band, education, race), table.shape[:-1])
     edges = np.cumsum(table.reshape(-1, table.shape[-1]), axis=1)
-    # Where a kind of people has nobody at work, that of its sex and education counts.
+    # If no one with the same four attributes works, use the shares for sex and education.
     alike = np.cumsum(table.sum(axis=(1, 3)), axis=-1)
     chosen = np.empty(len(sex), dtype=np.intp)
     for person, kind in enumerate(kinds):
@@ -356,7 +379,7 @@ def _bounded_noise(count: int, rng: np.random.Generator) -> Array:
 def _own_incomes(
     sex: Index, band: Index, education: Index, activity: Index, job: Index, rng: np.random.Generator
 ) -> Array:
-    """What each has a year, in dollars."""
+    """Return the income of each person in dollars per year."""
     terms, other = us_figures()["earnings"], us_figures()["other_income"]
     part = np.array(
         [[terms["part_time_share"][sex][band] for band in age_bands()] for sex in SEXES]
@@ -389,15 +412,17 @@ def _own_incomes(
 
 
 def _living_alone(activity: Index, home: Index) -> Array:
-    """Return the factor by which the income of a person at home is larger if they live alone."""
+    """Return the factor that raises the income of people at home who live alone."""
     other = us_figures()["other_income"]
     keeps = (activity == ACTIVITIES.index("at home")) & (home == HOMES.index("alone"))
     return np.where(keeps, other["at home alone"] / other["at home"], 1.0)
 
 
 def _former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
-    """Return the log pay of a person's last job less the median of the retired of the same sex,
-    so that the published median income of the retired holds."""
+    """Return the log pay of a last job minus the median of retired people of the same sex.
+
+    So the published median income of retired people holds.
+    """
     found = np.array(log_pay, dtype=float)
     for number in range(len(SEXES)):
         retired = (activity == ACTIVITIES.index("retired")) & (sex == number)
@@ -408,16 +433,17 @@ def _former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
 def _draw_households(
     sex: Index, band: Index, education: Index, home: Index, own: Array, rng: np.random.Generator
 ) -> tuple[Index, Array]:
-    """(adults, income) of the household: one's own and that of those one lives with.
+    """Return the number of adults and the income of each household.
 
-    A spouse or partner is somebody of the other sex, the same age band and education; parents are a
-    woman and a man of 45 to 64; roommates are one or two people of one's own age. (Couples of one
-    sex are left out: no table of theirs was at hand.)
+    A spouse or partner has the other sex, the same age band and the same education. Parents are a
+    woman and a man of 45 to 64. Roommates are one or two people of the same age band. Couples of
+    the same sex are left out, because no published table was available.
     """
     everybody = np.arange(len(sex))
 
     def draw_partner_income(who: Index, like: Sequence[tuple[Index, Index]]) -> Array:
-        """The own income of somebody else for each of `who`, alike in these attributes."""
+        """Return the income of a random other person for each of `who`, equal in
+        these attributes."""
         mine = np.stack([wanted for wanted, _ in like], axis=1)
         theirs = np.stack([found for _, found in like], axis=1)
         incomes = np.empty(len(who))
@@ -452,7 +478,8 @@ def _draw_households(
 
 
 def _to_published(incomes: Array, weights: Array) -> Array:
-    """Household incomes in their order, with the published distribution over households."""
+    """Return household incomes in the same order with the published distribution
+    over households."""
     terms = us_figures()["household_income"]
     shares = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 0.95])
     first, second, third, fourth = terms["fifths"]
@@ -462,13 +489,14 @@ def _to_published(incomes: Array, weights: Array) -> Array:
     found = np.log(incomes[order[np.searchsorted(ranks, shares)]])
     log = np.log(incomes)
     moved = np.interp(log, found, wanted)
+    # Beyond the outermost published quantiles, shift by the same factor as at the quantile.
     moved = np.where(log < found[0], log + wanted[0] - found[0], moved)
     moved = np.where(log > found[-1], log + wanted[-1] - found[-1], moved)
     return np.clip(np.exp(moved), 3_000, 900_000)
 
 
 def _draw_children(sex: Index, band: Index, home: Index, rng: np.random.Generator) -> Index:
-    """Children at home, 0 to 3; of one-parent households most are mothers'."""
+    """Return the number of children at home, 0 to 3. Most one-parent households are mothers'."""
     terms = us_figures()["children"]
     couples, others = (
         np.array([terms[key][band] for band in age_bands()]) for key in ("couples", "others")
@@ -488,13 +516,14 @@ def _describe_occupation(activity: str, job: str, degree: str, home: str, childr
     if activity == "at home":
         if children:
             return "stay-at-home parent"
-        # Nobody keeps house for others who lives alone: most of these are ill or have given up.
+        # A person who lives alone is no homemaker. Most people in this cell are ill or have stopped
+        # looking for work.
         return f"former {job}" if home == "alone" else "homemaker"
     return f"{job} between jobs" if activity == "looks for work" else job
 
 
 def _describe_household(home: str, band: int, children: int) -> str:
-    """With whom somebody lives, in words that follow "lives"."""
+    """Return the household in words that follow "lives"."""
     words = {
         "parents": "with parents",
         "roommates": "with relatives" if band >= age_bands().index("45-54") else "with roommates",
@@ -512,8 +541,10 @@ def _describe_household(home: str, band: int, children: int) -> str:
 
 
 def fit_to_margins() -> list[tuple[str, int, float, float]]:
-    """How near the tables come to what is published: (margin, cells, largest and mean distance of
-    a cell in points of a hundred)."""
+    """Return how close the tables are to the published margins.
+
+    Each tuple is (margin, cells, largest and mean distance of a cell in percentage points).
+    """
     rows = [(raking_margin, core_shares()) for raking_margin in core_margins()] + [
         (raking_margin, raked_occupations().table) for raking_margin in raked_occupations().margins
     ]

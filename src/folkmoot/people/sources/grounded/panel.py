@@ -1,4 +1,4 @@
-"""People of the user's own, with weights, to draw from in place of the packaged population."""
+"""A panel: weighted people of the researcher, to draw from instead of the packaged population."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from folkmoot.people.sources.grounded.profile import (
     without_invented_places,
 )
 
-# What must stand in a table of another country: what it lacks would be drawn from Americans.
+# Columns that a table of another country must fill. Missing values would be drawn from the American
+# population.
 COMPLETE = (
     *("name", "age", "sex", "education", "income", "occupation", "household"),
     *("location", "location_type", "political_leaning"),
@@ -30,18 +31,22 @@ _AMERICAN = ("", "us", "usa", "united states")
 
 @dataclass(frozen=True)
 class Panel:
-    """What is known of each person (keys of `Given`), and their weights."""
+    """The known values of each person (keys of `Given`) and the weights."""
 
     rows: tuple[Mapping[str, object], ...]
     weights: tuple[float, ...]
 
     def sample_rows(self, count: int, rng: np.random.Generator) -> list[int]:
-        """The rows of n people, by weight: nobody twice as long as there is somebody else."""
+        """Return the row numbers of `count` people, drawn by weight.
+
+        No person is drawn twice before all people with a positive weight are drawn once.
+        """
         weights = np.array(self.weights)
         there = int((weights > 0).sum())
         chosen: list[int] = []
         while len(chosen) < count:
-            # Ranks of exponential times are successive draws by weight without replacement.
+            # The order of exponential times with these rates is that of successive weighted draws
+            # without replacement. A weight of 0 gives an infinite time.
             with np.errstate(divide="ignore"):
                 times = rng.exponential(size=len(weights)) / weights
             chosen += np.argsort(times)[: min(there, count - len(chosen))].tolist()
@@ -49,10 +54,10 @@ class Panel:
 
 
 def read_panel(path: Path) -> Panel:
-    """A panel from CSV, Parquet or JSON lines: one person a row, columns as in `Given` and `weight`
-    (1 where there is none). A column `country` says whose table it is (`us` where there is none).
+    """Read a panel from CSV, Parquet or JSON lines, one person per row.
 
-    Raises InputError with every mistake by line.
+    The columns are those of `Given`, and `weight` (default 1). A column `country` names the country
+    of the person (default `us`). Raises InputError with every problem by line.
     """
     rows: list[Mapping[str, object]] = []
     weights: list[float] = []
@@ -80,7 +85,7 @@ def read_panel(path: Path) -> Panel:
 
 
 def check_foreign_gaps(row: Mapping[str, object], line: str) -> list[Problem]:
-    """Return what a row of another country's table lacks: American data never fill its gaps."""
+    """Return the gaps in a row of another country's table. American data must not fill them."""
     if str(row.get("country", "")).strip().casefold() in _AMERICAN:
         return []
     given = without_answers_not_given(row)

@@ -1,8 +1,8 @@
-"""The people that personas are drawn from, and one person's circumstances drawn from them.
+"""The population for grounded personas, and the draw of one participant's demographics.
 
-The people of the United States are built from published tables (`joint.py`). Every draw is made
-whether or not its value is fixed in advance, so that fixing one attribute of a person changes
-nothing that does not depend on it.
+The population of the United States is built from published tables (`joint.py`). Every random draw
+is made even if its value is fixed in advance. So fixing one attribute of a participant changes only
+attributes that depend on it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """One person's demographics, with the standardised scores that the rest depends on."""
+    """The demographics of one participant."""
 
     age: int
     sex: str
@@ -45,8 +45,12 @@ class Circumstances:
     race: str
 
     def standardised_scores(self) -> dict[str, float]:
-        """Standardised scores: income by its rank in fifths of dollars, education by its rank."""
+        """Return standardised scores, on which traits and buying behaviour depend.
+
+        Income uses the logarithm of dollars, and education its rank.
+        """
         return {
+            # The median household income and the standard deviation of its logarithm.
             "income": math.log(max(self.income_usd, 1000) / 74580) / 0.93,
             "education": (SCALES["education"].index(self.education) - 1.2) / 1.1,
             "age": (self.age - 47) / 17.0,
@@ -56,31 +60,34 @@ class Circumstances:
 
 
 def band_of(age: int, bands: Mapping[str, object]) -> str:
-    """The band ("25-34") that an age falls into; the nearest for ages outside all of them."""
+    """Return the band ("25-34") that contains an age, or the nearest band."""
     for band in bands:
         if age <= int(band.split("-")[1]):
             return str(band)
     return str(list(bands)[-1])
 
 
-# What is known of somebody, in the order in which it decides who else they are like.
+# Known attributes in order of importance. Earlier ones decide first which people are similar.
 _KNOWN = (
     *("sex", "age", "age_band", "race", "education", "income_usd", "income"),
     *("household", "occupation"),
 )
 _NEAR_YEARS = 3
-_NEAR_INCOME = 0.25  # of the logarithm
+# Incomes are similar if their natural logarithms differ by at most this much.
+_NEAR_INCOME = 0.25
 
 
 @dataclass(frozen=True)
 class Population:
-    """People with weights, one a row of `frame` (the columns of `joint.sample_people`)."""
+    """People with weights, one per row of `frame` (columns of `joint.sample_people`)."""
 
     frame: pl.DataFrame
 
     def draw_matching_person(self, fixed: Fixed, at: float) -> dict[str, Any]:
-        """One person of whom all that is fixed holds as far as anybody is like that; `at` (0 to 1)
-        says which, by weight."""
+        """Return one person who matches the fixed attributes as far as anyone does.
+
+        `at` (0 to 1) selects the person by cumulative weight.
+        """
         chosen = self._matching_rows(fixed)
         weights = (
             self._column_values("weight")
@@ -101,7 +108,8 @@ class Population:
                 continue
             found = self._rows_like(key, fixed[key], chosen)
             both = found if chosen is None else found & chosen
-            if both.any():  # what nobody has who is alike otherwise decides nothing
+            # Ignore an attribute that none of the similar people has.
+            if both.any():
                 chosen = both
         return chosen
 
@@ -112,6 +120,7 @@ class Population:
             return np.asarray(off <= (off if chosen is None else off[chosen]).min())
         column = self._column_values("income_usd" if key == "income" else key)
         if key == "age":
+            # Widen the range if no similar person has nearly the same age.
             off = np.abs(column - int(value))
             within = off if chosen is None else off[chosen]
             return np.asarray(off <= max(_NEAR_YEARS, within.min()))
@@ -126,8 +135,12 @@ class Population:
         )
 
     def _rows_with_occupation(self, told: str) -> Mask:
-        """Who has this occupation. One that the table lacks says by its last word what it is ("taxi
-        driver": drivers), and by others who is out of work, retired, at school or at home."""
+        """Return the people with this occupation.
+
+        An occupation that the table lacks is matched by its last word ("taxi driver": drivers).
+        Words for people without work match the activity: looking for work, retired, studying or at
+        home.
+        """
         column = self._column_values("occupation")
         words = re.findall(r"[\w-]+", told.casefold())
         same = np.array([option.casefold() == told.casefold() for option in column])
@@ -143,7 +156,7 @@ class Population:
         return np.asarray(doing & trade if (doing & trade).any() else doing)
 
 
-# What people say of themselves who do not work → what the population has of them.
+# Words for people who do not work → their activity in the population.
 ACTIVITIES = {
     **dict.fromkeys(("unemployed", "jobless", "jobseeker"), "looks for work"),
     **dict.fromkeys(("retired", "retiree", "pensioner"), "retired"),
@@ -154,14 +167,17 @@ ACTIVITIES = {
 
 @lru_cache(maxsize=1)
 def united_states() -> Population:
-    """The packaged people."""
+    """Return the packaged population."""
     return Population(joint.sample_people())
 
 
 def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) -> Circumstances:
-    """Demographics: somebody of the population who is as the person is known to be; place and
-    politics by themselves and by age."""
+    """Return demographics of a person of the population who matches the fixed attributes.
+
+    Location is drawn independently, and political leaning by age.
+    """
     row = united_states().draw_matching_person(fixed, rng.random())
+    # Matching people may be outside the band if no one inside it is similar enough.
     low, high = fixed.get("age_band", (row["age"], row["age"]))
     age = int(fixed.get("age", min(max(row["age"], low), high)))
     usd = int(fixed.get("income_usd", row["income_usd"]))
@@ -190,7 +206,7 @@ def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) ->
 
 
 def _pick_key(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
-    """A key, with probability in proportion to its share. One draw."""
+    """Return a key with a probability proportional to its share. Uses one draw."""
     at = rng.random() * sum(shares.values())
     for key, share in shares.items():
         at -= share
@@ -200,14 +216,14 @@ def _pick_key(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
 
 
 def income_fifth(usd: float) -> str:
-    """The fifth of households that a household income lies in, in words."""
+    """Return the fifth of households to which a household income belongs, in words."""
     above = sum(usd > limit for limit in joint.us_figures()["household_income"]["fifths"])
     return SCALES["income"][int(above)]
 
 
 def _typical_income(income: str) -> int:
-    """A typical income of a fifth, for those of whom only the fifth is known and nobody else is
-    like them."""
+    """Return a typical income of a fifth, for a known fifth without any matching person."""
+    # Assumed ends of the lowest and the highest fifth, so that each has a geometric middle.
     limits = [15_000, *joint.us_figures()["household_income"]["fifths"], 260_000]
     at = SCALES["income"].index(income)
     return int(round(math.sqrt(limits[at] * limits[at + 1]), -2))

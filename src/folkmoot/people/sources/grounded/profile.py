@@ -1,4 +1,4 @@
-"""One grounded person as data: demographics, temperament, consumer, voice, opinion."""
+"""The profile of a grounded participant: demographics, traits, buying behaviour, voice, opinion."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ TRAITS = ("openness", "conscientiousness", "extraversion", "agreeableness", "neu
 
 TITLES = ("dr", "prof", "professor", "mr", "mrs", "ms", "miss", "sir", "rev")
 
-Sex = Literal["F", "M", "X"]  # X: nonbinary
+# X means nonbinary.
+Sex = Literal["F", "M", "X"]
 Score = Annotated[int, Field(ge=0, le=100)]
 Valence = Annotated[float, Field(ge=-1, le=1)]
 Vals = Literal[
@@ -57,7 +58,7 @@ Adoption = Literal["innovator", "early adopter", "early majority", "late majorit
 
 
 def first_name(name: str) -> str:
-    """The first name in a name, titles aside ("Dr. Ann Lee": "Ann"); empty if there is none."""
+    """Return the first name without titles ("Dr. Ann Lee": "Ann"), or an empty text."""
     words = name.split()
     while len(words) > 1 and words[0].rstrip(".").lower() in TITLES:
         words = words[1:]
@@ -78,12 +79,12 @@ class Traits(_Frozen):
     neuroticism: Score
 
     def standard_score(self, trait: str) -> float:
-        """A trait in standard deviations from the mean of the population."""
+        """Return a trait in standard deviations from the mean of the population."""
         return (float(getattr(self, trait)) - 50.0) / 20.0
 
 
 class ConsumerProfile(_Frozen):
-    """How somebody buys. Scores 0–100, mean 50 and standard deviation 20."""
+    """Buying behaviour. Scores are 0–100 with mean 50 and standard deviation 20."""
 
     engagement: Score
     price_sensitivity: Score
@@ -93,7 +94,7 @@ class ConsumerProfile(_Frozen):
 
 
 class VoiceProfile(_Frozen):
-    """How somebody talks: four scales of three steps, and habits of speech."""
+    """The way of talking: four scales with three steps, and habits of speech."""
 
     verbosity: Literal["brief", "moderate", "talkative"]
     formality: Literal["casual", "neutral", "formal"]
@@ -103,7 +104,7 @@ class VoiceProfile(_Frozen):
 
 
 class Opinion(_Frozen):
-    """What somebody thinks of the concept before anybody has spoken: −1 … 1 and a sentence."""
+    """The opinion of the concept before the discussion: a valence from −1 to 1 and a sentence."""
 
     valence: Valence
     sentence: str
@@ -119,10 +120,13 @@ LISTED: dict[str, tuple[str, ...]] = {
 
 
 class Given(BaseModel):
-    """What is known of a real person; the rest is drawn. Other columns are no part of it.
+    """The known values of a real person.
 
-    Values are read as surveys have them (`survey_answers`): an `income` in dollars is `income_usd`,
-    an age in a band is `age_band`, and who preferred not to say has said nothing.
+    All other attributes are drawn. Other columns are ignored.
+
+    Values are parsed as surveys write them (`survey_answers`). An `income` in dollars becomes
+    `income_usd`, and an age band becomes `age_band`. A refusal such as "prefer not to say" becomes
+    a missing value.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
@@ -192,20 +196,20 @@ class Given(BaseModel):
         return match_listed_value(value, RACES)
 
 
-# Columns in the person's own words, or the researcher's.
+# Columns with ids or free text. In them, a word such as "unknown" is no refusal.
 _IN_OWN_WORDS = ("id", "name", "opinion", "background", "described")
 
 
 def without_answers_not_given(row: Mapping[str, object]) -> dict[str, object]:
-    """A row without the columns in which the person said that they give no answer."""
+    """Return a row without the columns in which the person refused to answer."""
     asked = [key for key in Given.model_fields if key not in _IN_OWN_WORDS]
     return {key: value for key, value in row.items() if not (key in asked and is_not_given(value))}
 
 
 def without_invented_places(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-    """The rows of a table; where others of it say where they live, an empty place stays empty.
+    """Return the rows of a table with empty locations kept empty if any row has a location.
 
-    It would be drawn among American places, and the table may be of any country.
+    Otherwise an American location would be drawn, but the table may be from any country.
     """
     known = [dict(row) for row in rows]
     if any(row.get("location") for row in known):
@@ -214,13 +218,14 @@ def without_invented_places(rows: Iterable[Mapping[str, object]]) -> list[dict[s
     return known
 
 
-# So many problems of one kind are listed one by one; of more, the kind is told once.
+# At most this many problems of one kind are listed one by one. More are grouped into one.
 FEW_PROBLEMS = 3
 LISTED_EXAMPLES = 5
 
 
 def group_problems(problems: Sequence[Problem]) -> list[Problem]:
-    """Problems with those of one kind (column and hint) told as one, with examples and lines."""
+    """Return the problems with those of one kind (column and hint) grouped, with examples and
+    lines."""
     kinds: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
         kinds.setdefault((problem.file, problem.key, problem.hint), []).append(problem)
@@ -244,7 +249,7 @@ def group_problems(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
-    """Everything wrong with one row of real profiles, which stands at `where`."""
+    """Return all problems of one row of real profiles. `where` is its position."""
     try:
         Given.model_validate(row)
     except ValidationError as error:
@@ -262,7 +267,7 @@ def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
 
 
 def _describe_expected(key: str) -> str:
-    """What a value of a real profile may be."""
+    """Return the valid values of a key as a hint."""
     if key in LISTED:
         return f"one of: {', '.join(LISTED[key])}" + (
             "; or dollars a year" if key == "income" else ""
@@ -283,10 +288,13 @@ def _parse_dollars(value: object) -> object:
 
 
 class Profile(_Frozen):
-    """A grounded persona. `household` and `location` (empty: not known) are phrases, `income_usd`
-    dollars a year of the household, `race` one of `RACES` or what a table of the user's own says,
-    `background` what a real profile says in free text; `described` says that these words describe
-    the whole person, so that circumstances that were drawn might contradict them."""
+    """A grounded participant.
+
+    `household` and `location` are phrases, and an empty location is unknown. `income_usd` is the
+    household's income in dollars per year. `race` is one of `RACES` or a value of the researcher's
+    table. `background` is free text of a real profile. `described` is True if that text describes
+    the whole person, so that drawn circumstances might contradict it.
+    """
 
     id: str
     name: str
@@ -312,17 +320,17 @@ class Profile(_Frozen):
 
     @property
     def first_name(self) -> str:
-        """What the others at the table say."""
+        """The first name, by which other participants address this one."""
         return first_name(self.name)
 
     def shared_demographics(self) -> dict[str, Any]:
-        """The seven demographics that all sources share, place and household, and race or
-        ethnicity where it is known."""
+        """Return the seven demographics of all sources, location, household, and race if it is
+        known."""
         keys = (*DEMOGRAPHIC_KEYS, "location", "household", *(["race"] if self.race else []))
         return {key: getattr(self, key) for key in keys}
 
     def to_persona(self, text: str) -> Persona:
-        """The persona that other studies use, with `text` as its description."""
+        """Return the persona for other studies, with `text` as its description."""
         return Persona(
             id=self.id,
             text=text,
@@ -337,6 +345,6 @@ class Profile(_Frozen):
 
     @classmethod
     def from_persona(cls, persona: Persona) -> Profile | None:
-        """The profile that a persona carries; None for one of another source."""
+        """Return the profile inside a persona, or None if the persona is from another source."""
         data = persona.extra.get("profile")
         return None if data is None else cls.model_validate(data)

@@ -1,4 +1,4 @@
-"""Raking: a table of counts is scaled until all the margins hold that are published of it."""
+"""Raking: scale a table of counts until it has all published margins."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+# Rounds at most, and the total change of a round below which the table has converged.
 ROUNDS = 100
 CLOSE = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
 class RakingMargin:
-    """What a table must sum to: `wanted` over `axes`, in this order, sums to 1.
+    """A margin that a table must have: `wanted` over `axes`, in this order, sums to 1.
 
-    `within` (axis → slice) says which part of the table it is about; `groups` (axis → group of each
-    level) merges levels: all degrees, say.
+    `within` (axis → slice) restricts the margin to a part of the table. `groups` (axis → group of
+    each level) merges levels, for example all degrees.
     """
 
     name: str
@@ -29,15 +30,16 @@ class RakingMargin:
     groups: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def table_part(self, table: Array) -> Array:
-        """The part of a table that the margin is about (a view)."""
+        """Return the part of a table that the margin concerns, as a view."""
         cut = tuple(self.within.get(axis, slice(None)) for axis in range(table.ndim))
         part: Array = table[cut]
         return part
 
     def observed_margin(self, table: Array) -> Array:
-        """The margin as the table has it."""
+        """Return the margin of a table."""
         part = self.table_part(table)
         sums = part.sum(axis=tuple(a for a in range(table.ndim) if a not in self.axes))
+        # The sum keeps the axes in the order of the table. `axes` may have another order.
         sums = np.transpose(sums, np.argsort(np.argsort(self.axes)))
         for place, axis in enumerate(self.axes):
             if axis in self.groups:
@@ -50,7 +52,10 @@ class RakingMargin:
         return result
 
     def fit_table(self, table: Array) -> None:
-        """Scale the table's cells so that the margin holds; what the part weighs stays."""
+        """Scale the table's cells in place so that the margin holds.
+
+        The sum of the part stays the same.
+        """
         found = self.observed_margin(table)
         factors = np.divide(self.wanted, found, out=np.zeros_like(found), where=found > 0)
         for place, axis in enumerate(self.axes):
@@ -60,15 +65,16 @@ class RakingMargin:
         total = part.sum()
         shape = [name if axis in self.axes else 1 for axis, name in enumerate(part.shape)]
         part *= np.transpose(factors, np.argsort(self.axes)).reshape(shape)
+        # Cells with a zero in the table cannot reach their target, so restore the sum of the part.
         part *= total / max(part.sum(), 1e-300)
 
 
 def rake_table(seed: Array, margins: Sequence[RakingMargin]) -> Array:
-    """The table nearest to the seed (in relative entropy) that has all margins: iterative
-    proportional fitting (Deming and Stephan 1940). Sums to 1.
+    """Return the table with all margins that is nearest to the seed in relative entropy.
 
-    Where margins contradict each other the last ones hold; `RakingMargin.observed_margin` shows how
-    near the others come.
+    The method is iterative proportional fitting (Deming and Stephan 1940). The result sums to 1. If
+    margins contradict each other, the last ones hold. `RakingMargin.observed_margin` shows how
+    close the others are.
     """
     table = seed / seed.sum()
     for _ in range(ROUNDS):

@@ -1,8 +1,8 @@
-"""Answers as surveys have them, read into the values of a profile.
+"""Parse survey answers into the values of a profile.
 
-People answer in bands ("35-44"), in round sums ("40k"), in other words than ours ("BA"), or not at
-all ("prefer not to say"). What is read here is told to nobody by these words alone: a band of an
-income stays in the person's background as it stands.
+Surveys contain bands ("35-44"), rounded sums ("40k"), other words ("BA") and refusals ("prefer not
+to say"). Parsed values decide the draw of other attributes. The parsed number is not the only
+record: an income band also stays unchanged in the person's background.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from folkmoot.files import packaged_yaml
 
 LOWEST_AGE, HIGHEST_AGE = 16, 110
 
-# No answer to a question of a survey, folded by `fold_answer`. It counts as an empty cell.
+# Phrases for a missing answer, after `fold_answer`. They count as an empty cell.
 _NOT_GIVEN = re.compile(
     r"(?:i )?(?:would |d )?(?:prefer|rather|choose|chose|wish|want|like)(?:s|d|red)? not (?:to )?"
     r"(?:say|answer|disclose|respond|reply|share|specify|tell|state|declare|give)\b.*"
@@ -28,7 +28,7 @@ _NOT_GIVEN = re.compile(
 
 @lru_cache(maxsize=1)
 def _value_meanings() -> dict[str, dict[str, str]]:
-    """Key of a profile → folded word → the value that it means."""
+    """Return key of a profile → normalised word → value."""
     data: dict[str, dict[str, list[str]]] = packaged_yaml(__file__, "survey_answers.yaml")
     return {
         key: {fold_answer(word): value for value, words in of.items() for word in words}
@@ -37,20 +37,23 @@ def _value_meanings() -> dict[str, dict[str, str]]:
 
 
 def fold_answer(value: str) -> str:
-    """Lower case with single spaces; marks other than ? count as spaces, stops as nothing."""
+    """Return the text in lower case with single spaces.
+
+    Punctuation other than ? counts as a space. Full stops are removed.
+    """
     text = value.casefold().replace(".", "").replace("’", "'")
     return re.sub(r"[^\w?]+", " ", text).strip()
 
 
 def is_not_given(value: object) -> bool:
-    """Whether a cell says that the person gave no answer."""
+    """Return whether a cell says that the person gave no answer."""
     if not isinstance(value, str) or not value:
         return False
     return bool(_NOT_GIVEN.fullmatch(fold_answer(value)))
 
 
 def read_sex(value: object) -> object:
-    """F, M or X (nonbinary) for the words that people write; whatever else it is, as it is."""
+    """Return F, M or X (nonbinary) for common words. Other values are returned unchanged."""
     if not isinstance(value, str):
         return value
     text = re.sub(r"^(?:cis|trans)(?:gender)?\s+|\s+(?:cis|trans\w*)$", "", fold_answer(value))
@@ -58,7 +61,7 @@ def read_sex(value: object) -> object:
 
 
 def read_listed(key: str, value: object) -> object:
-    """The listed value that other words of surveys mean; whatever else it is, as it is."""
+    """Return the listed value for a survey's word. Other values are returned unchanged."""
     known = _value_meanings().get(key, {})
     return known.get(fold_answer(value), value) if isinstance(value, str) else value
 
@@ -72,7 +75,8 @@ _TO = r"\s*(?:-|–|—|to|through|until)\s*"
 
 
 def read_age_band(value: object) -> tuple[int, int] | None:
-    """(lowest, highest) of "35-44", "65 and over", "under 25" or "30s"; None if it is no band."""
+    """Return (lowest, highest) of "35-44", "65 and over", "under 25" or "30s", or None for other
+    text."""
     if not isinstance(value, str):
         return None
     text = " ".join(value.casefold().split())
@@ -104,13 +108,15 @@ _PER_YEAR = re.compile(
 )
 _PER_MONTH = re.compile(r"\s*(?:/|per|a|each|p)?\s*(?:months?|mo|monthly|pm)$")
 _TIMES = {None: 1, "k": 1_000, "thousand": 1_000, "m": 1_000_000, "million": 1_000_000}
-# What an open band ("under 20k", "150k and more") is taken to be, in parts of its limit.
+# The assumed value of an open band ("under 20k", "150k and more"), as a multiple of its limit.
 _BELOW, _ABOVE = 2 / 3, 4 / 3
 
 
 def read_dollars(value: object) -> int | None:
-    """Dollars a year of "40k", "$40,000 - $49,999", "under 20k" or "3,000 a month" (a band is its
-    middle); None if it is no sum."""
+    """Return the dollars per year of "40k", "$40,000 - $49,999", "under 20k" or "3,000 a month".
+
+    A band gives its middle. The result is None if the text is no sum.
+    """
     if not isinstance(value, str):
         return None
     text = " ".join(value.casefold().split())
@@ -122,7 +128,7 @@ def read_dollars(value: object) -> int | None:
         amount = _parse_amount(found.groups())
     elif found := re.fullmatch(rf"(?:between )?{_SUM}(?:{_TO}| and ){_SUM}", text):
         low, high = found.groups()[:3], found.groups()[3:]
-        # "40-50k" says the unit once.
+        # "40-50k" gives the unit only once, for both ends.
         unit = low[2] or (high[2] if float(low[0].replace(",", "")) < 1000 else None)
         amount = (_parse_amount((*low[:2], unit)) + _parse_amount(high)) / 2
     elif found := re.fullmatch(rf"{_DOWN_TO}{_SUM}", text) or re.fullmatch(
