@@ -137,6 +137,14 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_to_a_heading_find_it(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text("utf-8")):
+        found = page.parent / target if target else page
+        headings = re.findall(r"^#+ (.+)$", found.read_text("utf-8"), re.MULTILINE)
+        assert anchor in map(_anchor, headings), f"{page.name}: {target}#{anchor}"
+
+
 def test_the_indexes_name_every_page() -> None:
     docs = ROOT / "docs"
     for index, pages in (
@@ -168,6 +176,11 @@ def test_the_page_on_writing_a_study_names_every_field(fresh: Path) -> None:
     assert missing == []
     for part in ("ScriptedProvider(", "who_changed("):
         assert run_python("docs/writing_a_study.md", part) > 0
+
+
+def _anchor(heading: str) -> str:
+    """The anchor of a heading, as the site and most readers of Markdown make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
 def _code(page: Path) -> str:
