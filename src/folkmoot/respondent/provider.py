@@ -47,6 +47,8 @@ class Respondent:
         self._lexicon = part.lexicon or general_lexicon()
         self._answers = {**people.ANSWERS, **part.answers}
         self._names = tuple(part.option_names(study.config)) if study is not None else ()
+        # Traits follow from text and seed alone, so they can be cached. Each request of a speaker
+        # needs them again.
         self._meet = lru_cache(maxsize=2048)(lambda text: persona_from_text(text, settings.seed))
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:

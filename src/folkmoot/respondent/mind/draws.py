@@ -17,6 +17,7 @@ T = TypeVar("T")
 # `model_served`.
 VERSION = "2"
 _NORMAL = NormalDist()
+# A BLAKE2b digest has at most 64 bytes, which are eight draws of 64 bits.
 _PER_BLOCK = 8
 
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from folkmoot.files import packaged_yaml
 
-# One row per camp: the shares of the three camps' phrases in the speech of its members. Rows sum to
-# 1. docs/respondent.md states them, and a change needs a new version in `MODEL_SERVED`.
+# One row per camp: the shares of the three camps' phrases in the speech of its members. Each row
+# sums to 1. docs/respondent.md states them, and a change needs a new version in `MODEL_SERVED`.
 MIXTURES = ((0.86, 0.12, 0.02), (0.12, 0.76, 0.12), (0.02, 0.12, 0.86))
 Counts = tuple[int, int, int]
 

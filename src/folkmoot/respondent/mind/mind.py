@@ -306,6 +306,8 @@ class SimulatedRespondent:
         """
         found = argument_counts(text, options or self.options, self.at.lexicon)
         total = [sum(c[key] for c in found.values()) for key in range(3)]
+        # We chose these weights. Arguments count more than the leaning on the words of the
+        # statement.
         score = 0.45 * self.stable_leaning(text)
         if any(total):
             score += 0.8 * camp_match(total, self.who.camp) - 0.4

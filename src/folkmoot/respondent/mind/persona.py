@@ -103,6 +103,8 @@ class PersonaTraits:
 
         total = draw_lean(answer)
         if part:
+            # The shared draw has weight 1 and the draw of the part √2, so two parts correlate by
+            # 1/3.
             total = (total + math.sqrt(2) * draw_lean(f"{answer} {part}")) / math.sqrt(3)
         return 2.0 * _STANDARD.cdf(total) - 1.0
 
@@ -187,6 +189,7 @@ def beta_quantile(probability: float) -> float:
     """
     low, high = 0.0, 1.0
     a, n = int(BETA[0]), int(BETA[0] + BETA[1]) - 1
+    # 40 bisections give a precision of 2⁻⁴⁰, far below any effect.
     for _ in range(40):
         x = (low + high) / 2
         below = sum(math.comb(n, key) * x**key * (1 - x) ** (n - key) for key in range(a, n + 1))
@@ -207,6 +210,7 @@ def _draw_voice(low: str, draw: float) -> str:
     return VOICES[int(len(VOICES) * draw)]
 
 
+# The occupation after an opening such as "You are Ann Lee, a", or after "works as a".
 _CALLING = re.compile(
     r"(?:^(?:[Yy]ou are |I am |I'm )?(?:[A-Z][\w'’-]+(?: [A-Z][\w'’.-]+){0,3},\s*)?"
     r"|\b(?:works?|worked|working|a living|employed) (?:\w+ )?as )"
@@ -221,6 +225,7 @@ _NOT_A_CALLING = re.compile(
     r"|[^s]s$",
     re.IGNORECASE,
 )
+# "a" or "an" follows the sound: "a university", "a user", "a European", but "an umbrella".
 _VOWEL = re.compile(r"^(?:[aeio]|u(?!ni|s|t[ei]|ro|k))(?!ne\b|nce\b|uro)", re.IGNORECASE)
 
 

@@ -16,6 +16,7 @@ from folkmoot.respondent.mind.persona import PersonaTraits
 
 # Sentences of a reply by voice: minimum and maximum.
 LENGTH = {"terse": (2, 2), "plain": (2, 3), "chatty": (3, 4), "formal": (2, 3)}
+# Multiples of the golden ratio modulo 1 are spread evenly for any number of draws.
 _GOLDEN = 0.6180339887498949
 
 

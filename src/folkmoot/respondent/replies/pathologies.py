@@ -38,6 +38,8 @@ def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
         at = (mind.at.seed, mind.at.address, knob)
         return Draws(*at, "how") if chance and uniform_draw(*at) < chance else None
 
+    # The order matters: a reply has at most one of these faults, and a refusal replaces the whole
+    # reply.
     if draws := draw_pathology("refusals"):
         return draws.pick_item(_REFUSALS), "refusal"
     if text in mind.options and (draws := draw_pathology("off_list")):

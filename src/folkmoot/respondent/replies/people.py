@@ -41,6 +41,7 @@ def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
     level = next((name for words, name in told["levels"] if _count_matches(words, line)), None)
     if level is None:
         level = draws.draw_weighted_index((0.24, 0.28, 0.3, 0.14, 0.04))
+    # Income rises with education. All weights here are plausible and not taken from a survey.
     earning = round(0.55 * level + 0.6 + draws.draw_normal(0.0, 0.9))
     place = 2 if _RURAL.search(line) else draws.draw_weighted_index((0.42, 0.4, 0.18))
     # Plausible tendencies only: rural people lean right, urban and educated people left.

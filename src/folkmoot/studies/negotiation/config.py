@@ -157,7 +157,7 @@ def _as_given(groups: object) -> object:
 
     `participants.groups_of` checks them, in the same way as the groups of a file.
     """
-    # YAML has no tuples, and a frozen configuration must not hold a list.
+    # A study file gives a list, because YAML has no tuples.
     return tuple(groups) if isinstance(groups, list) else groups
 
 

@@ -89,6 +89,7 @@ def conflict_part(topic: str, has_conflict: bool) -> str:
     return f"Conflict is present in {where}" if has_conflict else f"No conflict in {where}"
 
 
+# Quotation marks of all kinds that could end a quotation in a prompt too early.
 _MARKS = re.compile('[“”„«»"]')
 
 

@@ -414,7 +414,7 @@ TRIPCRAFT_WORDS: Mapping[str, tuple[str, ...]] = {
     "room_type": ("shared room", "not shared room", "private room", "entire room"),
     "house_rule": ("smoking", "parties", "children under 10", "visitors", "pets"),
 }
-# Options that share no word, or a misleading one, with the right term of TripCraft.
+# TripCraft's terms for usual options that a comparison of words would not map reliably.
 _ALIKE: Mapping[str, str] = {
     "concert": "Music",
     "theatre": "Arts & Theatre",

@@ -243,6 +243,7 @@ def session_measures(
     outcomes = (
         [] if any(slot_decision.source == "preferences" for slot_decision in decisions) else means
     )
+    # The Gini coefficient needs values that are not negative.
     rescaled = [(outcome - LOWEST) / (HIGHEST - LOWEST) for outcome in outcomes]
     spoke = case.condition.synthesis != "none"
     one_member = case.condition.one_member

@@ -176,6 +176,7 @@ def _assign_personas(config: NegotiationConfig, folder: Path, needed: int) -> li
                 hint="add personas, or lower groups_per_type or sizes",
             )
         )
+    # A random order, so that a file sorted by any attribute does not decide who is in which group.
     order = generator(config.random_seed, ("negotiation", "personas")).permutation(len(texts))
     return [_without_you_are(texts[int(item_id)]) for item_id in order[:needed]]
 

@@ -160,7 +160,7 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
             at, mine = talking[group.id, condition], build_negotiation(condition)
             decisions = [await decide_topic(at.child(topic.id), mine, topic) for topic in subjects]
             decisions = await finish_condition(condition, decisions)
-            # C5 gives feedback on the confirmed decisions of C4, so it must follow C4 in sequence.
+            # C5 gives feedback on the decisions of C4, so it follows C4 in the same task.
             if condition == "C4" and "C5" in conditions:
                 at, mine = talking[group.id, "C5"], build_negotiation("C5")
                 await finish_condition(

@@ -34,6 +34,7 @@ from folkmoot.studies.negotiation.rules.vocabulary import EVERYONE, fold_name
 FOLLOWS = 0.6
 LABELS = 0.75
 LATER = "another day"
+# Labels that real models give to a strategy when they ignore the given id.
 _VAGUE = ("compromise", "policy", "Family Friendly", "majority", "balanced approach", "fair_split")
 Reply = dict[str, object]
 

@@ -168,6 +168,8 @@ def pick_best(
     """
     among = list(tally.options if options is None else options)
     keys = {option: key(option) for option in among}
+    # Keys are tuples, so a later criterion decides only between options that are equal in the
+    # earlier ones.
     top = max(keys.values())
     level = [option for option in among if keys[option] == top]
     most = max(tally.total(option) for option in level)
@@ -659,6 +661,7 @@ def subgroup_optional(tally: Tally, case: Case) -> Outcome:
 
 
 Operator = Callable[[Tally, Case], Outcome]
+# The keys are the operators in the column `operator` of strategies.csv.
 OPERATIONS: Mapping[str, Operator] = {
     "approval_vote_plus_coverage": decide_by_approval,
     "weighted_avg": weighted_average,

@@ -724,6 +724,8 @@ def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
     difference, the last by id, is moved. The tally needs two members or more.
     """
     anchors = (*tally.ranked_options()[:2], *OPEN_ANCHORS)[:2]
+    # `voters` are sorted by id, so the position of a voter does not depend on the order of the
+    # input.
     lean = {}
     for voter in tally.voters:
         a, b = (tally.scores[voter.id].get(anchor, 0.0) for anchor in anchors)
