@@ -100,11 +100,11 @@ None leaves the answer to the shared rules.
     mark_unread()     record that the answer has no relation to the question. The run counts these
     schema, knobs     the JSON schema ({} if there is none) and the settings
 
-A person follows from the `persona` passage: `quote(card, "persona", id, speaker.id)` in the system
-message or the prompt. Without one, the text of unknown source in the system message is the person.
-A treatment in that text then makes another person. A study with arguments about its own topic can
-bring a `Lexicon` (`RespondentPart.lexicon`, three camps, as in lexicon.yaml). The respondent then
-uses no phrase of another topic.
+A person follows from the `persona` passage, `quote_value(text, "persona", id, speaker.id)` in the
+system message or the prompt. Without one, the text of unknown source in the system message is the
+person. A treatment in that text then makes another person. A study with arguments about its own
+topic can bring a `Lexicon` (`RespondentPart.lexicon`, three camps, as in lexicon.yaml). The
+respondent then uses no phrase of another topic.
 
 **Studies without sources.** A prompt from an f-string is one unattributed passage. The respondent
 reads it as one text of another speaker, and the notes of the run say so. `ask(shows=…)` and quoted

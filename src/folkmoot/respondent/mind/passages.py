@@ -48,7 +48,7 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 
 
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
-    """Return the passages of these kinds. `own` selects the own ones (True) or others (False)."""
+    """Return the passages of these kinds: only own ones or only others' if `own` is set."""
     return [
         passage
         for passage in passages

@@ -40,8 +40,8 @@ class PromptReading:
     """The reading of one request. The docstring of `folkmoot.respondent` describes its fields.
 
     Instructions, which are the characters outside all passages, are no part of it. `told` holds the
-    passages that can contain arguments. `described` is text without a source in the system message.
-    It replaces a persona without a passage.
+    passages that can contain arguments. `described` is text without a source in the system message,
+    which describes the person if no passage does.
     """
 
     role: str

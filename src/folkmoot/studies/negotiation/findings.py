@@ -239,7 +239,7 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
 
 
 def _left_open(satisfaction: pl.DataFrame) -> str:
-    """Return the number of member scores of open slots by condition, as text, empty if none."""
+    """Return how many member scores belong to open slots, per condition as text, or ""."""
     left = satisfaction.filter(unknown="left_open")
     return kit.join_clauses(
         f"{condition}: {len(some.filter(unknown='left_open'))} of {len(some)} member scores"
@@ -702,8 +702,9 @@ def _group_count(read: coding.CodebookResults) -> int:
 def repeated_statements(run: RunFolder) -> list[Repeat]:
     """Return pairs of repeated answers of the same member, for the retest measures.
 
-    One kind of pair is the source's score of the stated preference and the own score of an option.
-    The other is the option with the highest own score and the top choice of the ballot under C4.
+    For an option, the pair is the source's score of the stated preference and the member's score.
+    For a decision, it is the option that the member scored highest and the top choice on the ballot
+    under C4.
     """
     scored = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()

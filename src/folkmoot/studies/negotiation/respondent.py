@@ -184,7 +184,7 @@ def answer_confirmation(mind: SimulatedRespondent) -> str | None:
 def _own_view(
     mind: SimulatedRespondent, model: str, field: str
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the member's liking of each option, and the score of the own statement for it.
+    """Return the member's liking of each option, and its score in the member's statement.
 
     The options are those that a field of the answer may name.
     """
@@ -298,7 +298,7 @@ class Meeting:
     def propose_shares(self, follows: float) -> list[Reply]:
         """Return a proposal: the most common first choice for all members.
 
-        A mediator that follows a minority also gives each other first choice to its members, on
+        A mediator that follows a minority also gives the other members their first choices on
         another day.
         """
         firsts = self.tally.first_choices()
@@ -419,7 +419,7 @@ def _strategy_label(mind: SimulatedRespondent) -> str:
 def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
     """Return a feedback round.
 
-    If the asked member does not get the own first choice, the mediator makes room for it or not.
+    If the asked member does not get the first choice, the mediator may add it on another day.
     """
     at = Meeting(mind)
     name, shares = at.asked, at.in_force

@@ -440,7 +440,7 @@ def _opposing_sides(tally: Tally) -> tuple[Sequence[Member], Sequence[Member]]:
 
 
 def self_select(tally: Tally, case: Case) -> Outcome:
-    """Give all members a shared option by least misery, and each the own first choice in it."""
+    """Give all members a shared option by least misery, and each member's first choice in it."""
     frame = least_misery(tally, case)
     shared = frame.selected_option or ""
     pick = Pick(shared, frame.decided_by, frame.margin)
@@ -450,7 +450,7 @@ def self_select(tally: Tally, case: Case) -> Outcome:
 
 
 def individual_choice(tally: Tally, case: Case) -> Outcome:
-    """Give each member the own first choice.
+    """Give each member that member's first choice.
 
     A member without one joins the most common choice.
     """
@@ -560,7 +560,7 @@ def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
     """Let members with the same wishes form clusters.
 
     A member joins the first choice of two or more members that the member scores highest. A member
-    who likes none of these keeps the own first choice.
+    who likes none of these keeps the first choice.
     """
     shared = [option for option, who in first_choice_groups(tally).items() if len(who) > 1]
 
