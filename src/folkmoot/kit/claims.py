@@ -62,8 +62,7 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
 
 
 def result_cells(result: Result, name: str, suffix: str = "") -> Row:
-    """Return the cells of a result: the difference under `name`, its interval and level, and both
-    p."""
+    """Return the cells of a result: difference (under `name`), interval, level and both p."""
     return {
         **estimate_cells(result.estimate, name, suffix),
         "level_share": result.level if result.estimate.has_interval else None,

@@ -189,8 +189,7 @@ def _is_said(source: Source) -> bool:
 def _exposure_rows(
     decision: Decision, recorded: _Recorded, design: ExposureTable
 ) -> Iterator[ExposureRow]:
-    """Yield a row for each kind that the design names at the decision, and for each other kind
-    found."""
+    """Yield a row for each kind of text that the design expects or the prompt contains."""
     by_kind: dict[str, dict[str, None]] = {kind: {} for kind in decision.expected_kinds}
     asked = recorded.asked.get(decision.address)
     for source in recorded.sources.get(decision.address, ()):

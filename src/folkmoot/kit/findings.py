@@ -91,8 +91,10 @@ def collect_findings(*some: Finding | Iterable[Finding | None] | None) -> list[F
 
 
 def wilson_rates(counts: Mapping[str, tuple[int, int]]) -> dict[str, Estimate]:
-    """Return shares with Wilson intervals. `counts`: group → (count, n). Groups with n = 0 are left
-    out."""
+    """Return shares with Wilson intervals.
+
+    `counts`: group → (count, n). Groups with n = 0 are left out.
+    """
     return {group: wilson(count, n) for group, (count, n) in counts.items() if n}
 
 
@@ -318,8 +320,10 @@ def join_clauses(parts: Iterable[str]) -> str:
 
 
 def respondent_checks_finding(checks: Sequence[Check]) -> Finding:
-    """Return the finding on whether the model is fit to answer for people. It has a row
-    per check."""
+    """Return the finding on whether the model is fit to answer for people.
+
+    It has a row per check.
+    """
     failed = [check for check in checks if check.verdict == FAILED]
     unknown = [check.title.lower() for check in checks if check.verdict == NOT_KNOWN]
     passed = len(checks) - len(failed) - len(unknown)

@@ -74,8 +74,7 @@ def count_unattributed_characters(run: RunFolder) -> dict[str, int]:
 
 
 def report_unattributed(run: RunFolder) -> Finding | None:
-    """Return the finding on interpolated texts without a known source, or None if there
-    are none."""
+    """Return the finding on texts without a known source, or None if there are none."""
     counted = count_unattributed_characters(run)
     if not counted:
         return None

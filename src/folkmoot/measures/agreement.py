@@ -135,8 +135,7 @@ def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) ->
 
 
 def _coincidence_matrices(codes: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the coincidence matrix of each unit (u, v, v): its pairs of codes, weighted 1/(m_u −
-    1).
+    """Return each unit's coincidence matrix (u, v, v): its pairs of codes with weight 1/(m_u − 1).
 
     A unit with fewer than two codes has a zero matrix.
     """
@@ -174,8 +173,7 @@ def kappa_of_possible(
     questions: Sequence[Hashable] = (),
     who: Sequence[Hashable] = (),
 ) -> Estimate:
-    """Return Cohen's kappa of two answers of the same participants, as a share of its largest
-    value.
+    """Return Cohen's kappa of two answers of participants, as a share of its largest value.
 
     (p_o − p_e) / (p_max − p_e). It is 0 if the two answers of a participant agree no more than
     those of two random participants. It is 1 if they agree as much as the two distributions allow.
@@ -232,8 +230,7 @@ def _tables_of(
 
 
 def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
-    """Return a table's chance agreement, largest possible agreement, and standard error of the
-    latter."""
+    """Return a table's chance agreement, its largest agreement, and the latter's standard error."""
     n = table.sum()
     shares = table / n
     first, last = shares.sum(axis=1), shares.sum(axis=0)
@@ -245,8 +242,7 @@ def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
 
 
 def _effective_sample_size(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, int]:
-    """Return the effective number of independent values among 0/1 `values` (n,), and the group
-    count.
+    """Return the effective number of independent 0/1 `values` (n,), and the number of groups.
 
     The number follows from the variance of the mean between `groups` (n,). It is at most n, and
     equals the number of groups if all values are equal.
@@ -266,8 +262,7 @@ def correlation_with_oneself(
     units: Sequence[Hashable],
     askings: float = 2.0,
 ) -> Estimate:
-    """Return the correlation of two numeric answers of the same participants, within `questions`
-    (n,).
+    """Return the correlation of two numeric answers of participants, within `questions` (n,).
 
     `first`, `last` (n,) are the answers. `units` (n,) is the unit of analysis: the participant, or
     the group that talked. Answers are centred and scaled within questions, so a shift of all

@@ -3,7 +3,7 @@
 Cross-pollination clusters the embeddings of utterances. The report shows the silhouettes that
 selected the number of clusters, the stability of the clusters, a map, and the members nearest to
 each centre. The same input gives the same labels on every machine. scikit-learn takes a second to
-load, so functions import it where they need it.
+load, so each function imports it when it needs it.
 """
 
 from __future__ import annotations
@@ -153,8 +153,7 @@ def too_large(n: int) -> str:
 
 
 def _as_clustered(vectors: Vectors) -> Vectors:
-    """Return the rows in double precision, or unchanged above `LARGE`, because a copy may
-    not fit."""
+    """Return the rows in double precision. Above `LARGE` a copy may not fit, so they stay as is."""
     return vectors if len(vectors) > LARGE else np.ascontiguousarray(vectors, dtype=np.float64)
 
 
@@ -197,8 +196,7 @@ def bootstrap_stability(
     algorithm: Algorithm = "kmeans",
     seed: int = 42,
 ) -> Stability:
-    """Return the similarity of clusterings of resampled members (n, d) to `labels` (n,) with the
-    same k.
+    """Return the similarity of `labels` (n,) to clusterings of resampled `vectors` (n, d).
 
     Each of 20 draws samples n members with replacement, clusters the distinct ones, and compares
     their labels by the adjusted Rand index. The index is 1 for the same partition and 0 for chance.
@@ -227,8 +225,7 @@ def bootstrap_stability(
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A two-dimensional map of vectors: coordinates (n, 2) and the share of variance of
-    each axis."""
+    """A flat map of vectors: coordinates (n, 2) and the share of variance of each axis."""
 
     coordinates: FloatArray
     explained: tuple[float, float]

@@ -69,8 +69,7 @@ class Margin:
     high: float = math.inf
 
     def judge_interval(self, figure: Estimate) -> Verdict:
-        """Return "passed" if the interval is inside the margin, "failed" if outside, else "not
-        known".
+        """Return "passed" if the interval is inside the margin, "failed" if it is outside.
 
         The verdict is "not known" if the interval crosses a bound or if there is no interval.
         """
@@ -81,7 +80,7 @@ class Margin:
         return FAILED if figure.high < self.low or figure.low > self.high else NOT_KNOWN
 
     def __str__(self) -> str:
-        """ "at most 0.02", "0.53 to 0.90"."""
+        """Return the margin as text, such as "at most 0.02" or "0.53 to 0.90", without a unit."""
         if math.isinf(self.low):
             return f"at most {self.high:.3g}"
         if math.isinf(self.high):
@@ -124,8 +123,7 @@ def share_check(key: str, title: str, bad: int, asked: int, limit: float, what: 
 
 
 def _how_sure(share: Estimate, verdict: Verdict) -> str:
-    """Return the interval of a share as text if the verdict is not known: " (0 to 4 %)". Else
-    empty."""
+    """Return the interval of a share as text, such as " (0 to 4 %)", or "" for a known verdict."""
     return f" ({format_span(share.low, share.high)})" if verdict == NOT_KNOWN else ""
 
 
@@ -362,8 +360,7 @@ _WORD = re.compile(r"\w+")
 
 
 def repeats_itself(text: str) -> bool:
-    """Return whether a passage of up to 60 words occurs at least 4 times in a row, 20 words in
-    total.
+    """Return whether a passage of up to 60 words occurs 4 times in a row, with 20 words in total.
 
     In a JSON object only the values are checked, because field names repeat by design.
     """
@@ -607,8 +604,7 @@ FEWEST_OPTIONS = 5
 
 
 def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Check:
-    """Check whether votes (counts per option, k) are less or more evenly spread than people's
-    votes.
+    """Check whether votes (counts per option, k) are less or more evenly spread than human votes.
 
     The quantity is the evenness of first votes. The check passes inside the human benchmark. It
     fails below it (too uniform) and above it (as if random). The benchmark covers five to nine
@@ -694,8 +690,7 @@ _GIVING_IN = re.compile(
 
 
 def opens_by_agreeing(text: str) -> bool:
-    """Return whether an utterance opens with agreement or praise of the other's point (English
-    only).
+    """Return whether an utterance opens with agreement or praise (English only).
 
     This is a crude sign, because polite people open like this before they object. Interpret only
     its rate over many utterances.

@@ -64,8 +64,7 @@ FEWEST_ELSEWHERE = 5
 
 
 def evenness_estimate(counts: ArrayLike) -> Estimate:
-    """Return the normalised entropy of counts (k,), corrected for small-sample bias, with an
-    interval.
+    """Return the normalised entropy of counts (k,), corrected for bias, with an interval.
 
     The interval is the jackknife over participants. The variance of the entropy under equal
     popularity, (k − 1) / 2n², is added. If fewer than five votes went to options other than the
@@ -157,8 +156,7 @@ def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
 
 
 def _median_spread(n: NDArray[np.int64], total: FloatArray, squares: FloatArray) -> FloatArray:
-    """Return the median over the last axis of standard deviations, from counts, sums
-    and squares."""
+    """Return the median over the last axis of standard deviations."""
     variance = (squares - total**2 / np.maximum(n, 1)) / np.maximum(n - 1, 1)
     return np.asarray(np.median(np.sqrt(np.maximum(variance, 0.0)), axis=-1))
 
@@ -208,8 +206,7 @@ def _paired_distributions(first: ArrayLike, second: ArrayLike) -> tuple[FloatArr
 
 
 def esteban_ray(counts: ArrayLike) -> float:
-    """Return Esteban and Ray's polarisation of nominal choices: Σ_i p_i² (1 − p_i) of `counts`
-    (k,).
+    """Return Esteban and Ray's polarisation Σ_i p_i² (1 − p_i) of nominal choices `counts` (k,).
 
     This is the case K = 1, α = 1 with all options at distance 1. It is largest for two equal camps
     (.25) and 0 if all agree. Esteban and Ray (1994), doi:10.2307/2951734.

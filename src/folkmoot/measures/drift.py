@@ -249,8 +249,7 @@ def _variation_distances(first: FloatArray, second: FloatArray) -> FloatArray:
 def _beyond_sampling(
     value: float, tables: Sequence[FloatArray], again: Sequence[FloatArray]
 ) -> tuple[float, float]:
-    """Return the mean distance scaled to the part that sampling does not explain, and its standard
-    error.
+    """Return the mean distance that sampling does not explain, and its standard error.
 
     A resample adds the sampling variance a second time, so twice the variance is subtracted from
     it.
@@ -285,8 +284,7 @@ def _exchange_weights(
 
 
 def _swap(table: FloatArray, keep: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the sums of both arms (exchanges, …) after the units of `table` (arm, unit, …) changed
-    arms."""
+    """Return the sums of both arms (exchanges, …) after units changed arms."""
     first = keep @ table[0] + (1 - keep) @ table[1]
     second = keep @ table[1] + (1 - keep) @ table[0]
     return first, second

@@ -64,8 +64,7 @@ def fit_of_changes(
     persons: Sequence[Hashable],
     scale: tuple[float, float],
 ) -> Fit:
-    """Compare (before, after) of people with those of the simulation, (n,) each and in the same
-    order.
+    """Compare (before, after) of people with the simulated ones, (n,) each, in the same order.
 
     `persons` (n,): the person of each answer. `scale`: lowest and highest possible answer. Raises
     ValueError without answers.
@@ -133,8 +132,7 @@ def _correlation(x: FloatArray, y: FloatArray) -> float:
 
 
 def _slope(x: FloatArray, y: FloatArray) -> float:
-    """Return the slope of y on x, or NaN if x does not vary or there are fewer than
-    three values."""
+    """Return the slope of y on x. NaN if x does not vary or has fewer than three values."""
     if len(x) < 3 or x.std() == 0:
         return math.nan
     return float(((x - x.mean()) * (y - y.mean())).mean() / x.var())

@@ -38,8 +38,7 @@ class Repeat:
 
 
 def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
-    """Return the agreement of participants with themselves beyond chance: κ of choices, r of
-    numbers.
+    """Return participants' agreement with themselves beyond chance: κ of choices, r of numbers.
 
     All `repeats` must be of one kind. Both measures are computed within questions and ignore a
     shift of all participants. κ is `kappa_of_possible` and r is `correlation_with_oneself`.

@@ -165,8 +165,7 @@ def demographics_prompt(base: str, prompts: Path | None = None) -> str:
 
 
 def enrichment_prompt(base: str, demographics: Demographics, prompts: Path | None = None) -> str:
-    """Return the prompt of the second call, which asks for a description from line and
-    demographics."""
+    """Return the prompt of the second call, which asks for a description."""
     facts = {
         name: quote_value(value, "value", cell_id(f"{BASE_PERSONAS}.{name}", key_of(base)))
         for name, value in demographics.model_dump().items()

@@ -27,8 +27,7 @@ LOCK_SECONDS = 60.0
 
 
 def target_pool_size(count: int) -> int:
-    """Return the number of personas that the pool needs for a draw of `count`: 1.5 × count, rounded
-    up."""
+    """Return the pool size for a draw of `count` personas: 1.5 × count, rounded up."""
     return math.ceil(1.5 * count)
 
 

@@ -76,8 +76,10 @@ class Codebook(_FrozenModel):
         return tuple(code.name for code in self.codes)
 
     def find_code(self, name: str) -> Code | None:
-        """Return the code with this name, or None. Case, spaces, hyphens and underscores are
-        ignored."""
+        """Return the code with this name, or None.
+
+        Case, spaces, hyphens and underscores are ignored.
+        """
         return next(
             (code for code in self.codes if _normalise_name(code.name) == _normalise_name(name)),
             None,
@@ -137,8 +139,7 @@ def check_user_codebooks(user_folder: Path, shipped: Path) -> list[Problem]:
 
 
 def _check_replacement(own: Codebook, shipped: Codebook, path: Path) -> list[Problem]:
-    """Return the keys in which a researcher's codebook must agree with the shipped one and does
-    not."""
+    """Return the problems of a researcher's codebook that replaces a shipped one."""
     problems = [
         Problem(
             f"must be as in the shipped codebook: {getattr(shipped, key)!r}", str(path), key=key

@@ -91,8 +91,10 @@ class CodingSettings(BaseModel):
 
 
 def _expand_switch(value: object) -> object:
-    """Return the settings for `coding: on` or `coding: off`. Other values are
-    returned unchanged."""
+    """Return the settings for `coding: on` or `coding: off`.
+
+    Other values are returned unchanged.
+    """
     words = {"on": True, "yes": True, "off": False, "no": False}
     value = words.get(value.lower(), value) if isinstance(value, str) else value
     return {"enabled": value} if isinstance(value, bool) else value
@@ -189,8 +191,9 @@ async def code_texts(
     *,
     rule: RuleCoder | None = None,
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Code texts by a codebook and return the valid codes by text id. Texts without an answer are
-    absent.
+    """Code texts by a codebook and return the valid codes by text id.
+
+    Texts without an answer are absent.
 
     Records every text in the table `texts` and every code in `codes`. If `coding:` is off, the
     texts are still recorded for a later coding, and the result is empty. `rule` is a phrase rule.
@@ -264,8 +267,10 @@ async def code_with_models(
 async def _code_all(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], role: str
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Ask one coder for the codes of all texts and record them. Return the valid codes by
-    text id."""
+    """Ask one coder for the codes of all texts and record them.
+
+    Return the valid codes by text id.
+    """
     kind = "embedded" if session.is_synthetic(role) else "model"
     who = CoderInfo(role, kind, session.resolve_model(role))
 
@@ -293,8 +298,10 @@ async def _code_all(
 async def ask_for_codes(
     scope: Scope, role: str, book: Codebook, text: TextToCode
 ) -> tuple[AssignedCode, ...]:
-    """Ask a model for the codes of one text. A code that stays invalid after the re-asks has a
-    reason."""
+    """Ask a model for the codes of one text.
+
+    A code that stays invalid after the re-asks has a reason.
+    """
     text = quote_text(book, text)
     wanted = CodesAnswer(book, text)
     coder = Speaker(role, role=role, system=build_coder_prompt(wanted))
@@ -361,8 +368,7 @@ def _format_about(about: Mapping[str, str]) -> str:
 
 
 def load_codebook(session: Session[Any], path: Path, settings: CodingSettings) -> Codebook:
-    """Return the study's codebook, or the researcher's codebook with the same file name if it
-    exists."""
+    """Return the researcher's codebook with this file name, or else the study's codebook."""
     # The researcher's folder replaces single codebooks. Files that it lacks come from the study.
     if settings.codebooks is not None:
         own = session.study_folder / Path(settings.codebooks).expanduser() / path.name
@@ -403,8 +409,10 @@ class CoderInfo(NamedTuple):
 def record_codes(
     scope: Scope, book: Codebook, text: TextToCode, codes: Iterable[AssignedCode], who: CoderInfo
 ) -> None:
-    """Add the codes of one text to the table `codes`. A text without an applicable code gets a row
-    too."""
+    """Add the codes of one text to the table `codes`.
+
+    A text without an applicable code gets a row too.
+    """
     for each in tuple(codes) or (AssignedCode(NO_CODE_LABEL),):
         scope.record(
             CodeRow(

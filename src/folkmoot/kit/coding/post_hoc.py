@@ -46,8 +46,7 @@ def code_finished_run(
     sample: bool = False,
     stopper: RunStopper | None = None,
 ) -> RunFolder:
-    """Code the texts of a finished run with the model `coder`, or resume a coding that was
-    interrupted.
+    """Code the texts of a finished run with the model `coder`, or resume such a coding.
 
     `sample` restricts the coding to the sample of each codebook. Raises InputError for an
     unfinished run, a run without texts, and a model that has already coded it. Also raises the
@@ -108,8 +107,7 @@ def build_coding_study(run: RunFolder) -> Study[PostHocCodingConfig]:
 
 
 def read_texts(run: RunFolder) -> Iterator[tuple[str, list[TextToCode], frozenset[str]]]:
-    """Yield each codebook name with its texts and the ids of its sample, as the run
-    recorded them."""
+    """Yield each codebook name with its texts and the ids of its sample."""
     table = run.read_table("texts")
     for name in table["codebook"].unique(maintain_order=True):
         rows = list(table.filter(codebook=name).iter_rows(named=True))

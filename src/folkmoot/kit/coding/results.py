@@ -106,8 +106,10 @@ class CodebookResults:
         return found
 
     def codes_of(self, text_id: str) -> dict[str, str] | None:
-        """Return code → quote of one text, for all slot values together. None if there is no
-        answer."""
+        """Return code → quote of one text, for all slot values together.
+
+        None if there is no answer.
+        """
         codes = self.codes_by_text.get(text_id)
         return None if codes is None else {code: quote for (_, code), quote in codes.items()}
 
@@ -121,8 +123,7 @@ class CodebookResults:
         return [(json.loads(of), code, quote) for (of, code), quote in codes.items()]
 
     def agreement_with(self, other: CoderResult, code: str | None = None) -> Estimate:
-        """Return Krippendorff's α of the primary coder and another coder over the texts that both
-        coded.
+        """Return Krippendorff's α of the primary coder and another coder over their shared texts.
 
         With `code`, the units are decisions whether this code applies. Without it, `choose: one`
         compares the one code of each text and slot value, "none" included. `choose: any` compares
@@ -135,8 +136,10 @@ class CodebookResults:
         return krippendorff_interval(ratings, level, ids)
 
     def agreement_by_code(self, other: CoderResult) -> dict[str, float]:
-        """Return code → α of the decisions whether it applies. NaN if the code is never or always
-        assigned."""
+        """Return code → α of the decisions whether it applies.
+
+        NaN if the code is never or always assigned.
+        """
         alphas = {}
         for code in self.book.code_names:
             ids, ratings, level = self._rating_matrix(other, code)
@@ -160,8 +163,7 @@ class CodebookResults:
     def _shared_units(
         self, other: CoderResult, wanted: str | None
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Yield (text id, primary coder's rating, other's rating) for each unit that both coders
-        rated."""
+        """Yield (text id, primary coder's rating, other's rating) for each unit that both rated."""
         assert self.primary_coder is not None
         several = self.book.choose == "any"
         for text_id, theirs in other.codes.items():
@@ -185,8 +187,10 @@ class CodebookResults:
 
     @property
     def note(self) -> str:
-        """The primary coder and the agreement with others. It starts with a warning for embedded
-        codes."""
+        """The primary coder and the agreement with others.
+
+        It starts with a warning for embedded codes.
+        """
         if self.primary_coder is not None and self.primary_coder.is_embedded:
             return f"{EMBEDDED_NOTE} {self.who}"
         return self.who
@@ -293,8 +297,10 @@ TITLE = "How free text was coded"
 
 
 def coding_finding(run: RunFolder) -> Finding | None:
-    """Return the finding on how free text was coded and how far coders agree. None without any
-    texts."""
+    """Return the finding on how free text was coded and how far coders agree.
+
+    None without any texts.
+    """
     rows: list[Row] = []
     said: list[str] = []
     by_code: list[str] = []

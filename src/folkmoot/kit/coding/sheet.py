@@ -1,5 +1,4 @@
-"""Spreadsheets for human coders: write codes or the blind sample to a sheet, read it
-as amendments."""
+"""Spreadsheets for human coders: write codes or a blind sample, and read them as amendments."""
 
 from __future__ import annotations
 
@@ -117,8 +116,10 @@ def _blind_rows(read: CodebookResults) -> Iterator[dict[str, str]]:
 
 
 def anonymous_number(book: str, text_id: str) -> str:
-    """Return the number of a text on a sheet. A text id may reveal the condition, a digest does
-    not."""
+    """Return the number of a text on a sheet.
+
+    A text id may reveal the condition, a digest does not.
+    """
     return digest(book, text_id, size=5).hex()
 
 
@@ -228,8 +229,10 @@ def _require_blind_coder(run: RunFolder, made: Sequence[Amendment], by: str) -> 
 
 
 def _amendment_key(amendment: Amendment) -> tuple[object, ...]:
-    """Return the decision that an amendment makes. A later amendment with the same key
-    replaces it."""
+    """Return the decision that an amendment makes.
+
+    A later amendment with the same key replaces it.
+    """
     return (
         amendment.kind,
         amendment.author,

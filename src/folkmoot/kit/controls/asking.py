@@ -226,8 +226,7 @@ def study_of(run: RunFolder) -> Study[ControlsConfig]:
 
 
 async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> None:
-    """The protocol of a controls run: seal the sample, then ask each sampled
-    decision's controls."""
+    """Run the protocol of the controls: seal the sample, then ask the controls of each decision."""
     settings = session.config.requested_controls
     decisions = find_decisions(run)
     samples = {

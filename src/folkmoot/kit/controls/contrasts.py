@@ -1,5 +1,4 @@
-"""The groups of control answers to compare: conditions, and first and final decisions of a
-condition."""
+"""The groups of control answers to compare: conditions, and decisions before and after."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ class Contrast(NamedTuple):
 
 
 def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
-    """Yield each pair of conditions at the final decision, then first against final in each
-    condition."""
+    """Yield each pair of conditions at the final decision, and first against final decisions."""
     groups = answers.select("condition", "moment").unique(maintain_order=True).rows()
     final = [group for group in groups if group[1] == FINAL]
     yield from (Contrast(*pair) for pair in combinations(final[:_MOST_CONDITIONS], 2))

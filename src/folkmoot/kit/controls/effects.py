@@ -66,8 +66,7 @@ class Effect(NamedTuple):
 def decision_contrasts(
     table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
 ) -> dict[Contrast, tuple[str, str]]:
-    """Return contrast → the decision in each group, for contrasts of decisions with the same
-    answers.
+    """Return contrast → the decision in each group, for decisions with the same options.
 
     `options`: address of a decision → its options in any order.
     """
@@ -155,8 +154,7 @@ def effects_finding(
     drifts: Mapping[Contrast, Estimate],
     table: pl.DataFrame,
 ) -> Finding | None:
-    """Return the finding that compares the effect in each version with the original effect and the
-    drift.
+    """Return the finding that compares the effect in each version with the original and the drift.
 
     Returns None if no contrast has a version besides the original.
     """

@@ -69,8 +69,7 @@ class SingleFieldForm(AnswerType["str | float"]):
 
 
 def single_field_form(schema: Schema) -> SingleFieldForm | None:
-    """Return the answer type for a schema with exactly one closed field, or None for
-    other schemas."""
+    """Return the answer type for a schema with exactly one closed field, otherwise None."""
     properties = schema.get("properties", {})
     closed = [
         # Every form has the field DECLINED as a way out. It is no field of the decision.

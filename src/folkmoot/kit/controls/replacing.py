@@ -102,8 +102,7 @@ def replace_in(
     treatments: Treatments,
     language: Language,
 ) -> Replaced | Refusal:
-    """Return the decision as a control asks it, or the reason why it cannot be asked in
-    this way."""
+    """Return the decision as a control asks it, or the reason why it cannot be asked."""
     texts = [conversation.speaker.system, *(utterance.text for utterance in conversation.asked)]
     treatment = treatments.at(decision.address)
     changed = [
@@ -169,8 +168,7 @@ def _parts(
 
 
 def _is_own(source: Source, who: str) -> bool:
-    """Return whether a text describes the participant, or is the participant's own utterance or
-    answer."""
+    """Return whether a text describes the participant or is from the participant."""
     return source.kind == "persona" or (
         source.speaker == who and source.kind in ("utterance", "answer", "reply")
     )

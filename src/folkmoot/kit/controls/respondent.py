@@ -38,8 +38,7 @@ def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
 
 
 def answer_choice(mind: SimulatedRespondent) -> object:
-    """Answer a negative control: the persona's stable option, or the first option in case
-    of drift."""
+    """Answer a negative control: the persona's stable option, or the first option under drift."""
     options = mind.reading.offered
     if not options:
         return None

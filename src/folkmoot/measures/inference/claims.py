@@ -263,8 +263,8 @@ class Result:
 
     @property
     def describe_estimate(self) -> str:
-        """The contrast with its estimate and interval, without a test: "A − B +8 points (+3 to
-        +13)"."""
+        """The contrast with estimate and interval, without a test: "A − B +8 points (+3
+        to +13)"."""
         estimate = self.estimate
         if not math.isfinite(estimate.value):
             return f"{self.claim.contrast_label} unknown ({self.why})"
@@ -283,8 +283,7 @@ class Result:
 
     @property
     def format_numbers(self) -> str:
-        """The numbers in brackets: " (+12 points, +3 to +20, p = .012)". Empty if the value is
-        unknown."""
+        """The numbers in brackets: " (+12 points, +3 to +20, p = .012)". Empty if unknown."""
         estimate = self.estimate
         if not math.isfinite(estimate.value):
             return ""
@@ -297,8 +296,7 @@ class Result:
 
 
 def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.95) -> Estimate:
-    """Return the mean of the first side minus that of the second, by the method that fits the
-    units.
+    """Return the mean of the first side minus that of the second, by a method for their units.
 
     - Subjects observed in both conditions: differences within subjects, clustered by unit.
     - All units in both conditions: differences within units. Shares with one value per unit use

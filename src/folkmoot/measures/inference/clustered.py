@@ -97,8 +97,7 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
 
 
 def on_log_odds(e: Estimate) -> Estimate:
-    """Return the estimate of a share with an interval that is symmetric on the scale of
-    log odds."""
+    """Return the estimate of a share with an interval that is symmetric in log odds."""
     if not 0 < e.value < 1:
         return replace(e, low=math.nan, high=math.nan, p=math.nan)
     if not e.has_interval:
@@ -112,8 +111,7 @@ def on_log_odds(e: Estimate) -> Estimate:
 def paired_difference(
     after: ArrayLike, before: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:
-    """Return the mean of after − before over the same units (n,), clustered
-    like `clustered_mean`."""
+    """Return the mean of after − before over units (n,), clustered like `clustered_mean`."""
     return clustered_mean(np.asarray(after, float) - np.asarray(before, float), clusters, level)
 
 

@@ -87,8 +87,7 @@ def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
 
 
 def smallest_d(n: float, alpha: float = ALPHA) -> float:
-    """Return the smallest Cohen's d that two independent groups of n each detect with power
-    `POWER`.
+    """Return the smallest Cohen's d that two groups of n each detect with power `POWER`.
 
     NaN for fewer than two per group.
     """
@@ -132,8 +131,7 @@ def _smallest_detectable(power: Callable[[float], float]) -> float:
 
 
 def design_effect(cluster_size: float, icc: float) -> float:
-    """Return 1 + (m − 1) ICC, the factor by which clustering increases variances. m: mean cluster
-    size.
+    """Return 1 + (m − 1) ICC, the factor by which clusters of mean size m increase variances.
 
     Raises ValueError for an impossible size or ICC. Kish (1965), Survey Sampling, section 5.4.
     """

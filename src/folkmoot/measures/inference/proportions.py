@@ -155,8 +155,7 @@ def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
 
 
 def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
-    """Return the difference of two independent estimates from their intervals (MOVER), with its
-    p-value.
+    """Return the difference of two independent estimates, with MOVER's interval and its p.
 
     `first` and `second` return the estimate for a `level` (default .95). With limits (l, u) the
     interval is d − √((θ1−l1)² + (u2−θ2)²) to d + √((u1−θ1)² + (θ2−l2)²). For two Wilson shares it
@@ -209,8 +208,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A difference of shares as observed, and its least and greatest value over all
-    lost answers."""
+    """A difference of shares as observed, and its bounds over all values of the lost answers."""
 
     observed: float
     low: float

@@ -111,8 +111,7 @@ def rectified_mean(
 
 
 def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
-    """Return the corrected effect: the mean of one condition minus that of another, of different
-    people.
+    """Return the corrected effect: the difference of the means of two independent conditions.
 
     The interval is MOVER's from both intervals (Zou and Donner 2008, doi:10.1002/sim.3095). There
     is no p-value.

@@ -25,8 +25,7 @@ _HUGE = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One coefficient as an odds ratio with its interval. `level` is "" for the slope of
-    a number."""
+    """One coefficient as an odds ratio with its interval. `level` is "" for a number."""
 
     variable: str
     level: str

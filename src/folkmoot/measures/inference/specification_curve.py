@@ -138,8 +138,7 @@ def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
 
 
 def _bootstrap_differences(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
-    """Return the differences (s,), those of draws (d, s), and the number of units in the smaller
-    arm."""
+    """Return the differences (s,), those of draws (d, s), and the units of the smaller arm."""
     units = [{unit for both in sides.values() for unit in both[arm].units} for arm in (0, 1)]
     shared = bool(units[0] & units[1])
     pools = [units[0] | units[1]] * 2 if shared else units
@@ -193,8 +192,7 @@ def _mean_difference(
 def _joint_tests(
     claim: Claim, observed: FloatArray, drawn: FloatArray, median: float
 ) -> tuple[float, float, float]:
-    """Return the p of the median, of the number of significant specifications, and of the
-    mean z."""
+    """Return the p of the median, of the number of significant specifications, and of mean z."""
     sign = {"greater": 1.0, "less": -1.0}.get(claim.direction, math.copysign(1.0, median))
     error = drawn.std(axis=0, ddof=1)
     error = np.where(error > 0, error, np.inf)
@@ -219,8 +217,7 @@ def _share_of_draws(draws: NDArray[np.bool_]) -> float:
 
 
 def _prediction_interval(observed: FloatArray) -> tuple[float, float]:
-    """Return the 95 % prediction interval for another specification, from the spread of the
-    observed ones."""
+    """Return the 95 % prediction interval for another specification."""
     from scipy.stats import t
 
     k = len(observed)

@@ -24,7 +24,10 @@ class NameBook:
     family: tuple[str, ...]
 
     def given_for(self, sex: str, age: int) -> tuple[str, ...]:
-        """Return given names of the birth cohort of this sex ("F", "M"; "X": both) and age."""
+        """Return given names of the birth cohort of this age.
+
+        `sex` is "F", "M", or "X" for both.
+        """
         if sex == "X":
             return (*self.given_for("F", age), *self.given_for("M", age))
         born = REFERENCE_YEAR - age

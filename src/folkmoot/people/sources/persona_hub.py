@@ -77,8 +77,7 @@ def sample_lines(
     exclude: Collection[str] = (),
     english_only: bool = True,
 ) -> tuple[list[str], Reading]:
-    """Return `count` different base lines, drawn at random from the usable ones, and the file's
-    counts.
+    """Return `count` different usable base lines, drawn at random, and the counts of the file.
 
     The same generator state and file give the same lines. `exclude` holds `Persona.key`s to skip
     (those in the pool). Raises InputError if the file is missing or has fewer than `count` usable

@@ -75,8 +75,7 @@ def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
 
 @lru_cache(maxsize=1)
 def residual_factor() -> NDArray[np.float64]:
-    """Return the matrix that turns independent normal values into correlated residuals of the
-    traits.
+    """Return the matrix that turns independent normal values into residuals of the traits.
 
     The published correlations are those of whole populations. So the covariance due to age and sex
     is subtracted from them. The total then has unit variances and the published correlations.
@@ -86,8 +85,7 @@ def residual_factor() -> NDArray[np.float64]:
 
 
 def _by_age_and_sex() -> NDArray[np.float64]:
-    """Return the covariance of the five expected scores over the ages and sexes of
-    the population."""
+    """Return the covariance of the five expected scores over ages and sexes."""
     data = figures()
     terms = data["ocean"]
     cells: list[list[float]] = []
@@ -173,8 +171,7 @@ def _draw_score(value: float, weights: Mapping[str, float], rng: np.random.Gener
 
 
 def _adoption_stage(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Any:
-    """Return the stage of adoption by the rank in innovativeness and the published shares of
-    stages."""
+    """Return the stage of adoption for the rank in innovativeness, by published shares."""
     terms = data["adoption"]
     spread = math.sqrt(sum(w * w for w in terms["weights"].values()) + terms["noise"] ** 2)
     z = (weighted_sum(terms["weights"], scores) + terms["noise"] * rng.standard_normal()) / spread
@@ -240,8 +237,7 @@ def _three_step_value(value: float, rng: np.random.Generator, names: tuple[T, T,
 
 
 def _shopping_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
-    """Return two habits of speech: one of the most extreme trait, one of the second or a general
-    one."""
+    """Return two habits of speech that fit the most extreme traits. The second may be general."""
     order = sorted(TRAITS, key=lambda text: -abs(getattr(traits, text) - 50))
     stock = load_wordings()["habits"]
 
@@ -269,8 +265,7 @@ def draw_opinion(
     fixed: Fixed,
     appeal: float = 0.0,
 ) -> Opinion:
-    """Return the first opinion: a valence from openness, price sensitivity and engagement, and a
-    sentence."""
+    """Return the first opinion: a valence from three attributes, and a sentence."""
     terms = data["opinion"]
     inputs = {
         "openness": scores["openness"],

@@ -32,8 +32,7 @@ def trait_sentence(trait: str, score: int) -> str:
 
 
 def describe_temperament(traits: Traits) -> str:
-    """Return the sentences of all five traits, the most extreme first, because it is remembered
-    best."""
+    """Return sentences for all five traits, the most extreme first: readers remember it best."""
     order = sorted(TRAITS, key=lambda text: -abs(getattr(traits, text) - 50))
     return " ".join(trait_sentence(text, getattr(traits, text)) for text in order)
 

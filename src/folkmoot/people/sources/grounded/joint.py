@@ -170,8 +170,7 @@ def _race_shares(counts: Sequence[float]) -> Array:
 
 @lru_cache(maxsize=1)
 def core_shares() -> Array:
-    """Return shares of people by sex, age, education, activity, race and home, in this order of
-    axes."""
+    """Return shares of people. Axes: sex, age, education, activity, race and home."""
     seed = np.zeros(
         (len(SEXES), len(age_bands()), len(_GSS_DEGREES), len(ACTIVITIES), len(_MARITAL))
     )
@@ -223,8 +222,7 @@ class Jobs:
 
 @lru_cache(maxsize=1)
 def raked_occupations() -> Jobs:
-    """Return the occupations, raked to the workers of the core table and to their published
-    margins."""
+    """Return the occupations, raked to the core table's workers and to published margins."""
     frame = _read_figures_table("us_occupations.csv")
     names = frame["job"].to_list()
     size = _normalise_counts(frame["thousands"].to_list())
@@ -442,8 +440,7 @@ def _draw_households(
     everybody = np.arange(len(sex))
 
     def draw_partner_income(who: Index, like: Sequence[tuple[Index, Index]]) -> Array:
-        """Return the income of a random other person for each of `who`, equal in
-        these attributes."""
+        """Return the income of a random similar person for each of `who`."""
         mine = np.stack([wanted for wanted, _ in like], axis=1)
         theirs = np.stack([found for _, found in like], axis=1)
         incomes = np.empty(len(who))
@@ -478,8 +475,7 @@ def _draw_households(
 
 
 def _to_published(incomes: Array, weights: Array) -> Array:
-    """Return household incomes in the same order with the published distribution
-    over households."""
+    """Return household incomes with the published distribution, in unchanged order."""
     terms = us_figures()["household_income"]
     shares = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 0.95])
     first, second, third, fourth = terms["fifths"]

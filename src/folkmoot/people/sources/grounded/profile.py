@@ -224,8 +224,7 @@ LISTED_EXAMPLES = 5
 
 
 def group_problems(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems with those of one kind (column and hint) grouped, with examples and
-    lines."""
+    """Group problems of one kind (column and hint) into one problem with examples and lines."""
     kinds: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
         kinds.setdefault((problem.file, problem.key, problem.hint), []).append(problem)
@@ -324,8 +323,7 @@ class Profile(_Frozen):
         return first_name(self.name)
 
     def shared_demographics(self) -> dict[str, Any]:
-        """Return the seven demographics of all sources, location, household, and race if it is
-        known."""
+        """Return the demographics of all sources, location, household, and a known race."""
         keys = (*DEMOGRAPHIC_KEYS, "location", "household", *(["race"] if self.race else []))
         return {key: getattr(self, key) for key in keys}
 

@@ -75,8 +75,7 @@ _TO = r"\s*(?:-|–|—|to|through|until)\s*"
 
 
 def read_age_band(value: object) -> tuple[int, int] | None:
-    """Return (lowest, highest) of "35-44", "65 and over", "under 25" or "30s", or None for other
-    text."""
+    """Return (lowest, highest) of "35-44", "65 and over", "under 25" or "30s". Otherwise None."""
     if not isinstance(value, str):
         return None
     text = " ".join(value.casefold().split())
