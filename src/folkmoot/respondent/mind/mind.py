@@ -83,6 +83,7 @@ class SimulatedRespondent:
         self.knobs = at.knobs
         self.finish = "stop"
         self.draws = Draws(at.seed, at.address, who.key)
+        # Only the last six own utterances: a long conversation would otherwise use up all frames.
         said = " ".join(passage.text for passage in at.reading.own_utterances[-6:])
         self.tongue = SentenceGenerator(who, at.lexicon, self.draws, said)
 
@@ -222,6 +223,7 @@ class SimulatedRespondent:
         ):
             return asked[int(len(asked) * uniform_draw(at.seed, at.address, purpose, "any"))]
         if self._moved_by_length(purpose):
+            # Any fixed option serves, as long as it does not depend on the content of the texts.
             return min(asked)
         known = dict(zip(self.options, self.option_utilities(), strict=True))
         u = [known[option] if option in known else self._option_taste(option) for option in asked]

@@ -271,6 +271,8 @@ def dose_of(
     turns: dict[str, int] = {}
     interviewed = False
     for conversation in in_order_of_speech(told):
+        # `put` is the option of the last argument of another speaker, and `speaks` is who spoke
+        # last. So several own utterances in a row are one turn.
         put, speaks = "", ""
         for passage in conversation:
             if passage.own:

@@ -61,6 +61,7 @@ def _scale_numbers(said: list[str]) -> tuple[float, ...]:
 
 
 def _for_and_against(said: list[str]) -> tuple[float, ...]:
+    # In an answer above 60 characters a word such as "not" need not mark a pole of the scale.
     if not any(_DISAGREE.search(option) for option in said) or any(
         len(option) > 60 for option in said
     ):

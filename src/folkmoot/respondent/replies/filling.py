@@ -22,9 +22,8 @@ Schema = Mapping[str, Any]
 def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False) -> object:
     """Return an object that is valid by the schema of the request.
 
-    Args:
-        given: the fields that the study's rules gave. They are used if they are valid.
-        known: the study's rules answered, so the answer does not count as unread.
+    `given` holds the fields from the study's rules, which are used if they are valid. `known` means
+    that the study's rules answered, so the answer does not count as unread.
     """
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
     if not mind.person and not known:
@@ -92,6 +91,7 @@ class _Filler:
         }
         free = schema.get("additionalProperties")
         if isinstance(free, Mapping):
+            # An object without fixed keys gets one entry per option.
             entries = given or dict.fromkeys(self._mind.options)
             fields = {**dict.fromkeys(entries, free), **fields}
             rest = {key: entry for key, entry in entries.items() if key not in out}

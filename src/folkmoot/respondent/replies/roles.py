@@ -125,6 +125,7 @@ def answer_turn(mind: SimulatedRespondent) -> str:
     sides = [option for option in singled_out(mind) if option in others] or others
     material = phrases_of(mind, of_kind(read.passages, *GIVEN))
     shown = {side: material[side] for side in sides if material.get(side)}
+    # Without arguments in the passages there is nothing to challenge with, so ask a plain question.
     if not shown or (not theirs and len(sides) < 2):
         about = theirs or (sides[0] if sides else _current_matter(mind))
         rivals = [option for option in mind.options if option != about] or ["the alternatives"]
@@ -132,6 +133,7 @@ def answer_turn(mind: SimulatedRespondent) -> str:
             "asks" if answers else "asks_first", O=about, B=draws.pick_item(rivals)
         )
     if theirs:
+        # Two challenges per turn, from two options if there are two.
         points = (*shown, *shown)[:2]
         return " ".join(
             _argument_sentence(mind, point, shown[point], "challenges") for point in points

@@ -255,6 +255,8 @@ async def _ask_for_scores(
     if not options:
         return {}
     text = case.with_all_statements.texts(topic.id).get(member.id, "")
+    # This order differs from that of the member's ballot, so a position bias does not act on both
+    # in the same way.
     shown = case.shuffled_names(topic, options, f"{member.id} alone")
     answer = json_answer(OwnScores, dict.fromkeys(("scores.option", "hard_no"), shown))
     quoted = quote_options(case, topic, shown, came_up)

@@ -72,6 +72,7 @@ class Trip(_Part):
 class _Stated(BaseModel):
     """Base class of what a researcher states of a group. Blank values count as missing."""
 
+    # YAML reads an id or a name such as 7 as a number, so numbers become strings.
     model_config = ConfigDict(
         extra="forbid", frozen=True, coerce_numbers_to_str=True, str_strip_whitespace=True
     )

@@ -344,6 +344,7 @@ SYSTEM_SPEAKER = Speaker("system", SYSTEM, "moderator")
 LEFT_OPEN, UNREADABLE = "left_open", "unreadable"
 # The parse steps of a reply from which no answer could be read.
 UNREAD_STEPS = ("minimal", DECLINED)
+# Intent of an utterance → phase of the dialogue, both in the source's words.
 PHASES = {
     "user_provide": "preference",
     "sys_synthesize": "synthesis",
@@ -492,6 +493,8 @@ class Negotiation:
 
         It includes options that only the mediator named.
         """
+        # An option that only the mediator named is not in the statements, so it is added to the
+        # tally.
         options = dict.fromkeys(portion.option for portion in portions)
         tally, found = self.tally_topic(topic, ballots, options), {}
         for option in options:
@@ -528,6 +531,7 @@ class Negotiation:
         every condition.
         """
         place = (self.config.random_seed, "negotiation order", self.group.id, topic.id, who)
+        # Each name has its own draw, so a further option does not change the order of the others.
         return sorted(names, key=lambda name: uniform_values(*place, name))
 
     def mediation_order(self, topic: Topic) -> list[Member]:
@@ -581,9 +585,8 @@ class FeedbackRound:
     rejected revision. `change` is rendered from the data. `resolved` is None if it could not be
     read.
 
-    Reasons are `struck` (a hard constraint removed the option), `rejected` (it is given against a
-    strong rejection), `split` (it undoes a required split) and `unstated` (it does not say who gets
-    what).
+    The reasons are `struck` (removed by a hard constraint), `rejected` (given against a strong
+    rejection), `split` (a required split is undone) and `unstated` (shares are missing).
     """
 
     round: int

@@ -367,6 +367,7 @@ def _override_data(slot_decision: SlotDecision) -> dict[str, object]:
 
 def validate_payload(data: object) -> None:
     """Raise ProtocolError with the first place where a payload violates the schema."""
+    # Sort the errors, so that the same payload always names the same place.
     errors = sorted(
         _payload_validator().iter_errors(data), key=lambda entry: [str(p) for p in entry.path]
     )
@@ -438,6 +439,7 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
     if not path.is_file():
         raise InputError(Problem(f"there is no file {path}", key="trip.file"))
     try:
+        # Spreadsheet programs write a byte order mark, which this codec removes.
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(Problem("is not UTF-8", file=str(path), key="trip.file")) from error
@@ -465,6 +467,7 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
     )
     made_up = config.trip
     budget = "" if made_up.budget is None else made_up.budget
+    # A cell of the trip file has precedence over the keys of the study file.
     stated: dict[str, object] = {
         "org": trip.get("org") or made_up.org,
         "dest": trip.get("dest") or made_up.dest,

@@ -335,6 +335,7 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
         if share == most:
             where.setdefault(column_heading(topic), []).append(condition)
     told = "; ".join(f"{topic} under {join_words(under)}" for topic, under in where.items())
+    # An unreadable reply contains no judgement of the mediator.
     judged = decisions.filter(pl.col("condition").is_in(["C3", "C4", "C5"]), ~pl.col("parse_error"))
     same = (judged["has_conflict"] == judged["stated_conflict"]).sum()
     word = f"The mediator's word and the stated preferences agree on {same} of {len(judged)}."

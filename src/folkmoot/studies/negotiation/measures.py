@@ -160,6 +160,7 @@ def measure_decision(
     C2 decides nothing. Its measures are expectations: any of the stated first choices is assumed to
     be equally likely.
     """
+    # C1 hears one member, but it is measured by the statements of all.
     everyone = case.with_all_statements
     tally, texts, group = everyone.tally_topic(topic), everyone.texts(topic.id), case.group
     # A slot that was left open gives no member anything, which is a result. If the decision is
@@ -174,6 +175,7 @@ def measure_decision(
         worlds = [(Portion(option, all_of_us),) for option in tally.first_choices().values()]
     minority = _minority_members(tally)
     promised = dict(slot_decision.coverage["minority_targets"]) if slot_decision.coverage else {}
+    # Options that the operator owes to members count as promised as well.
     promised |= dict(slot_decision.outcome.owed) if slot_decision.outcome else {}
     scores = _own_scores(case, topic, slot_decision)
     satisfaction = _mean_by_key(
@@ -233,6 +235,7 @@ def session_measures(
 ) -> dict[str, float]:
     """Return the measures of a session by name. NaN means that a measure does not apply."""
     means = _means_of_members(case, measured, left_open=LOWEST)
+    # The bounds replace every unknown satisfaction by the lowest and by the highest score.
     unknown = ("left_open", "unreadable", DECLINED, UNKNOWN_OPTION, NOT_SCORED)
     low, high = (
         _means_of_members(case, measured, **dict.fromkeys(unknown, float(end)))
@@ -477,6 +480,7 @@ def _condition_differences(
         both = [group for group in groups if (group, earlier) in by and (group, later) in by]
         for name in MEASURES:
             pairs = ((group, by[group, later][name], by[group, earlier][name]) for group in both)
+            # A paired contrast needs a value of the group under both conditions.
             kept = [pair for pair in pairs if math.isfinite(pair[1]) and math.isfinite(pair[2])]
             if kept:
                 ids, after, before = zip(*kept, strict=True)

@@ -182,6 +182,7 @@ def _assign_personas(config: NegotiationConfig, folder: Path, needed: int) -> li
 
 
 def _without_you_are(text: str) -> str:
+    # The system prompt begins with "You are", so the persona must not repeat it.
     text = text.strip()
     return text[8:] if text.casefold().startswith("you are ") else text
 
@@ -302,6 +303,7 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
     name = str(path)
     try:
         data = path.read_bytes()
+        # Spreadsheet programs write a byte order mark, which this codec removes.
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(Problem("is not UTF-8", file=name, hint="save it as UTF-8")) from error
@@ -327,6 +329,7 @@ def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Gro
     problems: list[Problem] = []
     groups: list[Group] = []
     for n, entry in enumerate(tree.value["groups"]):
+        # Locations are relative to the entry, because the entry is validated alone.
         at = {p[2:]: place for p, place in tree.locations.items() if p[:2] == ("groups", n)}
         where, key = str(at[()].line) if () in at else "", f"groups[{n + 1}]"
         try:
@@ -382,6 +385,7 @@ def _from_csv(text: str, name: str) -> YamlTree:
         at = ("groups", list(members).index(id))
         member = {key: cells.get(key) for key in ("role", "name", "weight", "persona")}
         wishes = {key: cells[key] for key in (*LODGING, *SLOTS) if cells.get(key)}
+        # Keep the line of each row, so that a problem of a member can name it.
         places.setdefault(at, SourceLocation(name, line))
         places.setdefault((*at, "members"), SourceLocation(name, line))
         places[*at, "members", len(own)] = SourceLocation(name, line)

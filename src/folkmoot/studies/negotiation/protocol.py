@@ -102,6 +102,7 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
     ]
     trips = read_trips(config, session.study_folder)
     subjects = load_topics(config.options)
+    # Seal the groups before the first call, so that nothing later can change who takes part.
     await session.seal("groups", [sealed_group(group) for group in groups])
     await session.seal("conditions", list(conditions))
     record_groups(session, groups, subjects)
@@ -171,6 +172,7 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
                     ],
                 )
 
+        # C5 is not in this list, because it starts from the decisions of C4.
         await scope.map([condition for condition in held if condition != "C5"], run_condition)
         # The robustness measures leave out every topic with a re-ask, under all conditions, so that
         # conditions are compared on the same topics.
@@ -181,9 +183,13 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
             if slot_decision.asked_again
         }
         for condition in conditions:
+            # Measures come last: only when all conditions are done it is known which topics had a
+            # re-ask.
             record_measures(talking[group.id, condition], ended[condition][0], again)
         return [ended[condition][1] for condition in conditions]
 
+    # A group is one block. Conditions are compared within groups, so a budget must not end inside
+    # one.
     by_group = await session.child("negotiation").map(
         groups, run_group, block=lambda group: group.id
     )
@@ -389,6 +395,8 @@ async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) ->
     # Without a vote the operator decides first, and the mediator explains the result.
     decided = None if strategy.votes else apply_operator(tally, strategy, days)
     proposal = await propose_decision(scope, case, topic, tally, strategy, decided)
+    # The mediator judges whether there is a conflict. Without one the subgroup operators keep all
+    # members together, so the operator is applied with this judgement.
     outcome = apply_operator(tally, strategy, days, has_conflict=proposal.has_conflict)
     decision = replace(
         _unresolved_decision(topic, proposal),

@@ -215,6 +215,7 @@ def show_shares(
 
     `stated` means that the mediator stated the decision, and no operator decided it.
     """
+    # A stated decision counts as text of the mediator, a decision of an operator as data.
     kind: Kind = "proposal" if stated else "value"
     shares = []
     for number, portion in enumerate(portions):

@@ -409,6 +409,8 @@ def include_both(tally: Tally, case: Case) -> Outcome:
     if second == first:
         # Both sides have the same favourite, so the second side takes its best other option.
         second = pick_best(tally, lambda option: (tally.total(option, side_b),), others).option
+    # One side gets the odd days and the other one the even days. A trip of one day is divided into
+    # phases.
     odd = join_words([f"Day {d}" for d in range(1, case.days + 1, 2)])
     even = join_words([f"Day {d}" for d in range(2, case.days + 1, 2)]) or "a later phase of Day 1"
     sides = ((side_a, first, odd), (side_b, second, even))

@@ -234,6 +234,7 @@ def read_table(text: str) -> Table:
     if columns != _COLUMNS:
         raise ValueError(f"strategy table: columns must be {', '.join(_COLUMNS)}")
     found: dict[tuple[str, str], Strategy] = {}
+    # Collect all problems, so that one error names them all.
     faults: list[str] = []
     for line, row in rows:
         strategy = Strategy(**row)
