@@ -267,6 +267,7 @@ class _ExposureCell(NamedTuple):
 
     @property
     def describe_deviations(self) -> Iterator[str]:
+        """Sentences on each difference between the prompts and the design."""
         what = f"{self.condition}, {self.decision}: {self.kind}"
         if self.missing:
             yield (

@@ -185,8 +185,8 @@ def _value_at_path(value: Any, path: str) -> Any:
 def _possible_spellings(value: Any) -> Iterator[str]:
     """Yield the forms in which a cell may appear in a prompt.
 
-    These are the text itself, a number with and without trailing zeros, and each entry of a list or
-    mapping, also of one stored as JSON text.
+    These are its text, and a number also without trailing zeros. A list or mapping, also one stored
+    as JSON text, yields the forms of its entries.
     """
     if value is None:
         return

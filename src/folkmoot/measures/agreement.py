@@ -270,9 +270,9 @@ def correlation_with_oneself(
     pairs of these answers. The correlation is then the intraclass one. Returns NaN if answers to a
     question do not vary.
 
-    The interval (95 %) is the jackknife over units on Fisher's scale ½ log((1 + (k − 1) r) / (1 −
-    r)), with k askings. There is none below five units. Fisher (1925), Statistical Methods for
-    Research Workers, ch. VII.
+    The interval (95 %) is the jackknife over units on Fisher's scale. With k askings, the scale is
+    ½ log((1 + (k − 1) r) / (1 − r)). There is no interval below five units. Fisher (1925),
+    Statistical Methods for Research Workers, ch. VII.
     """
     from scipy.stats import t as student
 

@@ -41,6 +41,7 @@ class Band:
 
     @property
     def has_range(self) -> bool:
+        """True if the benchmark has a range and not only a centre."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
 

@@ -45,6 +45,7 @@ class Clustering:
 
     @property
     def cluster_count(self) -> int:
+        """The number of clusters."""
         return max(self.labels, default=-1) + 1
 
 

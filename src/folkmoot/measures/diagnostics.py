@@ -518,9 +518,9 @@ def _bounds_in_words(e: Estimate) -> str:
 def position_bias(answers: Sequence[Shown]) -> Check:
     """Check whether any place in the list of options attracts or repels choices.
 
-    The check passes if the intervals of all places are inside the margin. It fails if the interval
-    of the place with the largest effect is outside, and its p-value, adjusted for the number of
-    places, is below .01.
+    The check passes if the intervals of all places are inside the margin. It fails if two
+    conditions hold for the place with the largest effect. Its interval is outside the margin, and
+    its p-value, adjusted for the number of places, is below .01.
     """
     title, margin = "Position bias", Margin(-POSITION, POSITION)
     found = position_effects(answers)

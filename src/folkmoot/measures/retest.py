@@ -34,6 +34,7 @@ class Repeat:
 
     @property
     def is_choice(self) -> bool:
+        """True if the answers are options, and False if they are numbers."""
         return isinstance(self.first, str)
 
 

@@ -23,6 +23,7 @@ def assign_conditions(
     if len(set(ids)) != len(ids):
         raise InputError("participants: duplicate id")
     share, rest = divmod(len(ids), len(conditions))
+    # Draw the conditions with one more participant, so that the first ones are not favoured.
     lucky = [conditions[int(item_id)] for item_id in rng.permutation(len(conditions))[:rest]]
     deck = [condition for condition in conditions for _ in range(share)] + lucky
     order = rng.permutation(len(ids))

@@ -193,6 +193,7 @@ def _render_prompt(name: str, prompts: Path | None, **variables: object) -> str:
     return _prompt_library(prompts).render_prompt(name, **variables)
 
 
+# A pool of many personas renders the same two prompt files again and again.
 @lru_cache(maxsize=8)
 def _prompt_library(prompts: Path | None) -> PromptLibrary:
     return PromptLibrary(Path(__file__).parent / "prompts", prompts)

@@ -65,6 +65,7 @@ class Persona:
 
         Raises ValueError if there is no description or a field has the wrong type.
         """
+        # Pools and runs of earlier versions use different keys for the description.
         text = data.get("enriched_persona") or data.get("text")
         base = data.get("base_persona") or ""
         demographics = data.get("demographics") or {}

@@ -76,6 +76,7 @@ class Pool:
         """
         with self._locked_pool():
             present = self.load_personas()
+            # Compare base lines, because each run assigns other ids.
             seen = {persona.key for persona in present}
             fresh: list[Persona] = []
             for persona in personas:
@@ -191,6 +192,7 @@ def migrate_personas(run_folders: Iterable[Path], pool: Pool) -> MigrationResult
 
 
 def _read_participants(folder: Path, problems: list[Problem]) -> list[object] | None:
+    # A researcher may name the run folder or the file.
     path = folder if folder.is_file() else folder / "participants.json"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

@@ -73,6 +73,7 @@ class Codebook(_FrozenModel):
 
     @property
     def code_names(self) -> tuple[str, ...]:
+        """The names of the codes in order."""
         return tuple(code.name for code in self.codes)
 
     def find_code(self, name: str) -> Code | None:

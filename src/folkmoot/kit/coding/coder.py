@@ -460,6 +460,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
 
     @property
     def schema(self) -> dict[str, object]:
+        """The JSON schema of a reply: a list of codes, each with its slots and its quote."""
         fields: dict[str, dict[str, object]] = {
             "code": {
                 "type": "string",
@@ -496,6 +497,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
     def parse_reply(
         self, reply: str
     ) -> ParsedAnswer[tuple[AssignedCode, ...]] | ParseFailure | Missing:
+        """Return the codes of a valid reply, a way out, or the problems for a re-ask."""
         read = JsonList(_CodeReply, name="codes").parse_reply(reply)
         if not isinstance(read, ParsedAnswer):
             return read

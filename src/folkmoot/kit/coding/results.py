@@ -57,6 +57,7 @@ class CoderResult:
 
     @property
     def is_embedded(self) -> bool:
+        """True for the embedded coder. Its codes support no finding."""
         return self.kind == "embedded"
 
 

@@ -70,6 +70,7 @@ class ControlsConfig(StudyConfig):
 
     @property
     def requested_controls(self) -> ControlSettings:
+        """The key `controls`, or the default controls if it is missing."""
         return self.controls or ControlSettings()
 
 

@@ -26,6 +26,7 @@ class Contrast(NamedTuple):
 
     @property
     def says(self) -> str:
+        """The contrast in words for tables and charts."""
         if self.first[0] == self.second[0]:
             return f"{self.first[0]}: {self.second[1]} against {self.first[1]} decision"
         return f"{self.first[0]} against {self.second[0]}"

@@ -25,7 +25,7 @@ TURNS = 4
 
 
 def _exposure_share(mind: SimulatedRespondent) -> float:
-    """Return the share of the full exposure to other speakers, 0 to 1."""
+    """Return how much the participant has read of others, 0 to 1. `TURNS` passages count as 1."""
     said = of_kind(mind.reading.passages, "utterance", "summary", own=False)
     return min(1.0, len(said) / TURNS)
 

@@ -54,9 +54,9 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
     """Return the mean of `values` (n,) near one end of a scale, clustered by `clusters` (n,).
 
     It works like `clustered_mean`, with a t statistic that Hall's cubic transformation makes nearly
-    symmetric. The skewness is that of the clusters' sums of deviations. If nearly half of all
-    ratings are at the end of the scale, the plain t interval of ten of them has a coverage below 95
-    %. Hall (1992), J. R. Statist. Soc. B 54, 221–228, doi:10.1111/j.2517-6161.1992.tb01876.x.
+    symmetric. The skewness is that of the clusters' sums of deviations. The plain t interval fails
+    for skewed ratings: with ten ratings, nearly half at the end of the scale, its coverage is below
+    95 %. Hall (1992), J. R. Statist. Soc. B 54, 221–228, doi:10.1111/j.2517-6161.1992.tb01876.x.
     """
     from scipy.stats import t as student
 

@@ -178,6 +178,7 @@ class Moves:
 
     @property
     def moved_count(self) -> int:
+        """The number of participants who moved."""
         return self.to_target + self.elsewhere
 
 
@@ -208,6 +209,7 @@ class Excess:
 
     @property
     def value(self) -> float:
+        """The share minus its expected value."""
         return self.share.value - self.expected
 
 

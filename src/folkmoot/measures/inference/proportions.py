@@ -53,8 +53,8 @@ def score_interval(share: float, n: float, z: float) -> tuple[float, float]:
 def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) -> Estimate:
     """Return the difference count1/n1 − count2/n2 of two independent shares with its p-value.
 
-    The interval is Newcombe's hybrid score (method 10), which combines the Wilson limits (l, u) of
-    both shares: p1 − p2 − √((p1−l1)² + (u2−p2)²) to p1 − p2 + √((u1−p1)² + (p2−l2)²). p: see
+    The interval is Newcombe's hybrid score (method 10). With the Wilson limits (l, u) of both
+    shares it is p1 − p2 − √((p1−l1)² + (u2−p2)²) to p1 − p2 + √((u1−p1)² + (p2−l2)²). p: see
     `p_of_interval`. Raises ValueError for an empty group. Newcombe (1998),
     doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I.
     """
@@ -85,8 +85,8 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
 def _independent_units(*sides: int) -> int:
     """Return the value of `Estimate.clusters` for a difference.
 
-    It is the size of the smaller side if that has fewer than five units, because a large other side
-    does not make up for it. Otherwise it is 0, and all units count.
+    If the smaller side has fewer than five units, it is the size of that side, because a large
+    other side does not compensate. Otherwise it is 0, and all units count.
     """
     return min(sides) if min(sides) < FEWEST_UNITS else 0
 

@@ -72,10 +72,10 @@ def rectified_mean(
         mean(people − w predicted) + w mean(simulated),
         w = cov(people, predicted) / ((1 + n/N) var(predicted)), within 0 and 1.
 
-    The interval combines that of the first term (CR2 with Satterthwaite's degrees of freedom, or
-    the t interval for independent people) with that of the second (normal). For a share it is
-    computed on the scale of log odds. The interval of people alone is Wilson's for shares of
-    independent people. Otherwise it is that of `clustered_share` or `clustered_mean`.
+    The interval combines the intervals of both terms. That of the first is CR2 with Satterthwaite's
+    degrees of freedom, or the t interval for independent people. That of the second is normal. For
+    a share it is computed on the scale of log odds. The interval of people alone is Wilson's for
+    shares of independent people. Otherwise it is that of `clustered_share` or `clustered_mean`.
 
     Nothing is corrected with fewer than 20 people, 10 clusters, or, for a share, 10 people with the
     rarer answer. Raises ValueError for fewer than two people, or lengths that differ. Angelopoulos

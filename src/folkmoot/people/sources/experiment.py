@@ -50,8 +50,9 @@ class HumanAnswer:
 def read_experiment(path: Path) -> list[HumanAnswer]:
     """Return every row of the table, in its order.
 
-    Raises InputError with all problems: missing columns, cells that are not numbers, a person with
-    two answers about one item, and a person with two conditions for one item.
+    Raises InputError with all problems: missing columns, cells that are not numbers, and
+    contradictory rows. A row is contradictory if the same person has answered about the same item
+    in an earlier row.
     """
     table = read_frame(path)
     table = table.rename({column: clean_name(column) for column in table.columns})

@@ -72,10 +72,10 @@ def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> 
 
 
 def _uniform_draws(count: int, rng: np.random.Generator) -> Iterator[float]:
-    """Yield `count` draws from [0, 1).
+    """Yield `count` draws from [0, 1), drawn in blocks.
 
-    They are drawn in blocks: single draws would take as long as writing the descriptions, and all
-    draws at once as much memory as the personas.
+    Single draws would take as long as writing the descriptions. All draws at once would take as
+    much memory as the personas.
     """
     for start in range(0, count, DRAWS_AT_ONCE):
         yield from rng.random(min(DRAWS_AT_ONCE, count - start)).tolist()

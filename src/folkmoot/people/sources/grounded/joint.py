@@ -77,6 +77,7 @@ def _read_figures_table(name: str) -> pl.DataFrame:
 
 
 def age_bands() -> tuple[str, ...]:
+    """Return the age bands of the population, such as "25-34", youngest first."""
     return tuple(us_figures()["age"]["bands"])
 
 

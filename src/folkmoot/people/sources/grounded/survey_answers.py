@@ -28,7 +28,7 @@ _NOT_GIVEN = re.compile(
 
 @lru_cache(maxsize=1)
 def _value_meanings() -> dict[str, dict[str, str]]:
-    """Return key of a profile → normalised word → value."""
+    """Return each key of a profile with its mapping of normalised words to values."""
     data: dict[str, dict[str, list[str]]] = packaged_yaml(__file__, "survey_answers.yaml")
     return {
         key: {fold_answer(word): value for value, words in of.items() for word in words}
