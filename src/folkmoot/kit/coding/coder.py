@@ -244,7 +244,7 @@ async def code_with_models(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], sample: frozenset[str]
 ) -> dict[str, tuple[AssignedCode, ...]]:
     """Ask the coder for all texts, and the second coder, if there is one, for the sample."""
-    # Seal the sample before the first call, so that nobody can choose texts after seeing codes.
+    # Seal the sample before the first call. It must not depend on the codes.
     prompt = {"prompt": PROMPTS.hashes()[PROMPT], "sample": sorted(sample)}
     await session.seal(f"coding {book.name}", prompt)
     found = await _code_all(session, book, texts, CODER_ROLE)
