@@ -22,15 +22,15 @@ from folkmoot.storage.rows import Row, column
 class ReplayConfig(StudyConfig):
     """The study file of a replay."""
 
-    people: str = Field(description="table of the people's answers, relative to this file")
+    people: str = Field(description="table of the human answers, relative to this file")
     scale: tuple[float, float] = Field(description="lowest and highest answer")
     first_answer: Literal["given", "asked"] = Field(
         "given",
-        description="given: each simulated person has the person's own first answer; asked: the "
-        "model is asked for it",
+        description="`given`: the model is told the human's own first answer; `asked`: the model is "
+        "asked for it",
     )
     answers: PositiveInt | None = Field(
-        None, description="use at most so many rows of the table; drawn by the seed"
+        None, description="maximum number of rows of the table to use, drawn by the seed"
     )
 
 
