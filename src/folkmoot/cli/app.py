@@ -273,6 +273,10 @@ def new(
         Path | None,
         typer.Option("--from-polis", help="Make the study from this exported Polis conversation."),
     ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="Make the study from this file: a Qualtrics survey (.qsf)."),
+    ] = None,
     people: Annotated[
         Path | None,
         typer.Option("--from-people", help="Replay the human experiment in this table."),
@@ -283,10 +287,20 @@ def new(
     ] = None,
 ) -> None:
     """Write a study file to start from."""
-    from folkmoot.cli.study_files import new_command, people_command, polis_command
+    from folkmoot.cli.study_files import (
+        import_command,
+        new_command,
+        people_command,
+        polis_command,
+    )
 
     if statement is not None and polis is None:
         raise InputError("--statement goes with --from-polis")
+    if source is not None:
+        if kind is None or polis is not None or people is not None:
+            raise InputError("write folkmoot new workbook --from survey.qsf [FOLDER]")
+        import_command(kind, folder, source)
+        return
     if people is not None:
         if polis is not None or (kind is not None and folder is not None):
             raise InputError("write folkmoot new --from-people TABLE FOLDER")

@@ -63,6 +63,8 @@ from folkmoot.storage.run_folder import OUTPUTS
 
 # `folkmoot new examples` writes the shipped examples instead of the template of a study type.
 EXAMPLES = "examples"
+# Lines that `folkmoot new --from` prints. A file beside the study has all of them.
+MAX_PRINTED_NOTES = 60
 EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 
 
@@ -462,6 +464,32 @@ def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | 
             f"given beforehand; {', '.join(able)} can be made of a Polis conversation"
         )
     _write_new(study.from_polis(read_polis(polis), statement), folder or Path())
+
+
+def import_command(kind: str, folder: Path | None, path: Path) -> None:
+    """Write a study made from a file of another program, and print what it lacks.
+
+    Existing files are never overwritten.
+    """
+    study = find_study(kind)
+    importer = study.importers.get(path.suffix.lower())
+    if importer is None:
+        able = [
+            f"{each.name} {suffix}"
+            for each in load_installed_studies()[0]
+            for suffix in each.importers
+        ]
+        hint = f"these can be: {', '.join(able)}"
+        message = f"a study of the type {study.name} cannot be made from it"
+        raise InputError(Problem(message, str(path), hint=hint))
+    made = importer(path)
+    _write_new(made.files, folder or Path())
+    console = output_console()
+    console.print()
+    for note in made.notes[:MAX_PRINTED_NOTES]:
+        console.print(escape(clean_and_redact(note)), soft_wrap=True)
+    if (more := len(made.notes) - MAX_PRINTED_NOTES) > 0:
+        console.print(f"and {format_count(more, 'more line')}: see the files")
 
 
 def people_command(table: Path, folder: Path) -> None:

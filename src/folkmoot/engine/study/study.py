@@ -78,6 +78,17 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportedStudy:
+    """A study made from a file of another program: its files by name, the study file first.
+
+    `notes`: lines for the researcher: what is to do, and what the study lacks of the original.
+    """
+
+    files: Mapping[str, str | bytes]
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Study(Generic[ConfigT]):
     """A study type. Only name, title, config and protocol are required.
 
@@ -139,6 +150,8 @@ class Study(Generic[ConfigT]):
             the respondent answers by the answer type alone.
         from_polis: returns the files of a study made from a Polis conversation and one of its
             comments or None.
+        importers: suffix of a file of another program → what makes a study of such a file. They
+            raise InputError for a file that they cannot read.
     """
 
     name: str
@@ -179,6 +192,7 @@ class Study(Generic[ConfigT]):
     template_files: Callable[[], dict[str, str | bytes]] = dict
     respondent_part: RespondentPart[ConfigT] = field(default_factory=RespondentPart)
     from_polis: Callable[[Any, str | None], dict[str, str | bytes]] | None = None
+    importers: Mapping[str, Callable[[Path], ImportedStudy]] = field(default_factory=dict)
 
 
 def registered_studies() -> dict[str, EntryPoint]:

@@ -1,0 +1,172 @@
+"""Embedded data of a survey: values that come with a participant, or that the flow sets.
+
+A field that comes with participants becomes a column of the profiles. Prompts know no columns, so a
+field that a text or a condition uses also becomes a computed value. A field that the flow sets
+needs no column: its value follows from the treatment or from earlier answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from folkmoot.studies.workbook.qualtrics.conditions import (
+    Comparison,
+    Condition,
+    all_of,
+    any_of,
+    negate,
+    text_literal,
+)
+from folkmoot.studies.workbook.qualtrics.logic import SYMBOLS, compare_texts
+from folkmoot.studies.workbook.qualtrics.survey import Survey, as_text, nested_list
+from folkmoot.studies.workbook.qualtrics.treatments import ArmKey, Treatments
+
+# The numbers that the workbook takes for numbers in a cell of the profiles.
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The flow sets a field under a condition. `template`: the value as a text of the workbook;
+    `value`: the value if it is fixed."""
+
+    condition: Condition
+    template: str
+    value: str | None
+
+
+@dataclass
+class Column:
+    """A column of the profiles: its short name, its field, and the value that everybody has."""
+
+    name: str
+    field: str
+    value: str
+
+
+@dataclass
+class EmbeddedData:
+    """The fields of a survey. `computed`: name → expression of the values that prompts use.
+
+    `new_name` makes a name that nothing else has.
+    """
+
+    new_name: Callable[[str], str]
+    columns: dict[str, Column] = field(default_factory=dict)
+    computed: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, list[Setting]] = field(default_factory=dict)
+    _set_by_flow: set[str] = field(default_factory=set)
+
+    def plan_columns(self, survey: Survey, treatments: Treatments) -> None:
+        """Decide which fields become columns, before the flow is gone through."""
+        seen: dict[str, list[tuple[Condition, str]]] = {}
+
+        def visit(
+            elements: Sequence[Mapping[str, Any]], place: ArmKey, condition: Condition
+        ) -> None:
+            for number, element in enumerate(elements):
+                key = (*place, str(number))
+                here = all_of(condition, treatments.condition_of(key))
+                # Whether a branch is taken depends on answers, so it never covers all participants.
+                below = here
+                if as_text(element.get("Type")) == "Branch":
+                    below = all_of(here, Comparison(f"branch_{'_'.join(key)}"))
+                for given in nested_list(element.get("EmbeddedData")):
+                    name, value = as_text(given.get("Field")), as_text(given.get("Value"))
+                    if name:
+                        seen.setdefault(name, []).append((here, value))
+                visit(nested_list(element.get("Flow")), key, below)
+
+        visit(survey.flow, (), True)
+        for name, given in seen.items():
+            valued = [(condition, value) for condition, value in given if value]
+            if len(valued) == 1 and valued[0][0] is True and "${" not in valued[0][1]:
+                self.add_column(name, valued[0][1])
+            elif valued:
+                self._set_by_flow.add(name)
+                is_covered = any_of(*(condition for condition, _ in valued)) is True
+                if not is_covered and any(not value for _, value in given):
+                    self.add_column(name, "")
+            else:
+                self.add_column(name, "")
+
+    def add_column(self, field: str, value: str) -> None:
+        """Add a column for a field."""
+        self.columns[field] = Column(self.new_name(field), field, value)
+
+    def is_set_by_flow(self, field: str) -> bool:
+        """Return whether the flow sets a field, so that its column is not all there is of it."""
+        return field in self._set_by_flow
+
+    def set_value(self, field: str, setting: Setting) -> None:
+        """Set a field from here on."""
+        self.settings.setdefault(field, []).append(setting)
+
+    # --- use -----------------------------------------------------------------------------------
+
+    def compare(self, field: str, name: str, operand: str) -> Condition | None:
+        """Return the condition that a field compares so at this point of the flow."""
+        condition = self._compare_column(field, name, operand)
+        for setting in self.settings.get(field, []):
+            if setting.value is None or condition is None:
+                return None
+            holds = compare_texts(setting.value, name, operand)
+            if holds is None:
+                return None
+            condition = any_of(
+                all_of(setting.condition, holds), all_of(negate(setting.condition), condition)
+            )
+        return condition
+
+    def template_of(self, field: str) -> str:
+        """Return the text of the workbook that shows the column of a field."""
+        return f"{{{{ {self._computed_value(field)} }}}}" if self._uses_column(field) else ""
+
+    def value_settings(self, field: str) -> Sequence[Setting]:
+        """Return how the flow has set a field up to this point, the last one last."""
+        return self.settings.get(field, [])
+
+    def _uses_column(self, field: str) -> bool:
+        if field in self.columns:
+            return True
+        if field in self._set_by_flow:
+            return False
+        # The survey does not declare it: it comes with a link or from a list of contacts.
+        self.add_column(field, "")
+        return True
+
+    def _computed_value(self, field: str) -> str:
+        return self._compute(field, self.columns[field].name)
+
+    def _compute(self, about: str, expression: str) -> str:
+        known = next((name for name, text in self.computed.items() if text == expression), None)
+        if known is None:
+            known = self.new_name(f"its_{about}")
+            self.computed[known] = expression
+        return known
+
+    def _compare_column(self, field: str, name: str, operand: str) -> Condition | None:
+        if not self._uses_column(field):
+            return False
+        column = self.columns[field].name
+        if name == "NotEmpty":
+            # The computed value of a blank cell is missing, which is not true.
+            is_given = self._compute(f"{field}_given", f"1 if {column} == {column} else 0")
+            return Comparison(f"{is_given} == 1")
+        if name == "Contains":
+            # A number contains no text. The computed value is then missing, which is not true.
+            contains = f"1 if {text_literal(operand)} in {column} else 0"
+            return Comparison(f"{self._compute(f'{field}_contains', contains)} == 1")
+        if name not in SYMBOLS:
+            return None
+        value, symbol = self._computed_value(field), SYMBOLS[name][0]
+        if _NUMBER.fullmatch(operand):
+            # A text is not less than a number: the computed value is then missing, and not true.
+            if name != "EqualTo":
+                expression = f"1 if {column} {symbol} {operand} else 0"
+                return Comparison(f"{self._compute(f'{field}_compared', expression)} == 1")
+            return Comparison(f"{value} == {operand}")
+        return Comparison(f"{value} == {text_literal(operand)}") if name == "EqualTo" else None

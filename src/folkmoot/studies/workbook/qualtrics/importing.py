@@ -1,0 +1,212 @@
+"""`folkmoot new workbook --from survey.qsf`: the workbook of a survey, and what it lacks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from folkmoot.engine.study.study import ImportedStudy
+from folkmoot.errors import InputError, Problem
+from folkmoot.hints import shorten
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.studies.workbook.config import FACILITATOR, MAX_TEXT, Scalar, number_text
+from folkmoot.studies.workbook.expressions import (
+    ExpressionProblem,
+    parse_expression,
+)
+from folkmoot.studies.workbook.qualtrics.conditions import Condition
+from folkmoot.studies.workbook.qualtrics.flow import PlannedTask, SurveyFlow
+from folkmoot.studies.workbook.qualtrics.questions import Item
+from folkmoot.studies.workbook.qualtrics.survey import ImportNote, read_survey
+from folkmoot.studies.workbook.qualtrics.texts import escape_braces
+from folkmoot.studies.workbook.spreadsheet.layouts import (
+    COLUMNS,
+    FLAGS,
+    SETTINGS,
+    Rows,
+    workbook_bytes,
+)
+from folkmoot.studies.workbook.spreadsheet.reading import MAX_ID, UNSAFE
+
+SUFFIX = ".qsf"
+# Excel cuts longer texts off.
+MAX_CELL = 32_767
+# Respondents of a new workbook, until the researcher enters people.
+MIN_RESPONDENTS = 20
+RESPONDENTS_PER_TREATMENT = 10
+NOTHING_TOLD = "{# nothing is told #}"
+_CONTEXT = "You fill in a questionnaire by yourself. Answer each question as it applies to you."
+_ROLE = "You are a respondent of a survey."
+_FACILITATOR = "You hand out the questionnaire and pose its questions."
+
+
+def import_survey(path: Path) -> ImportedStudy:
+    """Return the workbook of a survey in a QSF file, and a text of what it lacks.
+
+    Raises InputError if the file is no such export, or nothing in it can be asked.
+    """
+    flow = SurveyFlow(read_survey(path))
+    try:
+        flow.plan_tasks()
+    except RecursionError as error:
+        raise InputError(Problem("its flow is nested too deeply", str(path))) from error
+    tasks = list(_write_tasks(flow))
+    if not tasks:
+        lines = [_format_note(note) for note in flow.notes[:5]]
+        hint = "; ".join(lines) or "export it again"
+        raise InputError(
+            Problem("the survey has no question that can be asked", str(path), hint=hint)
+        )
+    name = UNSAFE.sub("_", path.stem).strip(" .-~")[:MAX_ID] or "survey"
+    count = max(MIN_RESPONDENTS, RESPONDENTS_PER_TREATMENT * len(flow.treatments.labels))
+    notes = _describe(flow, len(tasks), count)
+    content = {
+        "settings": _settings(name, count, len(tasks)),
+        "treatments": [(label, NOTHING_TOLD) for label in flow.treatments.labels],
+        "roles": [(FACILITATOR, _FACILITATOR), ("Respondent", _ROLE)],
+        "tasks": [_context_row(), *tasks],
+        "profiles": _profiles(flow, count),
+        "constants": (),
+    }
+    if flow.data.computed:
+        content["computed"] = [
+            (computed, "participant", text) for computed, text in flow.data.computed.items()
+        ]
+    return ImportedStudy(
+        {
+            f"{name}.xlsx": workbook_bytes(content, notes=notes),
+            f"{name}_import.txt": "".join(f"{line}\n" for line in notes),
+        },
+        notes,
+    )
+
+
+# --- sheets ------------------------------------------------------------------------------------
+
+
+def _settings(name: str, count: int, tasks: int) -> Rows:
+    values: dict[str, Scalar] = {
+        "experiment_id": name,
+        "model_info": "synthetic",
+        "temperature": 1,
+        # One participant in each session, so that treatments are drawn for each participant.
+        "num_agents_per_session": 1,
+        "num_sessions": count,
+        "max_conversation_length": tasks + 10,
+        "treatment_assignment_strategy": "complete_random",
+        "session_assignment_strategy": "random",
+        "role_assignment_strategy": "random",
+        "random_seed": 42,
+    }
+    return [(key, values.get(key)) for key in SETTINGS]
+
+
+def _profiles(flow: SurveyFlow, count: int) -> Rows:
+    columns = list(flow.data.columns.values())
+    names = ("ID", *(column.name for column in columns))
+    questions = ("ID", *(column.field for column in columns))
+    values = tuple(column.value or None for column in columns)
+    return [names, questions, *((f"R{number}", *values) for number in range(1, count + 1))]
+
+
+def _context_row() -> Sequence[Scalar | None]:
+    return _task_row(task_id="context", type="context", task_order=0, llm_text=_CONTEXT,
+                     var_name="context")  # fmt: skip
+
+
+def _task_row(**values: Scalar | None) -> Sequence[Scalar | None]:
+    none: dict[str, Scalar | None] = dict.fromkeys(FLAGS, 0)
+    return [{**none, **values}.get(column) for column in COLUMNS["tasks"]]
+
+
+def _write_tasks(flow: SurveyFlow) -> Iterator[Sequence[Scalar | None]]:
+    """Yield the rows of the tasks. What does not fit into a cell is noted."""
+    order, last_group = 0, None
+    for task in flow.tasks:
+        text, options = _write_text(flow, task), _write_options(task.item)
+        if text is None or len(options) > MAX_CELL:
+            continue
+        if task.group is None or task.group != last_group:
+            order += 1
+        last_group = task.group
+        yield _task_row(
+            task_id=task.task_id,
+            type="private_question",
+            task_order=order,
+            is_adapted=int(text != task.human_text),
+            human_text=task.human_text[:MAX_CELL],
+            llm_text=text,
+            var_name=task.variable,
+            var_type=task.item.var_type,
+            response_options=options or None,
+            randomize_response_order=int(task.item.is_shuffled),
+            validate_response=int(bool(options) or task.item.var_type is not None),
+        )
+
+
+def _write_text(flow: SurveyFlow, task: PlannedTask) -> str | None:
+    """Return the cell of a task's text, or None with a note if it cannot be written."""
+    before = "".join(
+        _under(flow, condition, f"{text}\n\n") for condition, text in task.before if text
+    )
+    text = _under(flow, task.condition, f"{before}{task.text}")
+    limit = min(MAX_CELL, MAX_TEXT)
+    if len(text) > limit:
+        what = f"{task.task_id}: its text has {len(text):,} characters, a cell takes {limit:,}"
+        flow.notes.append(ImportNote(task.task_id, what))
+        return None
+    for expression in re.findall(r"\{% if (.*?) %\}", text):
+        try:
+            parse_expression(expression)
+        except ExpressionProblem as problem:
+            what = f"it cannot be asked, its condition is too long or too deep ({problem})"
+            flow.notes.append(ImportNote(task.task_id, what))
+            return None
+    return text
+
+
+def _under(flow: SurveyFlow, condition: Condition, text: str) -> str:
+    if condition is True:
+        return text
+    return f"{{% if {flow.write_condition(condition)} %}}{text}{{% endif %}}"
+
+
+def _write_options(item: Item) -> str:
+    if item.bounds is not None:
+        return f"({number_text(item.bounds[0])}, {number_text(item.bounds[1])})"
+    if not item.choices:
+        return ""
+    return escape_braces(json.dumps(list(item.choices.values()), ensure_ascii=False))
+
+
+# --- what is told ------------------------------------------------------------------------------
+
+
+def _describe(flow: SurveyFlow, tasks: int, respondents: int) -> list[str]:
+    """Return the lines for the researcher: what was made, what is to do, and what is lacking."""
+    questions = len({task.question_id for task in flow.tasks})
+    treatments, columns = flow.treatments.labels, flow.data.columns.values()
+    lines = [
+        f"Made: {format_count(tasks, 'task')} from {format_count(questions, 'question')}, "
+        f"{format_count(len(treatments), 'treatment')}"
+        + (f" ({shorten(', '.join(treatments), 200)})" if len(treatments) > 1 else "")
+        + (f", profile columns {', '.join(column.name for column in columns)}" if columns else "")
+    ]
+    lines.append(
+        f"To do: the {respondents} respondents have no description. Write yours into "
+        "agent_profiles, one a row, and their number into num_sessions"
+    )
+    blank = [column.field for column in columns if not column.value]
+    if blank:
+        lines.append(f"To do: fill in the embedded data in agent_profiles: {', '.join(blank)}")
+    lines.append("To do: model_info is synthetic; name the model that shall answer")
+    notes = list(dict.fromkeys(flow.notes))
+    lines += [_format_note(note) for note in notes if note.is_left_out]
+    return lines + [_format_note(note) for note in notes if not note.is_left_out]
+
+
+def _format_note(note: ImportNote) -> str:
+    kind = "Left out" if note.is_left_out else "Changed"
+    return f"{kind}: {note.where}: {note.text}"

@@ -1,0 +1,301 @@
+"""The logic of a survey (display, skip and branch logic) as conditions.
+
+An expression names its subject by a locator: `q://QID1/SelectableChoice/2`. A part that has no
+counterpart in a workbook is noted and left out of its condition.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any as Value
+from urllib.parse import unquote
+
+from folkmoot.hints import shorten
+from folkmoot.studies.workbook.config import number_text
+from folkmoot.studies.workbook.qualtrics.conditions import (
+    Comparison,
+    Condition,
+    all_of,
+    any_of,
+    negate,
+    text_literal,
+)
+from folkmoot.studies.workbook.qualtrics.questions import YES, Item, QuestionForm
+from folkmoot.studies.workbook.qualtrics.survey import (
+    Question,
+    as_mapping,
+    as_number,
+    as_text,
+    in_order,
+)
+from folkmoot.studies.workbook.qualtrics.texts import make_plain
+
+# A negative operator holds where the positive one does not, so also for what was never asked.
+_NEGATIVE = {
+    "NotSelected": "Selected",
+    "NotEqualTo": "EqualTo",
+    "DoesNotContain": "Contains",
+    "NotDisplayed": "Displayed",
+    "Empty": "NotEmpty",
+}
+SYMBOLS: Mapping[str, tuple[str, Callable[[Value, Value], bool]]] = {
+    "EqualTo": ("==", operator.eq),
+    "GreaterThan": (">", operator.gt),
+    "GreaterThanOrEqual": (">=", operator.ge),
+    "LessThan": ("<", operator.lt),
+    "LessThanOrEqual": ("<=", operator.le),
+}
+_LONGEST_OPERAND = 150
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question at one place of the flow: its tasks' variables by key, and when it is asked.
+
+    `loop`: the row of the loop in which it is asked, or "".
+    """
+
+    question: Question
+    form: QuestionForm
+    variables: Mapping[tuple[str, ...], str]
+    condition: Condition
+    loop: str = ""
+
+    def variable(self, *key: str) -> tuple[Item, str] | None:
+        """Return the task with this key, and its variable."""
+        item = self.form.item(*key)
+        return (item, self.variables[item.key]) if item is not None else None
+
+
+@dataclass(frozen=True)
+class Locator:
+    """`q://QID1#2/SelectableChoice/3/4`: question, column of a table, selector, ids."""
+
+    question: str
+    column: str
+    selector: str
+    ids: tuple[str, ...]
+
+
+def read_locator(text: str) -> Locator | None:
+    """Return a locator, or None if the text is none."""
+    scheme, found, path = unquote(text).partition("://")
+    parts = path.split("/")
+    if scheme != "q" or not found or not parts[0]:
+        return None
+    question, _, column = parts[0].partition("#")
+    return Locator(question, column, parts[1] if len(parts) > 1 else "", tuple(parts[2:]))
+
+
+def compare_texts(value: str, operator_name: str, operand: str) -> bool | None:
+    """Compare two fixed texts as the survey would; None for an unknown operator."""
+    if operator_name == "NotEmpty":
+        return bool(value)
+    if operator_name == "Contains":
+        return operand in value
+    if operator_name not in SYMBOLS:
+        return None
+    first, second = as_number(value), as_number(operand)
+    compare = SYMBOLS[operator_name][1]
+    if first is None or second is None:
+        return operator_name == "EqualTo" and value == operand
+    return compare(first, second)
+
+
+class LogicReader:
+    """Reads logic at one point of the flow.
+
+    `find_asked`: the places at which a question was asked before this point; None if it is a
+    question that the workbook cannot have. `compare_field`: the condition that an embedded data
+    field compares so. `note`: takes what was left out.
+    """
+
+    def __init__(
+        self,
+        find_asked: Callable[[str], Sequence[Asked] | None],
+        compare_field: Callable[[str, str, str], Condition | None],
+        note: Callable[[str, str], None],
+    ) -> None:
+        self._find_asked, self._compare_field, self._note = find_asked, compare_field, note
+
+    def read_logic(self, logic: object, where: str) -> Condition | None:
+        """Return the condition of display or branch logic, or None if no part of it is known."""
+        groups: list[list[Condition | None]] = []
+        for _, logic_set in _numbered(logic):
+            is_and = as_text(logic_set.get("Type")) == "AndIf"
+            condition = self._read_set(logic_set, where)
+            if is_and and groups:
+                groups[-1].append(condition)
+            else:
+                groups.append([condition])
+        return _join_groups(groups)
+
+    def _read_set(self, logic_set: Mapping[str, Value], where: str) -> Condition | None:
+        # "and" binds more strongly than "or".
+        groups: list[list[Condition | None]] = []
+        for _, expression in _numbered(logic_set):
+            condition = self.read_expression(expression, where)
+            # The export writes "Conjuction".
+            joined = as_text(expression.get("Conjuction") or expression.get("Conjunction"))
+            if groups and joined.lower() != "or":
+                groups[-1].append(condition)
+            else:
+                groups.append([condition])
+        return _join_groups(groups)
+
+    def read_expression(
+        self, expression: Mapping[str, Value], where: str, *, operator_key: str = "Operator"
+    ) -> Condition | None:
+        """Return the condition of one expression, or None with a note."""
+        name = as_text(expression.get(operator_key))
+        is_negative, name = name in _NEGATIVE, _NEGATIVE.get(name, name)
+        operand = as_text(expression.get("RightOperand", expression.get("Value"))).strip()
+        kind = as_text(expression.get("LogicType")) or "Question"
+        condition: Condition | None = None
+        if len(operand) <= _LONGEST_OPERAND and "${" not in operand:
+            if kind == "EmbeddedField":
+                field = as_text(expression.get("LeftOperand")).removeprefix("e://Field/")
+                condition = self._compare_field(field, name, operand)
+            elif kind == "Question":
+                condition = self._read_question(expression, name, operand, where)
+        if condition is None:
+            told = make_plain(as_text(expression.get("Description")), in_one_line=True).text
+            subject = as_text(expression.get("ChoiceLocator") or expression.get("LeftOperand"))
+            told = told or " ".join(filter(None, (kind, subject, name, operand)))
+            self._note(where, f"this part of its condition: {shorten(told, 160)}")
+            return None
+        return negate(condition) if is_negative else condition
+
+    def _read_question(
+        self, expression: Mapping[str, Value], name: str, operand: str, where: str
+    ) -> Condition | None:
+        text = as_text(expression.get("ChoiceLocator") or expression.get("LeftOperand"))
+        locator = read_locator(text)
+        if locator is None:
+            return None
+        places = self._find_asked(locator.question)
+        if places is None:
+            return None
+        if not places:
+            what = f"its condition looks at {locator.question}, which is not asked before it"
+            self._note(where, f"{what}; it counts as not answered")
+            return False
+        ignore_case = bool(expression.get("IgnoreCase"))
+        found = [self._at(place, locator, name, operand, ignore_case) for place in places]
+        if any(condition is None for condition in found):
+            return None
+        return any_of(*(condition for condition in found if condition is not None))
+
+    def _at(
+        self, asked: Asked, locator: Locator, name: str, operand: str, ignore_case: bool
+    ) -> Condition | None:
+        """Return the condition on a question as it was asked at one place."""
+        if name in ("Displayed", "NotEmpty"):
+            return asked.condition  # whoever is asked answers
+        start = (locator.column,) if locator.column else ()
+        if name == "Selected":
+            return _selected(asked, start, locator)
+        if locator.selector == "SelectedChoicesCount":
+            return _counted(asked, name, operand)
+        if locator.selector in ("SelectedAnswerRecode", "SelectedChoicesRecode"):
+            return _recoded(asked, (*start, *locator.ids), name, operand)
+        keys = [(*start, *locator.ids), ("text", *locator.ids)]
+        found = next(filter(None, (asked.variable(*key) for key in keys)), None)
+        return _compared(*found, name, operand, ignore_case) if found else None
+
+
+def _numbered(value: object) -> Iterator[tuple[str, Mapping[str, Value]]]:
+    """Yield the entries of an object that have a number as key, in order."""
+    for key, entry in in_order(value):
+        if as_number(key) is not None and isinstance(entry, dict):
+            yield key, as_mapping(entry)
+
+
+def _join_groups(groups: Sequence[Sequence[Condition | None]]) -> Condition | None:
+    """Join groups by "or" and their members by "and", without what is unknown."""
+    known = [[each for each in group if each is not None] for group in groups]
+    joined = [all_of(*group) for group in known if group]
+    return any_of(*joined) if joined else None
+
+
+def _equals(item: Item, variable: str, choice: str) -> Condition | None:
+    literal = item.literal_of(choice)
+    if literal is None:
+        return None
+    symbol, text = literal
+    return Comparison(f"{variable} == {text}" if symbol == "==" else f"{text} in {variable}")
+
+
+def _selected(asked: Asked, start: tuple[str, ...], locator: Locator) -> Condition | None:
+    """Return the condition that a choice, or a cell of a matrix, was selected."""
+    ids = (*start, *locator.ids)
+    if not locator.ids:
+        return None
+    if cell := asked.variable(*ids):  # a task of its own, with yes or no
+        item, variable = cell
+        return _equals(item, variable, YES) if YES in item.choices else None
+    if locator.selector == "SelectableAnswer" and len(locator.ids) == 1:
+        return _selected_anywhere(asked, start, locator.ids[0])
+    found = asked.variable(*ids[:-1])
+    return _equals(*found, ids[-1]) if found else None
+
+
+def _selected_anywhere(asked: Asked, start: tuple[str, ...], answer: str) -> Condition | None:
+    """Return the condition that a scale point was selected for at least one statement."""
+    found: list[Condition | None] = []
+    for item in asked.form.items:
+        if item.key[: len(start)] != start or item.key[:1] == ("text",):
+            continue
+        variable = asked.variables[item.key]
+        if item.key[len(start) + 1 :] == (answer,) and YES in item.choices:
+            found.append(_equals(item, variable, YES))
+        elif len(item.key) == len(start) + 1:
+            found.append(_equals(item, variable, answer))
+    known = [condition for condition in found if condition is not None]
+    return any_of(*known) if known and len(known) == len(found) else None
+
+
+def _counted(asked: Asked, name: str, operand: str) -> Condition | None:
+    """Return the condition on the number of choices that were selected."""
+    number = as_number(operand)
+    each = [
+        f'(1 if {asked.variables[item.key]} == "{YES}" else 0)'
+        for item in asked.form.items
+        if YES in item.choices and not item.follows
+    ]
+    if not each or number is None or name not in SYMBOLS:
+        return None
+    return Comparison(f"{' + '.join(each)} {SYMBOLS[name][0]} {number_text(number)}")
+
+
+def _recoded(asked: Asked, ids: tuple[str, ...], name: str, operand: str) -> Condition | None:
+    """Return the condition on the value that the data have for a choice."""
+    found = asked.variable(*ids)
+    if found is None:
+        return None
+    item, variable = found
+    holds = [
+        id for id in item.choices if compare_texts(asked.form.recodes.get(id, id), name, operand)
+    ]
+    known = [condition for id in holds if (condition := _equals(item, variable, id)) is not None]
+    return any_of(*known) if len(known) == len(holds) else None
+
+
+def _compared(
+    item: Item, variable: str, name: str, operand: str, ignore_case: bool
+) -> Condition | None:
+    """Return the condition on a number or a text that was entered."""
+    number = as_number(operand)
+    if item.bounds is not None or item.var_type in ("integer", "float"):
+        if number is None or name not in SYMBOLS:
+            return None
+        return Comparison(f"{variable} {SYMBOLS[name][0]} {number_text(number)}")
+    if ignore_case:
+        variable, operand = f"lower({variable})", operand.lower()
+    if name == "EqualTo":
+        return Comparison(f"{variable} == {text_literal(operand)}")
+    if name == "Contains":
+        return Comparison(f"{text_literal(operand)} in {variable}")
+    return None

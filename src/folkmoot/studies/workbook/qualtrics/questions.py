@@ -1,0 +1,501 @@
+"""The tasks of each kind of question: what is asked, and which answers there are.
+
+A task of a workbook has one answer. So a question with several (a matrix, several choices, sliders,
+ranks) becomes one task for each, with the columns that Qualtrics' own data file would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from folkmoot.conversation.choices import indistinguishable_pairs
+from folkmoot.hints import shorten
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.studies.workbook.config import VarType, number_text
+from folkmoot.studies.workbook.qualtrics.conditions import text_literal
+from folkmoot.studies.workbook.qualtrics.survey import (
+    Choice,
+    ImportNote,
+    Question,
+    as_mapping,
+    as_number,
+    as_text,
+    in_order,
+    nested_list,
+    read_question,
+)
+from folkmoot.studies.workbook.qualtrics.texts import PlainText, make_plain
+
+YES, NO = "yes", "no"
+# A literal of the workbook's language has at most 200 characters.
+_MAX_LITERAL = 150
+_SINGLE = frozenset(("SAVR", "SAHR", "SACOL", "DL", "SB"))
+_MULTIPLE = frozenset(("MAVR", "MAHR", "MACOL", "MSB"))
+_LIKERT_SINGLE = frozenset(("", "SingleAnswer", "DL", "DND"))
+_UNKNOWN_KINDS: Mapping[str, str] = {
+    "Captcha": "a captcha",
+    "DD": "a drill down",
+    "Draw": "a signature or drawing",
+    "FileUpload": "a file upload",
+    "GAP": "a gap analysis",
+    "HeatMap": "a heat map",
+    "Highlight": "a highlight question",
+    "HL": "a highlight question",
+    "HotSpot": "a hot spot",
+    "Meta": "information about the browser",
+    "PGR": "pick, group and rank",
+    "SS": "a graphic slider",
+    "ScreenCapture": "a screen capture",
+    "Timing": "a timer of the page",
+    "TreeTesting": "a tree test",
+}
+_ON = frozenset(("true", "on", "1", "yes"))
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One task of a question.
+
+    `key`: how conditions and piped texts refer to its answer: ids of choice, row or column.
+    `suffix`: what its column adds to the name of the question. `words`: plain text, in which values
+    may still be piped. `choices`: id → text of the options; without them, `bounds` of a number, or
+    a text. `follows`: the item and the choice that must have been chosen before this is asked.
+    `logic`: display logic of its own.
+    """
+
+    key: Key
+    suffix: str
+    words: str
+    choices: Mapping[str, str] = field(default_factory=dict)
+    bounds: tuple[float, float] | None = None
+    var_type: VarType | None = None
+    is_shuffled: bool = False
+    follows: tuple[Key, str] | None = None
+    logic: Mapping[str, Any] = field(default_factory=dict)
+
+    def literal_of(self, choice: str) -> tuple[str, str] | None:
+        """Return how to compare the answer with a choice: `==` or `in`, and the literal.
+
+        None if there is no such choice, or no literal can tell it from the others.
+        """
+        text = self.choices.get(choice)
+        if text is None:
+            number = as_number(choice)
+            in_bounds = self.bounds and number is not None
+            return ("==", number_text(number)) if in_bounds and number is not None else None
+        if len(text) <= _MAX_LITERAL:
+            return "==", text_literal(text)
+        start = text[:_MAX_LITERAL]
+        others = sum(start in other for other in self.choices.values())
+        return ("in", text_literal(start)) if others == 1 else None
+
+
+@dataclass(frozen=True)
+class QuestionForm:
+    """What becomes of a question: its tasks, or words that are shown before the next one.
+
+    `recodes`: id of a choice or scale point → its value in the data. `items_shuffled`: the tasks
+    come in random order.
+    """
+
+    items: tuple[Item, ...] = ()
+    words: str = ""
+    recodes: Mapping[str, str] = field(default_factory=dict)
+    items_shuffled: bool = False
+
+    def item(self, *key: str) -> Item | None:
+        """Return the task with this key."""
+        return next((item for item in self.items if item.key == key), None)
+
+
+class FormMaker:
+    """Makes the forms of questions and collects what they lack."""
+
+    def __init__(self, questions: Mapping[str, Question], notes: list[ImportNote]) -> None:
+        self.questions, self.notes = questions, notes
+
+    def leave_out(self, question: Question, what: str) -> None:
+        self.notes.append(ImportNote(question.id, what))
+
+    def change(self, question: Question, what: str) -> None:
+        self.notes.append(ImportNote(question.id, what, is_left_out=False))
+
+    def make_form(self, question: Question) -> QuestionForm | None:
+        """Return the form of a question, or None with a note if there is none."""
+        make = _MAKERS.get(question.kind)
+        form = make(self, question) if make else None
+        if form is None:
+            if make is None:
+                what = _UNKNOWN_KINDS.get(question.kind, f"its type {question.kind or '?'}")
+                self.leave_out(question, f"{what} is not supported: {self._shown(question)}")
+            return None
+        self._note_extras(question)
+        return form
+
+    def _shown(self, question: Question) -> str:
+        return repr(shorten(make_plain(question.html, in_one_line=True).text, 60))
+
+    def _no_form(self, question: Question, what: str) -> QuestionForm | None:
+        self.leave_out(question, f"{what} is not supported: {self._shown(question)}")
+        return None
+
+    def _words(self, question: Question, html: str, *, in_one_line: bool = False) -> str:
+        return self._told(question, make_plain(html, in_one_line=in_one_line))
+
+    def _told(self, question: Question, plain: PlainText) -> str:
+        for lost in plain.lost:
+            self.leave_out(question, f"{lost} in its text")
+        return plain.text
+
+    def _stem(self, question: Question) -> str:
+        return self._words(question, question.html)
+
+    # --- parts of questions --------------------------------------------------------------------
+
+    def _choices(self, question: Question) -> list[Choice]:
+        """Return the choices of a question with those that it takes over from another one."""
+        dynamic = as_mapping(question.keys.get("DynamicChoices"))
+        own = [choice for choice in question.choices() if not choice.id.startswith("x")]
+        if not dynamic:
+            return question.choices()
+        source = as_text(dynamic.get("Locator")).removeprefix("q://").partition("/")[0]
+        if source not in self.questions:
+            self.leave_out(question, f"choices that it takes over from {source or '?'}")
+            return own
+        # In the data, choices that are taken over have an x before the id of their source.
+        taken = [
+            Choice(f"x{choice.id}", choice.html, choice.keys)
+            for choice in self.questions[source].choices()
+        ]
+        what = f"it offers all choices of {source}, and not only those that the survey takes over"
+        self.change(question, what)
+        return [*taken, *own]
+
+    def _options(
+        self,
+        question: Question,
+        choices: Sequence[Choice],
+        *,
+        numbered: bool = False,
+        asked_one_by_one: bool = False,
+    ) -> dict[str, str]:
+        """Return id → text of the options, so that no two could be taken for each other."""
+        texts: list[str] = []
+        for number, choice in enumerate(choices, 1):
+            text = self._words(question, choice.html, in_one_line=True)
+            if "${" in text:
+                what = f"the value piped into choice {choice.id}; options know no earlier answers"
+                self.leave_out(question, what)
+            if not text:
+                self.change(question, f"choice {choice.id} has no words; it is called {number}")
+            if choice.keys.get("DisplayLogic") and not asked_one_by_one:
+                what = f"the display logic of choice {choice.id}; it is always offered"
+                self.leave_out(question, what)
+            texts.append((f"{number}: {text}" if numbered and text else text) or str(number))
+        if pairs := indistinguishable_pairs(texts):
+            # With a number before them, no two options can be taken for each other.
+            texts = [f"{number}: {text}" for number, text in enumerate(texts, 1)]
+            alike = ", ".join(sorted({choices[second].id for _, second in pairs}))
+            self.change(question, f"its options are numbered; choices look alike ({alike})")
+        return dict(zip((choice.id for choice in choices), texts, strict=True))
+
+    def _randomization(self, question: Question) -> bool:
+        """Return whether all choices come in random order."""
+        given = as_mapping(question.keys.get("Randomization"))
+        kind = as_text(given.get("Type"))
+        if kind in ("", "None"):
+            return False
+        fixed = [
+            as_text(id) for _, id in in_order(as_mapping(given.get("Advanced")).get("FixedOrder"))
+        ]
+        # The export writes the places that are drawn as {~Randomized~}.
+        is_partial = kind == "Advanced" and any(not id.startswith("{~") for id in fixed)
+        if kind == "All" or (kind == "Advanced" and fixed and not is_partial):
+            return True
+        self.leave_out(question, f"the random order of some of its choices ({kind}); it is fixed")
+        return False
+
+    def _follow_ups(
+        self,
+        question: Question,
+        choices: Sequence[Choice],
+        options: Mapping[str, str],
+        *,
+        many: bool,
+    ) -> Iterator[Item]:
+        """Yield the tasks of choices with a text field, such as "Other: ___"."""
+        for choice in choices:
+            if not has_text_field(choice):
+                continue
+            words = f"You chose “{options[choice.id]}”. Please say what you mean in a few words."
+            chosen = ((choice.id,), YES) if many else ((), choice.id)
+            yield Item(("text", choice.id), f"_{choice.id}_TEXT", words, follows=chosen)
+            self.change(question, f"the text field of choice {choice.id} is a question of its own")
+
+    def _note_extras(self, question: Question) -> None:
+        """Note what a question has beside its words and choices."""
+        keys = question.keys
+        if as_text(keys.get("QuestionJS")).strip():
+            self.leave_out(question, "its JavaScript")
+        if as_mapping(keys.get("ChoiceGroups")):
+            self.leave_out(question, "the headings of its groups of choices")
+        if as_mapping(keys.get("DefaultChoices")):
+            self.leave_out(question, "its preselected answers")
+        check = as_text(question.validation.get("Type"))
+        if check not in ("", "None") and not _is_number_check(question) and question.kind != "CS":
+            content = as_text(question.validation.get("ContentType"))
+            detail = f"{check}: {content}" if content else check
+            self.leave_out(question, f"the check of its answer ({detail})")
+        if as_text(question.configuration.get("NotApplicable")) in _ON:
+            self.leave_out(question, "the box “not applicable”")
+
+    # --- kinds of questions --------------------------------------------------------------------
+
+    def descriptive_text(self, question: Question) -> QuestionForm | None:
+        """A text that is only shown."""
+        words = self._stem(question)
+        if question.selector == "GRB":
+            self._no_form(question, "a graphic")
+            return QuestionForm(words=words) if words else None
+        if not words:
+            self.leave_out(question, "a descriptive text without words")
+            return None
+        return QuestionForm(words=words)
+
+    def multiple_choice(self, question: Question) -> QuestionForm | None:
+        """One of several choices, or any number of them, or a number from 0 to 10."""
+        stem = self._stem(question)
+        recodes = _recodes(question.keys)
+        if question.selector == "NPS":
+            labels = [
+                self._words(question, as_text(label.get("Display")), in_one_line=True)
+                for label in nested_list(question.keys.get("ColumnLabels"))
+            ]
+            scale = (
+                f"\n\nThe scale runs from 0 ({labels[0]}) to 10 ({labels[-1]})." if labels else ""
+            )
+            whole = Item((), "", stem + scale, bounds=(0, 10), var_type="integer")
+            return QuestionForm((whole,), recodes=recodes)
+        if question.selector not in _SINGLE | _MULTIPLE:
+            return self._no_form(question, f"its form {question.selector or '?'}")
+        choices = self._choices(question)
+        if not choices:
+            return self._no_form(question, "a question without choices")
+        is_single = question.selector in _SINGLE
+        options = self._options(question, choices, asked_one_by_one=not is_single)
+        is_shuffled = self._randomization(question)
+        if is_single:
+            item = Item((), "", stem, options, var_type="category", is_shuffled=is_shuffled)
+            more = self._follow_ups(question, choices, options, many=False)
+            return QuestionForm((item, *more), recodes=recodes)
+        what = format_count(len(choices), "choice")
+        self.change(question, f"asked with yes or no, one by one: its {what}")
+        logic = {choice.id: as_mapping(choice.keys.get("DisplayLogic")) for choice in choices}
+        items = (
+            replace(
+                _yes_or_no((id,), f"_{id}", f"{stem}\n\nDoes this apply: “{text}”?"),
+                logic=logic[id],
+            )
+            for id, text in options.items()
+        )
+        more = self._follow_ups(question, choices, options, many=True)
+        return QuestionForm((*items, *more), recodes=recodes, items_shuffled=is_shuffled)
+
+    def matrix(self, question: Question) -> QuestionForm | None:
+        """A table: each statement is a task, or each of its cells."""
+        stem = self._stem(question)
+        return self._matrix(question, question, stem, self._choices(question), "")
+
+    def _matrix(
+        self, question: Question, table: Question, stem: str, rows: Sequence[Choice], before: str
+    ) -> QuestionForm | None:
+        """`table`: the question, or a column of it, of which `before` is the number."""
+        form = (table.selector, table.subselector)
+        answers = table.choices("Answers", "AnswerOrder")
+        is_text = table.selector == "TE"
+        is_single = table.selector in ("Likert", "Bipolar") and form[1] in _LIKERT_SINGLE
+        is_multiple = table.selector == "Likert" and form[1] == "MultipleAnswer"
+        if not (is_text or is_single or is_multiple):
+            return self._no_form(question, f"a matrix of the form {'/'.join(filter(None, form))}")
+        if not rows or not answers:
+            return self._no_form(question, "a matrix without statements or scale points")
+        start: Key = (before,) if before else ()
+        lead = f"#{before}" if before else ""
+        is_blank = any(not make_plain(answer.html, in_one_line=True).text for answer in answers)
+        options = self._options(question, answers, numbered=is_single and is_blank)
+        items: list[Item] = []
+        for number, row in enumerate(rows, 1):
+            statement = self._words(question, row.html, in_one_line=True)
+            if not statement:
+                self.change(question, f"statement {row.id} has no words; it is called {number}")
+                statement = f"statement {number}"
+            logic = as_mapping(row.keys.get("DisplayLogic"))
+            if has_text_field(row):
+                self.leave_out(question, f"the text field of statement {row.id}")
+            words, suffix = f"{stem}\n\n{statement}", f"{lead}_{row.id}"
+            if is_single:
+                key = (*start, row.id)
+                whole = Item(key, suffix, words, options, var_type="category", logic=logic)
+                items.append(whole)
+                continue
+            for id, text in options.items():
+                key, name = (*start, row.id, id), f"{suffix}_{id}"
+                cell = f"{words}: {text}" if is_text else f"{words}\n\nDoes this apply: “{text}”?"
+                item = Item(key, name, cell) if is_text else _yes_or_no(key, name, cell)
+                items.append(replace(item, logic=logic))
+        if is_multiple:
+            what = format_count(len(items), "cell")
+            self.change(question, f"asked with yes or no, one by one: its {what}")
+        is_shuffled = is_single and not before and self._randomization(question)
+        return QuestionForm(tuple(items), recodes=_recodes(table.keys), items_shuffled=is_shuffled)
+
+    def side_by_side(self, question: Question) -> QuestionForm | None:
+        """Several scales beside each other, for the same statements."""
+        stem, rows = self._stem(question), self._choices(question)
+        items: list[Item] = []
+        for number, keys in in_order(question.keys.get("AdditionalQuestions")):
+            table = read_question(f"{question.id}#{number}", as_mapping(keys))
+            heading = self._words(question, table.html, in_one_line=True)
+            words = f"{stem}\n\n{heading}" if heading else stem
+            form = self._matrix(question, table, words, rows, number)
+            items += form.items if form else ()
+        if not items:
+            return self._no_form(question, "a side by side table without columns")
+        return QuestionForm(tuple(items))
+
+    def slider(self, question: Question) -> QuestionForm | None:
+        """A number on a scale for each item."""
+        stem, configuration = self._stem(question), question.configuration
+        low, high = as_number(configuration.get("CSSliderMin")), None
+        if question.selector == "STAR":
+            low, high = 0.0, as_number(configuration.get("NumStars"))
+            high = high or as_number(configuration.get("StarCount"))
+        high = high or as_number(configuration.get("CSSliderMax"))
+        low, high = low or 0.0, 100.0 if high is None else high
+        if not low < high:
+            return self._no_form(question, f"a slider from {low:g} to {high:g}")
+        is_whole = (as_number(configuration.get("NumDecimals")) or 0) == 0
+        labels = [
+            self._words(question, as_text(label.get("Display")), in_one_line=True)
+            for label in nested_list(question.keys.get("Labels"))
+        ]
+        scale = f"\n\nThe scale from {number_text(low)} to {number_text(high)} is labelled: "
+        scale = scale + " | ".join(labels) if any(labels) else ""
+        return self._numbers(
+            question, lambda text: (f"{stem}\n\n{text}" if text else stem) + scale,
+            (low, high), is_whole=is_whole and low.is_integer() and high.is_integer(),
+        )  # fmt: skip
+
+    def constant_sum(self, question: Question) -> QuestionForm | None:
+        """Numbers that add up to a total."""
+        stem, settings = self._stem(question), question.validation
+        totals = (settings.get(key) for key in ("ChoiceTotal", "TotalSum", "Total"))
+        total = next((number for each in totals if (number := as_number(each))), 100.0)
+        if total <= 0:
+            return self._no_form(question, f"a constant sum of {total:g}")
+        self.change(question, f"that its numbers add up to {total:g} is said and not checked")
+        told = f"All numbers together must add up to {number_text(total)}."
+        listed = self._listed_choices(question)
+        return self._numbers(
+            question, lambda text: f"{stem}\n\n{listed}\n\n{told} How much is it for “{text}”?",
+            (0.0, total), is_whole=total.is_integer(),
+        )  # fmt: skip
+
+    def rank_order(self, question: Question) -> QuestionForm | None:
+        """The ranks of several items."""
+        stem, count = self._stem(question), len(self._choices(question))
+        self.change(question, "its ranks are asked item by item; equal ranks are not refused")
+        listed = self._listed_choices(question)
+        asked = (
+            f"Which rank do you give to “{{}}”? 1 is the first place, {count} the last; each rank "
+        )
+        return self._numbers(
+            question,
+            lambda text: f"{stem}\n\n{listed}\n\n{asked.replace('{}', text)}is given once.",
+            (1.0, float(count)), is_whole=True,
+        )  # fmt: skip
+
+    def _listed_choices(self, question: Question) -> str:
+        texts = (
+            make_plain(choice.html, in_one_line=True).text for choice in self._choices(question)
+        )
+        return "\n".join(f"- {text}" for text in texts)
+
+    def _numbers(
+        self, question: Question, words: Callable[[str], str], bounds: tuple[float, float],
+        *, is_whole: bool,
+    ) -> QuestionForm | None:  # fmt: skip
+        """Return a task with a number for each choice."""
+        choices = self._choices(question)
+        if not choices:
+            return self._no_form(question, "a question without items")
+        kind: VarType = "integer" if is_whole else "float"
+        items = []
+        for choice in choices:
+            text = self._words(question, choice.html, in_one_line=True)
+            if has_text_field(choice):
+                self.leave_out(question, f"the text field of item {choice.id}")
+            items.append(
+                Item(
+                    (choice.id,),
+                    f"_{choice.id}",
+                    words(text),
+                    bounds=bounds,
+                    var_type=kind,
+                    logic=as_mapping(choice.keys.get("DisplayLogic")),
+                )
+            )
+        return QuestionForm(tuple(items), items_shuffled=self._randomization(question))
+
+    def text_entry(self, question: Question) -> QuestionForm | None:
+        """Words, a number, or the fields of a form."""
+        stem = self._stem(question)
+        if question.selector == "FORM":
+            items = []
+            for choice in question.choices():
+                text = self._words(question, choice.html, in_one_line=True)
+                items.append(Item((choice.id,), f"_{choice.id}", f"{stem}\n\n{text}"))
+            return QuestionForm(tuple(items)) if items else self._no_form(question, "an empty form")
+        if not _is_number_check(question):
+            return QuestionForm((Item((), "", stem),))
+        given = as_mapping(question.validation.get("ValidNumber"))
+        low, high = as_number(given.get("Min")), as_number(given.get("Max"))
+        decimals = as_number(given.get("NumDecimals"))
+        kind: VarType = "integer" if decimals == 0 else "float"
+        bounds = (low, high) if low is not None and high is not None and low <= high else None
+        if bounds is None and (low is not None or high is not None):
+            self.leave_out(question, "the one bound of its number; a range needs both")
+        return QuestionForm((Item((), "", stem, bounds=bounds, var_type=kind),))
+
+
+_MAKERS: Mapping[str, Callable[[FormMaker, Question], QuestionForm | None]] = {
+    "DB": FormMaker.descriptive_text,
+    "MC": FormMaker.multiple_choice,
+    "Matrix": FormMaker.matrix,
+    "SBS": FormMaker.side_by_side,
+    "Slider": FormMaker.slider,
+    "CS": FormMaker.constant_sum,
+    "RO": FormMaker.rank_order,
+    "TE": FormMaker.text_entry,
+}
+
+
+def has_text_field(choice: Choice) -> bool:
+    """Return whether a choice has a field in which one writes."""
+    return as_text(choice.keys.get("TextEntry")).lower() in _ON
+
+
+def _yes_or_no(key: Key, suffix: str, words: str) -> Item:
+    return Item(key, suffix, words, {YES: YES, NO: NO}, var_type="category")
+
+
+def _is_number_check(question: Question) -> bool:
+    return as_text(question.validation.get("ContentType")) == "ValidNumber"
+
+
+def _recodes(keys: Mapping[str, Any]) -> dict[str, str]:
+    return {id: as_text(value) for id, value in as_mapping(keys.get("RecodeValues")).items()}

@@ -1,0 +1,266 @@
+"""The export as a survey: its questions, blocks and flow, whatever form the JSON gives them.
+
+A QSF file is the JSON object `SurveyEntry` (name, language) and `SurveyElements`, a list in which
+`Element` says what each one is: BL the blocks, FL the flow, SQ one question, SO the options. Lists
+and objects with numbers as keys mean the same, and empty objects are written as empty lists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from folkmoot.errors import InputError, Problem
+
+MAX_BYTES = 50_000_000
+TRASH = "Trash"
+_HOW_TO_EXPORT = "in Qualtrics: Survey, Tools, Import/Export, Export Survey"
+# Elements that hold nothing that a participant would see: options of translations and themes,
+# counts, statistics, response sets, the project.
+_SILENT = frozenset(("PROJ", "STAT", "QC", "RS", "SCO", "PL", "PRV", "LP", "MP"))
+_NAMED = {
+    "NT": "notes of the survey's authors",
+    "QO": "a quota",
+    "QG": "a group of quotas",
+    "QGO": "groups of quotas",
+    "TR": "an action after the survey (such as an e-mail)",
+    "BR": "a branch outside the flow",
+}
+
+
+@dataclass(frozen=True)
+class ImportNote:
+    """What the workbook does not have as the survey has it: left out, or asked in another form.
+
+    `where`: the id of the question, or of the part of the survey.
+    """
+
+    where: str
+    text: str
+    is_left_out: bool = True
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice, statement or scale point: its id, its HTML and its other keys."""
+
+    id: str
+    html: str
+    keys: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question as the survey defines it. `keys`: all that the export says of it."""
+
+    id: str
+    kind: str
+    selector: str
+    subselector: str
+    name: str
+    html: str
+    keys: Mapping[str, Any]
+
+    def choices(self, of: str = "Choices", order: str = "ChoiceOrder") -> list[Choice]:
+        """Return its choices (or its `Answers`, in the `AnswerOrder`) in the order shown."""
+        return read_choices(self.keys, of, order)
+
+    @property
+    def validation(self) -> Mapping[str, Any]:
+        return as_mapping(as_mapping(self.keys.get("Validation")).get("Settings"))
+
+    @property
+    def configuration(self) -> Mapping[str, Any]:
+        return as_mapping(self.keys.get("Configuration"))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block: its elements (questions and page breaks) and its options."""
+
+    id: str
+    kind: str
+    title: str
+    elements: Sequence[Mapping[str, Any]]
+    options: Mapping[str, Any]
+
+    @property
+    def question_ids(self) -> list[str]:
+        return [
+            as_text(element.get("QuestionID"))
+            for element in self.elements
+            if as_text(element.get("Type")) == "Question"
+        ]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The whole survey. `notes`: what was already left out while it was read."""
+
+    name: str
+    questions: Mapping[str, Question]
+    blocks: Mapping[str, Block]
+    flow: Sequence[Mapping[str, Any]]
+    notes: list[ImportNote] = field(default_factory=list)
+
+
+def read_survey(path: Path) -> Survey:
+    """Read a QSF file. Raises InputError if it is none."""
+    document = _read_json(path)
+    elements = nested_list(document.get("SurveyElements"))
+    if not elements:
+        raise _not_an_export(path, "it has no SurveyElements")
+    entry = as_mapping(document.get("SurveyEntry"))
+    notes: list[ImportNote] = []
+    questions: dict[str, Question] = {}
+    blocks: dict[str, Block] = {}
+    flow: list[Mapping[str, Any]] = []
+    for element in elements:
+        kind, payload = as_text(element.get("Element")), element.get("Payload")
+        if kind == "SQ":
+            _add_question(element, questions, notes)
+        elif kind == "BL":
+            _add_blocks(payload, blocks, notes)
+        elif kind == "FL":
+            flow += nested_list(as_mapping(payload).get("Flow"))
+        elif kind == "SO":
+            _note_options(as_mapping(payload), notes)
+        elif kind not in _SILENT:
+            where = as_text(element.get("PrimaryAttribute")) or kind or "?"
+            what = _NAMED.get(kind, f"an element of the unknown type {kind!r}")
+            notes.append(ImportNote(where, what))
+    if not questions:
+        raise _not_an_export(path, "it has no questions")
+    if not flow:
+        # Old exports have no flow: all blocks are shown in their order.
+        flow = [{"Type": "Block", "ID": id} for id, block in blocks.items() if block.kind != TRASH]
+    return Survey(as_text(entry.get("SurveyName")), questions, blocks, flow, notes)
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            size = f"it has more than {MAX_BYTES // 1_000_000} MB"
+            raise InputError(Problem(f"cannot be read: {size}", str(path)))
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(Problem(f"cannot be read: {error.strerror}", str(path))) from error
+    try:
+        document = json.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise _not_an_export(path, "it is not a text in UTF-8") from error
+    except json.JSONDecodeError as error:
+        what = f"it is not JSON (line {error.lineno}: {error.msg})"
+        raise _not_an_export(path, what) from error
+    except (RecursionError, ValueError) as error:
+        raise _not_an_export(path, "its JSON is nested too deeply or not valid") from error
+    if not isinstance(document, dict):
+        raise _not_an_export(path, "it is not a JSON object")
+    return document
+
+
+def _not_an_export(path: Path, why: str) -> InputError:
+    message = f"is not a survey exported from Qualtrics: {why}"
+    return InputError(Problem(message, str(path), hint=_HOW_TO_EXPORT))
+
+
+def _add_question(
+    element: Mapping[str, Any], questions: dict[str, Question], notes: list[ImportNote]
+) -> None:
+    keys = as_mapping(element.get("Payload"))
+    id = as_text(keys.get("QuestionID")) or as_text(element.get("PrimaryAttribute"))
+    if not id:
+        notes.append(ImportNote("?", "a question without an id"))
+    elif id in questions:
+        notes.append(ImportNote(id, "a second question with the same id"))
+    else:
+        questions[id] = read_question(id, keys)
+
+
+def read_question(id: str, keys: Mapping[str, Any]) -> Question:
+    """Return a question with the keys of its payload."""
+    return Question(
+        id,
+        as_text(keys.get("QuestionType")),
+        as_text(keys.get("Selector")),
+        as_text(keys.get("SubSelector")),
+        as_text(keys.get("DataExportTag")) or id,
+        as_text(keys.get("QuestionText")),
+        keys,
+    )
+
+
+def _add_blocks(payload: object, blocks: dict[str, Block], notes: list[ImportNote]) -> None:
+    for keys in nested_list(payload):
+        id = as_text(keys.get("ID"))
+        if not id or id in blocks:
+            what = "a second block with the same id" if id else "a block without an id"
+            notes.append(ImportNote(id or "?", what))
+            continue
+        title = as_text(keys.get("Description"))
+        elements = nested_list(keys.get("BlockElements"))
+        options = as_mapping(keys.get("Options"))
+        blocks[id] = Block(id, as_text(keys.get("Type")), title, elements, options)
+
+
+def _note_options(options: Mapping[str, Any], notes: list[ImportNote]) -> None:
+    for key, what in (("Header", "the header of its pages"), ("Footer", "the footer of its pages")):
+        if as_text(options.get(key)).strip():
+            notes.append(ImportNote("SO", what))
+
+
+# --- the forms of the JSON ---------------------------------------------------------------------
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """Return a JSON object; an empty one for anything else, such as the list that stands for it."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_text(value: object) -> str:
+    """Return a text or a number as a text; an empty one for anything else."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (str, int, float)) else ""
+
+
+def as_number(value: object) -> float | None:
+    """Return a number, or a text that is one; None for anything else."""
+    try:
+        number = float(as_text(value))
+    except ValueError:
+        return None
+    return number if abs(number) < 1e15 else None
+
+
+def in_order(value: object) -> list[tuple[str, Any]]:
+    """Return the entries of an object in the order of their keys as numbers, or those of a list."""
+    if isinstance(value, dict):
+        return sorted(value.items(), key=lambda entry: (_rank(entry[0]), entry[0]))
+    return [(str(i), each) for i, each in enumerate(value, 1)] if isinstance(value, list) else []
+
+
+def _rank(key: str) -> float:
+    number = as_number(key)
+    return float("inf") if number is None else number
+
+
+def nested_list(value: object) -> list[Mapping[str, Any]]:
+    """Return the objects in a list, or in an object with numbers as keys."""
+    return [each for _, each in in_order(value) if isinstance(each, dict)]
+
+
+def read_choices(keys: Mapping[str, Any], of: str, order: str) -> list[Choice]:
+    """Return the choices of a question in the order shown; those that no order names come last."""
+    entries = dict(in_order(keys.get(of)))
+    listed = [as_text(id) for _, id in in_order(keys.get(order))]
+    names = dict.fromkeys((*(id for id in listed if id in entries), *entries))
+    found = []
+    for id in names:
+        entry = entries[id]
+        given = as_mapping(entry)
+        found.append(Choice(id, as_text(given.get("Display")) if given else as_text(entry), given))
+    return found
