@@ -15,8 +15,10 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 def test_a_new_study_type_is_one_short_file_over_the_packages_names() -> None:
     code = (EXAMPLES / "delphi.py").read_text("utf-8")
-    imported = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
-    others = {node.module for node in imported if node.module not in sys.stdlib_module_names}
+    nodes = list(ast.walk(ast.parse(code)))
+    modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    modules |= {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    others = modules - sys.stdlib_module_names
     assert others == {"folkmoot"}
     assert len(code.splitlines()) < 80
 

@@ -69,7 +69,7 @@ def test_comments_become_a_statement_and_voters_the_people_who_decide(tmp_path: 
     assert STATEMENTS[0] in study.topic.description
     assert "What should become of it?" in study.topic.description
     assert study.topic.options == ("Agree", "Disagree", "Pass")
-    assert study.n == 40
+    assert study.participant_count == 40
     personas = list(csv.DictReader((out / "personas.csv").open(encoding="utf-8")))
     assert len(personas) == 40
     # Nobody is told what they voted on the comment that they are asked about.
@@ -176,6 +176,6 @@ def test_real_conversations_become_pilots(tmp_path: Path) -> None:
         assert code == 0, said
         study = load_study_file(out / "cross_pollination.yaml")
         people = pl.read_csv(out / "people.csv")
-        assert study.config.n > 100
+        assert study.config.participant_count > 100
         assert people["polis_group"].drop_nulls().n_unique() == 2
         assert people["first"].is_in(["Agree", "Disagree", "Pass"]).all()

@@ -82,7 +82,7 @@ async def plain(request: Request) -> Response:
 async def never(request: Request) -> Response:
     if request.query_params.get("token") == "valid":
         trust_connection(request.scope)
-        await asyncio.to_thread(request.app.state.go_on.seconds_until, 60)
+        await asyncio.to_thread(request.app.state.go_on.wait, 60)
     else:
         await request.body()
         await request.receive()  # until the connection ends

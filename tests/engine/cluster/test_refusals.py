@@ -78,6 +78,7 @@ def test_a_ray_that_cannot_be_loaded_is_named(
     def load(name: str) -> None:
         raise ImportError(f"{name}: undefined symbol")
 
+    monkeypatch.setattr(refusals, "find_spec", lambda name: object())
     monkeypatch.setattr(refusals, "import_module", load)
     assert "cannot be loaded: ray: undefined symbol" in refused(tmp_path, {})
 

@@ -179,7 +179,7 @@ def test_what_people_say_of_themselves_takes_the_place_of_the_persona(tmp_path: 
     def answer(_chair: object, question: Any) -> str:
         if question.address.startswith("seats/"):
             return json.dumps({"age": 34, "about": "I keep bees."})
-        return PARKS if question.scene.form == "choice" else "It is near to my house."
+        return PARKS if question.view.answer_kind == "choice" else "It is near to my house."
 
     done = folkmoot.run(study, out=tmp_path / "run", seat_host=by_hand(answer))
     check(done)

@@ -162,7 +162,7 @@ def test_lines_of_a_talk_under_others_names_are_seen(
     some: dict[str, Any] = {"confirm": True, "group_types": ["strangers"]}
     right = held(tmp_path / "right", 0.5, ["C3", "C5"], **some)
     assert misnamed(right) == set() and describe_deviations(right.folder) == []
-    monkeypatch.setattr(PROTOCOL, "confirm", swapped)
+    monkeypatch.setattr(PROTOCOL, "confirm_decision", swapped)
     assert misnamed(held(tmp_path / "wrong", 0.5, ["C3"], **some)) == {"confirmation"}
 
 
@@ -185,7 +185,7 @@ def test_another_decision_s_proposal_is_caught(
         last[case.group.id] = proposal
         return before
 
-    monkeypatch.setattr(PROTOCOL, "propose", late)
+    monkeypatch.setattr(PROTOCOL, "propose_decision", late)
     assert departs(tmp_path) > 3 * TOLERANCE
 
 
@@ -248,7 +248,7 @@ def test_a_record_of_another_decision_is_not_confirmed(
         last[place] = decision
         return await confirm_decision(scope, case, replace(decision, portions=before.portions))
 
-    monkeypatch.setattr(PROTOCOL, "confirm", mixed_up)
+    monkeypatch.setattr(PROTOCOL, "confirm_decision", mixed_up)
     assert confirmed("mixed up") < 0.3
 
 

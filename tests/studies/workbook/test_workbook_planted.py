@@ -434,7 +434,7 @@ def test_words_told_under_others_names_are_seen(
     tell = sessions.SessionState.add_to_history
 
     def swapped(self: Any, ids: Any, said: Any) -> None:
-        seats = dict(zip([s.id for s in self.seats], self.seats[1:], strict=False))
+        seats = dict(zip([s.id for s in self.taken_seats], self.participants[1:], strict=False))
         other = seats.get(said.speaker_id)
         if other is not None:
             said = said._replace(speaker_id=other.id, name=other.name)
@@ -452,7 +452,7 @@ def test_answers_that_nobody_hears_move_nobody(
     def deaf(self: Any, ids: Any, said: Any) -> None:
         tell(self, [i for i in ids if said.speaker_id in (i, "Facilitator")], said)
 
-    run = wired(tmp_path, monkeypatch, sessions.SessionState, "tell", deaf)
+    run = wired(tmp_path, monkeypatch, sessions.SessionState, "add_to_history", deaf)
     assert pull(run, 2) < 0.5 * pull(games, 2)
 
 
@@ -466,7 +466,7 @@ def test_a_last_round_that_is_unheard_is_caught(
         keeps = said.stage != "g2" or said.speaker_id == "Facilitator"
         tell(self, ids if keeps else [i for i in ids if i == said.speaker_id], said)
 
-    run = wired(tmp_path, monkeypatch, sessions.SessionState, "tell", forgetful)
+    run = wired(tmp_path, monkeypatch, sessions.SessionState, "add_to_history", forgetful)
     assert unheard(games, 2) == unheard(games, 3) == unheard(run, 2) == 0
     assert unheard(run, 3) == 240
 
@@ -497,7 +497,7 @@ def test_answers_under_somebody_else_s_name_are_caught(
     note = sessions.SessionState.note
 
     def swapped(self: Any, response: Any) -> None:
-        ids = [s.id for s in self.seats]
+        ids = [s.id for s in self.taken_seats]
         place = (ids.index(response.speaker_id) + response.place) % len(ids)
         note(self, replace(response, speaker_id=ids[place]))
 
