@@ -434,7 +434,7 @@ def test_words_told_under_others_names_are_seen(
     tell = sessions.SessionState.add_to_history
 
     def swapped(self: Any, ids: Any, said: Any) -> None:
-        seats = dict(zip([s.id for s in self.taken_seats], self.participants[1:], strict=False))
+        seats = dict(zip([s.id for s in self.taken_seats], self.taken_seats[1:], strict=False))
         other = seats.get(said.speaker_id)
         if other is not None:
             said = said._replace(speaker_id=other.id, name=other.name)
