@@ -125,7 +125,7 @@ def test_what_names_no_member_is_unread(share: Share) -> None:
     found = read(share, entry("sushi", "Child 1"))
     assert ([p.option for p in found.portions], found.unread_count) == (["sushi"], 1)
     without = read(Share(option="diner", members=[]))
-    assert (without.portions, without.unread) == ((), 1)
+    assert (without.portions, without.unread_count) == ((), 1)
 
 
 def test_nobody_is_lost_in_silence_beside_a_member_who_is_named() -> None:

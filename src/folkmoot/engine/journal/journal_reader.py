@@ -27,8 +27,8 @@ from folkmoot.engine.journal.integrity import (
     kept_in_meta,
 )
 from folkmoot.engine.journal.journal_file import (
-    SELECT_SQL,
     BATCH_COLUMNS,
+    SELECT_SQL,
     BatchRecord,
     BrokenReply,
     FirstReply,
