@@ -89,7 +89,8 @@ def infer(first: pd.Series, second: pd.Series, claim: Claim, level: float) -> tu
 
 
 def sandwich(y: np.ndarray, x: np.ndarray, clusters: Sequence, level: float) -> tuple:
-    """CR2 and Satterthwaite's degrees of freedom of the first coefficient, by whole matrices."""
+    """CR2 of the first coefficient, by whole matrices; the fewer degrees of freedom under errors of
+    one variance, and of the variance that is the size of their cluster."""
     bread = np.linalg.inv(x.T @ x)
     residual_maker = np.eye(len(y)) - x @ bread @ x.T
     residuals, value = residual_maker @ y, float((bread @ x.T @ y)[0])
@@ -103,8 +104,11 @@ def sandwich(y: np.ndarray, x: np.ndarray, clusters: Sequence, level: float) -> 
     variance = float(np.square(scores).sum())
     if variance <= 1e-18 * max(1.0, value**2):
         return (None, None, 1.0) if abs(value) < 1e-12 else NOTHING
-    products = np.array(weights) @ np.array(weights).T
-    df = np.trace(products) ** 2 / np.square(products).sum()
+    sizes = np.array([list(clusters).count(cluster) for cluster in clusters])
+    df = math.inf
+    for variances in (np.ones(len(y)), sizes):
+        products = (np.array(weights) * variances) @ np.array(weights).T
+        df = min(df, np.trace(products) ** 2 / np.square(products).sum())
     if df < 4 - 1e-9:
         return NOTHING
     error = math.sqrt(variance)

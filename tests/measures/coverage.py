@@ -152,6 +152,10 @@ def difference_of_differences(n: int, *p: float) -> Case:
 # --- means ---------------------------------------------------------------------------------------
 
 
+# Groups of 2 to 18 of which there are degrees of freedom enough; eight of them have 3.6.
+UNEQUAL_CLUSTERS = (10, 12, 20)
+
+
 def sizes_of(groups: int, equal: bool) -> NDArray[np.int64]:
     return np.full(groups, 8) if equal else 2 + 3 * np.arange(groups) % 17
 
@@ -200,8 +204,10 @@ def alike(rng: np.random.Generator, of: NDArray[np.int64], p: float, icc: float)
     return (rng.random(len(of)) < rates[of]).astype(float)
 
 
-def share_of_clusters(groups: int, p: float, icc: float, *, two: bool = False) -> Case:
-    of = np.repeat(np.arange(groups), 8)
+def share_of_clusters(
+    groups: int, p: float, icc: float, *, two: bool = False, equal: bool = True
+) -> Case:
+    of = np.repeat(np.arange(groups), sizes_of(groups, equal))
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         y = alike(rng, of, p, icc)
@@ -241,14 +247,26 @@ def paired_t(n: int, *, ratings: bool = False) -> Case:
     return draw
 
 
-def skewed_clusters(groups: int, icc: float) -> Case:
-    """Ratings in groups of 8, some of which are the rating that a group has in common."""
+def skewed_clusters(groups: int, icc: float, equal: bool) -> Case:
+    """Ratings in groups, some of which are the rating that a group has in common."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        of = np.repeat(np.arange(groups), 8)
+        of = np.repeat(np.arange(groups), sizes_of(groups, equal))
         common, own = rate(rng, groups)[of], rate(rng, len(of))
         y = np.where(rng.random(len(of)) < math.sqrt(icc), common, own)
         return skewed_mean(y, of.tolist()), MEAN_RATING
+
+    return draw
+
+
+def difference_of_skewed(groups: int, icc: float) -> Case:
+    """Ratings of two arms of unequal groups, one group in three in the first arm."""
+
+    def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
+        of = np.repeat(np.arange(groups), sizes_of(groups, False))
+        common, own = rate(rng, groups)[of], rate(rng, len(of))
+        y = np.where(rng.random(len(of)) < math.sqrt(icc), common, own)
+        return clustered_difference(y, of % 3 == 0, of.tolist()), 0.0
 
     return draw
 
@@ -549,10 +567,9 @@ CASES: Mapping[str, Case] = {
         f"CR2 mean, {g} clusters{', unequal' * (not equal)}, ICC {icc}": mean_of_clusters(
             g, icc, equal
         )
-        for g in (5, 8, 20)
-        for equal in (True, False)
+        for equal, numbers in ((True, (5, 8, 20)), (False, UNEQUAL_CLUSTERS))
+        for g in numbers
         for icc in (0.0, 0.1, 0.3)
-        if equal or g > 5  # five unequal clusters have too few degrees of freedom
     },
     **{
         f"CR2 difference, {g} clusters{', unequal' * (not equal)}, ICC {icc}": (
@@ -564,20 +581,31 @@ CASES: Mapping[str, Case] = {
         if equal or g > 6  # three unequal clusters on a side have too few degrees of freedom
     },
     **{
+        f"CR2 difference of one-sided ratings, {g} clusters, unequal, ICC {icc}": (
+            difference_of_skewed(g, icc)
+        )
+        for g in (16, 24, 40)
+        for icc in (0.0, 0.3)
+    },
+    **{
         f"CR2 difference within clusters, {g} clusters, ICC {icc}": within_clusters(g, icc)
         for g in (5, 10)
         for icc in (0.0, 0.3)
     },
     **{
-        f"CR2 share, {g} clusters, {p:.0%}, ICC {icc}": share_of_clusters(g, p, icc)
-        for g in (5, 10, 20)
-        for p in (0.1, 0.5)
+        f"CR2 share, {g} clusters{', unequal' * (not equal)}, {p:.0%}, ICC {icc}": (
+            share_of_clusters(g, p, icc, equal=equal)
+        )
+        for equal, numbers in ((True, (5, 10, 20, 40)), (False, (*UNEQUAL_CLUSTERS, 40)))
+        for g in numbers
+        for p in (0.05, 0.1, 0.5, 0.9)
         for icc in (0.0, 0.3)
     },
     **{
-        f"CR2 difference of shares, {g} clusters, {p:.0%}, ICC {icc}": share_of_clusters(
-            g, p, icc, two=True
+        f"CR2 difference of shares, {g} clusters{', unequal' * (not equal)}, {p:.0%}, ICC {icc}": (
+            share_of_clusters(g, p, icc, two=True, equal=equal)
         )
+        for equal in (True, False)
         for g in (10, 20)
         for p in (0.1, 0.5)
         for icc in (0.0, 0.3)
@@ -594,9 +622,12 @@ CASES: Mapping[str, Case] = {
         for n in (5, 6, 8, 10, 15, 30, 100)
     },
     **{
-        f"Mean of skewed clusters, {g} clusters, ICC {icc}": skewed_clusters(g, icc)
-        for g in (5, 8, 20)
-        for icc in (0.0, 0.3)
+        f"Mean of skewed clusters, {g} clusters{', unequal' * (not equal)}, ICC {icc}": (
+            skewed_clusters(g, icc, equal)
+        )
+        for equal, numbers in ((True, (5, 8, 20)), (False, UNEQUAL_CLUSTERS))
+        for g in numbers
+        for icc in (0.0, 0.1, 0.3, 0.6)
     },
     **{f"Rectified mean, {n} people": rectified(n, 1000) for n in (20, 50, 200)},
     **{

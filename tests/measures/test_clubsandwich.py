@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from folkmoot.measures.inference.clustered import clustered_coefficient
+from folkmoot.measures.inference.clustered import bias_reduced, clustered_coefficient
 
 # study, effect, variance (one a study), within, between
 ROWS = np.array(
@@ -55,8 +55,22 @@ def test_figures_of_clubsandwich(
         ROWS[:, 1] * weights, design * weights[:, None], column, ROWS[:, 0].tolist()
     )
     assert e.value == pytest.approx(value, rel=1e-9)
-    if df < 4:  # no test, whatever the package prints
-        assert not e.has_interval and f"{df:.1f} degrees of freedom" in e.why
+    _, study = np.unique(ROWS[:, 0], return_inverse=True)
+    y, x = ROWS[:, 1] * weights, design * weights[:, None]
+    found = bias_reduced(y - x @ np.linalg.lstsq(x, y)[0], x, column, study)
+    assert found.variance == pytest.approx(error**2, rel=1e-9)
+    assert found.df_independent == pytest.approx(df, rel=1e-9)
+    assert p == pytest.approx(2 * stats.t.sf(abs(value) / error, df), rel=1e-9)
+    # The estimate takes the fewer degrees of freedom of the two working models.
+    if found.df < 4:  # no test, whatever the package prints
+        assert not e.has_interval and f"{found.df:.1f} degrees of freedom" in e.why
         return
-    assert e.p == pytest.approx(p, rel=1e-9)
-    assert e.high - e.value == pytest.approx(stats.t.ppf(0.975, df) * error, rel=1e-9)
+    assert e.p == pytest.approx(2 * stats.t.sf(abs(value) / error, found.df), rel=1e-9)
+    assert e.high - e.value == pytest.approx(stats.t.ppf(0.975, found.df) * error, rel=1e-9)
+
+
+def test_clusters_of_one_size_have_the_same_degrees_of_freedom_under_both_models() -> None:
+    of = np.repeat(np.arange(6), 4)
+    found = bias_reduced(np.random.default_rng(2).normal(size=24), np.ones((24, 1)), 0, of)
+    assert found.df_independent == pytest.approx(5)
+    assert found.df_alike == pytest.approx(5)

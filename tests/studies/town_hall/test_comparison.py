@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import polars as pl
 import pytest
 from scipy.stats import t
@@ -97,3 +99,26 @@ def test_a_figure_that_a_set_does_not_have_is_left_out_of_pairs() -> None:
     assert (difference["estimate"], difference["sets"]) == (1.0, 1)
     assert difference["low"] is None and difference["p"] is None
     assert found["levels"]["3"]["figures"][FIGURE]["vulnerable"]["estimate"] == 3.0
+
+
+def test_a_share_over_few_sets_has_the_interval_of_log_odds_and_of_equal_sets_none() -> None:
+    shares = (1.0, 1.0, 1.0, 1.0, 0.75, 0.75)
+    results = [
+        result(n, level, value, 0.0)
+        for n, share in enumerate(shares)
+        for level, value in (("2-1", share), ("3", 1.0))
+    ]
+    found = compare_all_levels([BUILT_IN["2-1"], BUILT_IN["3"]], table(results))["main"]
+    rate = "opinion_reflection_rate"
+    passed = found["levels"]["2-1"]["figures"][rate]["vulnerable"]
+    # The mean is 11 / 12, the variance over sets 1 / 60; a t interval would reach from .78 to 1.05.
+    middle, reach = math.log(11), t.ppf(0.975, 5) * math.sqrt(1 / 360) * 144 / 11
+    assert passed["estimate"] == pytest.approx(11 / 12)
+    assert passed["low"] == pytest.approx(1 / (1 + math.exp(reach - middle)))
+    assert passed["high"] == pytest.approx(1 / (1 + math.exp(-reach - middle)))
+    all_passed = found["levels"]["3"]["figures"][rate]["vulnerable"]
+    assert (all_passed["estimate"], all_passed["low"], all_passed["high"]) == (1.0, None, None)
+    # The difference within sets is paired, and no bound is beyond what a difference can be.
+    step = found["differences"][0]["figures"][rate]["vulnerable"]
+    assert step["low"] == pytest.approx(1 / 12 - t.ppf(0.975, 5) * math.sqrt(1 / 360))
+    assert -1 <= step["low"] <= step["high"] <= 1

@@ -128,7 +128,7 @@ class CodebookResults:
 
         With `code`, the units are decisions whether this code applies. Without it, `choose: one`
         compares the one code of each text and slot value, "none" included. `choose: any` compares
-        for each code whether it applies. The interval is a bootstrap over texts.
+        for each code whether it applies. See `krippendorff_interval`.
         """
         ids, ratings, level = self._rating_matrix(other, code)
         # No shared text means an unknown agreement, not one of zero.
@@ -330,7 +330,7 @@ def coding_finding(run: RunFolder) -> Finding | None:
         ),
         section="Coding",
         notes=(
-            f"Krippendorff's α with a bootstrap over texts; {format_mean_value(RELIABLE_ALPHA)} is "
+            f"Krippendorff's α with texts as independent units; {format_mean_value(RELIABLE_ALPHA)} is "
             "customary for "
             f"conclusions, {format_mean_value(TENTATIVE_ALPHA)} for tentative ones. Coders see the "
             "text and the "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,14 +64,14 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
     if not estimate.has_interval:
         return estimate
     y, groups = _finite_values(values, clusters)
-    variance, df = _bias_reduced(y - estimate.value, np.ones((len(y), 1)), 0, groups)
+    found = bias_reduced(y - estimate.value, np.ones((len(y), 1)), 0, groups)
     sums = np.bincount(groups, weights=y - estimate.value)
     number = len(sums)
     third = number / ((number - 1) * (number - 2)) * float((sums**3).sum())
     skew = third / float(sums.var(ddof=1)) ** 1.5 / math.sqrt(number)
     if abs(skew) < _SYMMETRIC:
         return estimate
-    error, limit = math.sqrt(variance), float(student.ppf((1 + level) / 2, df))
+    error, limit = math.sqrt(found.variance), float(student.ppf((1 + level) / 2, found.df))
 
     # The inverse of Hall's transformation gives the bounds.
     def untransformed(statistic: float) -> float:
@@ -80,7 +80,7 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
     zero = estimate.value / error
     at_zero = ((1 + skew * zero / 3) ** 3 - 1) / skew + skew / 6
     low, high = (estimate.value - error * untransformed(way * limit) for way in (1, -1))
-    p = float(2 * student.sf(abs(at_zero), df))
+    p = float(2 * student.sf(abs(at_zero), found.df))
     return replace(
         estimate, low=low, high=high, p=p, method=f"{estimate.method}, skewness allowed for"
     )
@@ -89,11 +89,35 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
 def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
     """Return the share of `hits` (n,), of 0 and 1, with an interval clustered by `clusters` (n,).
 
-    It uses the standard error and degrees of freedom of `clustered_mean` on the scale of log odds.
-    A rare answer that some clusters share has a skewed estimate, and the plain interval has a too
-    small upper bound. There is no interval if all values or none are hits.
+    It uses the standard error of `clustered_mean` on the scale of log odds. A rare answer that some
+    clusters share has a skewed estimate, and the plain interval has a too small upper bound. The
+    degrees of freedom are those of `clustered_mean`, but at most those of `_df_of_squares`. There is
+    no interval if all values or none are hits.
     """
-    return on_log_odds(clustered_mean(hits, clusters, level))
+    from scipy.stats import t as student
+
+    estimate = clustered_mean(hits, clusters, level)
+    if not estimate.has_interval:
+        return on_log_odds(estimate)
+    y, groups = _finite_values(hits, clusters)
+    found = bias_reduced(y - estimate.value, np.ones((len(y), 1)), 0, groups)
+    sums = np.asarray(np.bincount(groups, weights=y - estimate.value), float)
+    df = min(found.df, _df_of_squares(sums))
+    reach = float(student.ppf((1 + level) / 2, df)) * math.sqrt(found.variance)
+    low, high = estimate.value - reach, estimate.value + reach
+    return on_log_odds(replace(estimate, low=low, high=high, method=_name_method(df)))
+
+
+def _df_of_squares(sums: FloatArray) -> float:
+    """Return the degrees of freedom of a variance that a few of the `sums` (g,) make up.
+
+    They are 3 g / κ − 1 with the kurtosis κ of the sums, which is g − 1 for normal sums, and at
+    least 2. If few clusters have a hit, only these tell the variance.
+
+    Box (1953), doi:10.1093/biomet/40.3-4.318.
+    """
+    squares = sums**2
+    return max(2.0, 3 * float(squares.sum()) ** 2 / float((squares**2).sum()) - 1)
 
 
 def on_log_odds(e: Estimate) -> Estimate:
@@ -148,11 +172,10 @@ def clustered_coefficient(
 ) -> Estimate:
     """Return one coefficient of a least-squares fit of y (n,) on `design` (n, k), clustered.
 
-    The variance is the bias-reduced sandwich (CR2). The t distribution has Satterthwaite's degrees
-    of freedom. Both also hold with few or unequal clusters. Both use independent errors as the
-    working model. A constant must be a column of `design`. There is no interval (NaN) with fewer
-    than five clusters, fewer than four degrees of freedom, or no variation between clusters. A
-    cluster None is a separate unit.
+    The variance is the bias-reduced sandwich (CR2) under the working model of independent errors.
+    The t distribution has the fewer of the two degrees of freedom of `bias_reduced`. A constant must
+    be a column of `design`. There is no interval (NaN) with fewer than five clusters, fewer than
+    four degrees of freedom, or no variation between clusters. A cluster None is a separate unit.
 
     Bell and McCaffrey (2002), Survey Methodology 28, 169–181. Pustejovsky and Tipton (2018),
     doi:10.1080/07350015.2016.1247004.
@@ -168,7 +191,8 @@ def clustered_coefficient(
     none = Estimate(value, math.nan, math.nan, n, g)
     if g < FEWEST_UNITS or n <= design.shape[1]:
         return none
-    variance, df = _bias_reduced(outcome - design @ fit, design, column, groups)
+    found = bias_reduced(outcome - design @ fit, design, column, groups)
+    variance, df = found.variance, found.df
     if variance <= _NOTHING * max(1.0, value**2):
         # All clusters have the same value, so there is no variation to estimate an error from.
         if abs(value) < _NOTHING:
@@ -180,14 +204,42 @@ def clustered_coefficient(
     error = math.sqrt(variance)
     reach = float(student.ppf((1 + level) / 2, df)) * error
     p = float(2 * student.sf(abs(value) / error, df))
-    return Estimate(value, value - reach, value + reach, n, g, p, f"CR2, t with {df:.1f} df")
+    return Estimate(value, value - reach, value + reach, n, g, p, _name_method(df))
 
 
-def _bias_reduced(
+def _name_method(df: float) -> str:
+    return f"CR2, t with {df:.1f} df"
+
+
+@dataclass(frozen=True, slots=True)
+class BiasReduced:
+    """The CR2 variance of a coefficient, with its degrees of freedom under two working models."""
+
+    variance: float
+    df_independent: float
+    df_alike: float
+
+    @property
+    def df(self) -> float:
+        """The smaller degrees of freedom of both models."""
+        return min(self.df_independent, self.df_alike)
+
+
+def bias_reduced(
     residuals: FloatArray, design: FloatArray, column: int, groups: NDArray[np.int64]
-) -> tuple[float, float]:
-    """Return the CR2 variance of a coefficient and its degrees of freedom."""
-    bread = np.linalg.pinv(design.T @ design)
+) -> BiasReduced:
+    """Return the CR2 variance of one coefficient and Satterthwaite's degrees of freedom.
+
+    In the model of `df_independent`, errors are independent and have one variance. In the model of
+    `df_alike`, the variance of an error is the size of its cluster. The score of a cluster then
+    varies as if its members were fully alike, and a few large clusters carry the estimate. Both
+    agree if sizes are equal. If not, intervals from the first alone have a too low coverage when
+    members are alike.
+
+    Imbens and Kolesár (2016), doi:10.1162/REST_a_00552, also take the degrees of freedom from a
+    model with a cluster effect. They estimate its size, which few clusters do not tell.
+    """
+    bread = np.asarray(np.linalg.pinv(design.T @ design), float)
     width = design.shape[1]
     values, vectors = np.linalg.eigh(bread)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -214,11 +266,36 @@ def _bias_reduced(
         scores[clusters] = np.einsum("cr,cr->c", weights, residuals[rows])
         own[clusters] = np.einsum("cr,cr->c", weights, weights)
         cross[clusters] = np.einsum("crk,cr->ck", x, weights)
-    inner = bread @ cross.T @ cross
-    trace = own.sum() - np.trace(inner)
-    squares = (own**2).sum() + np.trace(inner @ inner)
-    squares -= 2 * (own * ((cross @ bread) * cross).sum(axis=1)).sum()
-    return float(np.square(scores).sum()), float(trace**2 / squares) if squares > 0 else 1.0
+    in_order = design[order]
+
+    def degrees_of_freedom(variances: FloatArray) -> float:
+        gram = (in_order * np.repeat(variances, sizes)[:, None]).T @ in_order
+        return _satterthwaite_df(own, cross, bread, variances, gram)
+
+    return BiasReduced(
+        float(np.square(scores).sum()),
+        degrees_of_freedom(np.ones(len(sizes))),
+        degrees_of_freedom(sizes.astype(float)),
+    )
+
+
+def _satterthwaite_df(
+    own: FloatArray, cross: FloatArray, bread: FloatArray, variances: FloatArray, gram: FloatArray
+) -> float:
+    """Return (tr A)² / tr A², where A (g, g) is the covariance of the scores of clusters.
+
+    `variances` (g,) of the errors of each cluster; `own` (g,): w'w of the weights w that give a
+    cluster's score; `cross` (g, k): X'w; `gram` (k, k): X'ΦX, of which Φ holds the variances.
+    A = D + U K U' with few columns in U, so that A itself is not built for thousands of clusters.
+    """
+    diagonal = variances * own
+    around = np.hstack([cross, variances[:, None] * cross])
+    inner = np.block([[bread @ gram @ bread, -bread], [-bread, np.zeros_like(bread)]])
+    product = inner @ around.T @ around
+    trace = diagonal.sum() + np.trace(product)
+    squares = (diagonal**2).sum() + np.trace(product @ product)
+    squares += 2 * (diagonal * ((around @ inner) * around).sum(axis=1)).sum()
+    return float(trace**2 / squares) if squares > 0 else 1.0
 
 
 def _clusters_by_size(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

@@ -25,7 +25,7 @@ import orjson
 import polars as pl
 import polars.selectors as cs
 
-from folkmoot.measures.inference.clustered import clustered_mean
+from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
@@ -35,6 +35,7 @@ from folkmoot.studies.town_hall.config import Level
 from folkmoot.studies.town_hall.tables import (
     FIGURES,
     GROUPS,
+    SHARES,
     SPECTRUM,
     DifferenceRow,
     ItemRow,
@@ -377,26 +378,28 @@ def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Js
             if row[column] is not None:
                 own[row["set"]] = row[column]
 
-    def estimate_each(estimate: Callable[[str], Json]) -> Json:
+    def estimate_each(estimate: Callable[[str, str], Json]) -> Json:
         return {
-            name: {group: estimate(column) for group, column in of.items()}
-            for name, of in columns.items()
+            name: {group: estimate(name, group) for group in of} for name, of in columns.items()
         }
 
     def describe_level(level: Level) -> Json:
-        def estimate(column: str) -> Json:
-            return _over_sets(by_set.get((level.name, column), {}))
+        def estimate(name: str, group: str) -> Json:
+            own = by_set.get((level.name, columns[name][group]), {})
+            return _over_sets(own, _find_bounds(name, difference=group == "gap"))
 
         switches = level.to_json()
         kept = {name: switches[name] for name in SWITCHES}
         return {"switches": kept, "figures": estimate_each(estimate)}
 
     def compare_two(before: Level, after: Level) -> Json:
-        def estimate(column: str) -> Json:
+        def estimate(name: str, group: str) -> Json:
+            column = columns[name][group]
             # Only sets that have the figure at both levels enter, so that each difference is within
             # a set.
             a, b = (by_set.get((level.name, column), {}) for level in (before, after))
-            return _over_sets({n: b[n] - a[n] for n in sorted(a.keys() & b.keys())}, tested=True)
+            steps = {n: b[n] - a[n] for n in sorted(a.keys() & b.keys())}
+            return _over_sets(steps, _find_bounds(name, difference=True), tested=True)
 
         old, new = before.to_json(), after.to_json()
         return {
@@ -412,7 +415,10 @@ def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Js
     following = set(pairwise(level.name for level in main))
     return {
         "sets": discussions["set"].n_unique(),
-        "intervals": "95 %, t over sets (G − 1 degrees of freedom, G sets); null below five sets",
+        "intervals": (
+            "95 % over sets: of shares on the scale of log odds, else t (G − 1 degrees of freedom, "
+            "G sets); null below five sets, and where a share is 0 or 1 in all sets"
+        ),
         "figures": {name: FIGURES[name] for name in names},
         "main": {
             "levels": {level.name: describe_level(level) for level in main},
@@ -425,16 +431,32 @@ def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Js
     }
 
 
-def _over_sets(by_set: Mapping[int, float], *, tested: bool = False) -> Json:
+# The least and the greatest value that a figure can have.
+Bounds: TypeAlias = tuple[float, float]
+SHARE: Bounds = (0.0, 1.0)
+SHARE_DIFFERENCE: Bounds = (-1.0, 1.0)
+UNBOUNDED: Bounds = (-math.inf, math.inf)
+
+
+def _find_bounds(name: str, *, difference: bool) -> Bounds:
+    """Return the bounds of a figure, or of its difference between groups or levels."""
+    if name not in SHARES:
+        return UNBOUNDED
+    return SHARE_DIFFERENCE if difference else SHARE
+
+
+def _over_sets(by_set: Mapping[int, float], bounds: Bounds, *, tested: bool = False) -> Json:
     """Return the mean of a figure over sets, with its interval.
 
     `tested`: the values are differences within sets, and the result has a p-value. `each` holds the
     values of the sets if there are fewer than five.
     """
-    mean = _estimate_mean(tuple(by_set.values()), tuple(by_set)) if by_set else NO_ESTIMATE
-    bounds = {"estimate": mean.value, "low": mean.low, "high": mean.high}
+    mean = NO_ESTIMATE
+    if by_set:
+        mean = _estimate_mean(tuple(by_set.values()), tuple(by_set), bounds)
+    limits = {"estimate": mean.value, "low": mean.low, "high": mean.high}
     p = {"p": _round_finite(mean.p)} if tested else {}
-    rounded = {name: _round_finite(value) for name, value in bounds.items()}
+    rounded = {name: _round_finite(value) for name, value in limits.items()}
     return {**rounded, "sets": mean.n, "each": list(mean.each), **p}
 
 
@@ -444,8 +466,12 @@ NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan, 0, 0)
 # The derived tables, `levels.json` and the findings all compute the same estimates. The arguments
 # are tuples of numbers, so a cached value cannot be out of date.
 @lru_cache(maxsize=4096)
-def _estimate_mean(values: tuple[float, ...], sets: tuple[int, ...]) -> Estimate:
-    return clustered_mean(values, sets)
+def _estimate_mean(values: tuple[float, ...], sets: tuple[int, ...], bounds: Bounds) -> Estimate:
+    # Near 0 or 1 the t interval of a few sets reaches beyond what a share can be, and is too short
+    # on the other side.
+    if bounds == SHARE:
+        return clustered_share(values, sets)
+    return clustered_mean(values, sets).clip_bounds(*bounds)
 
 
 def _round_finite(value: float) -> float | None:

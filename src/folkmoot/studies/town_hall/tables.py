@@ -36,6 +36,11 @@ FIGURES: Mapping[str, str] = {
     "satisfaction_delta": "satisfaction after minus before",
 }
 
+# The figures that cannot lie outside 0 to 1, so that a t interval over a few sets would mislead.
+SHARES = frozenset(
+    {"positive_reaction_ratio", "response_rate", "opinion_survival", "opinion_reflection_rate"}
+)
+
 PART = "main comparison or supplementary"
 SET = "number of the set; the same residents at every level"
 IS_VULNERABLE = "one of the vulnerable residents"
@@ -371,7 +376,7 @@ class Compared(Row):
         "mean over sets (of the difference within sets, in `differences`)"
     )
     low: float | None = column(
-        "lower end of the 95 % interval, t over sets; empty with fewer than five"
+        "lower end of the 95 % interval over sets; empty with fewer than five"
     )
     high: float | None = column("upper end of the 95 % interval")
     sets: int = column("sets that have this figure")
@@ -385,7 +390,7 @@ class DifferenceRow(Compared, OfStep, table="differences"):
     """The mean difference of a figure between two levels, within sets."""
 
     p: float | None = column(
-        "two-sided p of no difference, t over sets; empty with fewer than five"
+        "two-sided p of no difference within sets, paired t; empty with fewer than five"
     )
 
 
