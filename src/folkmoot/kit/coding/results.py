@@ -330,8 +330,8 @@ def coding_finding(run: RunFolder) -> Finding | None:
         ),
         section="Coding",
         notes=(
-            f"Krippendorff's α with texts as independent units; {format_mean_value(RELIABLE_ALPHA)} is "
-            "customary for "
+            "Krippendorff's α with texts as independent units; "
+            f"{format_mean_value(RELIABLE_ALPHA)} is customary for "
             f"conclusions, {format_mean_value(TENTATIVE_ALPHA)} for tentative ones. Coders see the "
             "text and the "
             "codebook, never the condition. A code counts only if its quote is in the text. Phrase "

@@ -91,8 +91,8 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
 
     It uses the standard error of `clustered_mean` on the scale of log odds. A rare answer that some
     clusters share has a skewed estimate, and the plain interval has a too small upper bound. The
-    degrees of freedom are those of `clustered_mean`, but at most those of `_df_of_squares`. There is
-    no interval if all values or none are hits.
+    degrees of freedom are those of `clustered_mean`, but at most those of `_df_of_squares`. There
+    is no interval if all values or none are hits.
     """
     from scipy.stats import t as student
 
@@ -173,9 +173,9 @@ def clustered_coefficient(
     """Return one coefficient of a least-squares fit of y (n,) on `design` (n, k), clustered.
 
     The variance is the bias-reduced sandwich (CR2) under the working model of independent errors.
-    The t distribution has the fewer of the two degrees of freedom of `bias_reduced`. A constant must
-    be a column of `design`. There is no interval (NaN) with fewer than five clusters, fewer than
-    four degrees of freedom, or no variation between clusters. A cluster None is a separate unit.
+    The t distribution has the smaller degrees of freedom of `bias_reduced`. A constant must be a
+    column of `design`. There is no interval (NaN) with fewer than five clusters, fewer than four
+    degrees of freedom, or no variation between clusters. A cluster None is a separate unit.
 
     Bell and McCaffrey (2002), Survey Methodology 28, 169–181. Pustejovsky and Tipton (2018),
     doi:10.1080/07350015.2016.1247004.
