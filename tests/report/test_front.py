@@ -17,7 +17,7 @@ from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
-from folkmoot.report.comparison.mixed import KEY as PEOPLE_AND_MODELS
+from folkmoot.measures.diagnostics import Verdict
 from folkmoot.report.document.front import (
     build_front_page,
     design_lanes,
@@ -26,6 +26,7 @@ from folkmoot.report.document.front import (
     trust_lights,
 )
 from folkmoot.report.document.html import write_report
+from folkmoot.report.document.validity import CardRow
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 
@@ -45,13 +46,14 @@ def test_every_report_opens_with_a_question_a_design_an_answer_and_a_light(
     subtitle = re.findall(r'class="subtitle">(.*?)</p>', page)[0]
     assert title not in subtitle
     assert glance.count("<svg") == 1
-    assert 1 <= glance.count('class="says"') <= 3
+    assert glance.count('class="says"') <= 3
+    assert glance.count('class="says"') + glance.count('class="contrast"') >= 1
     assert 'class="light red"' in glance  # the embedded respondent answered
     assert page.index('id="glance"') < page.index('id="findings"')
 
 
 def test_the_design_is_what_the_requests_held(pilot: RunFolder) -> None:
-    found = build_front_page(pilot, find_study_of_run(pilot), "Title", [], [])
+    found = build_front_page(pilot, find_study_of_run(pilot), [], [])
     seen = {
         lane.arm.split(",")[0]: {s.decision: set(s.sees) for s in lane.steps}
         for lane in found.lanes
@@ -122,25 +124,26 @@ def fitness_of(*verdicts: str) -> Finding:
     return Finding(RESPONDENT_CHECKS_KEY, "Fit?", "Says.", ResultTable(("check", "verdict"), rows))
 
 
-BENCHMARK = Finding(PEOPLE_AND_MODELS, "People", "Some.", ResultTable((), ()))
-
-
-def test_green_only_where_all_checks_passed_and_people_are_to_compare_with(
+def test_green_only_where_all_checks_and_all_rows_of_the_card_passed(
     pilot: RunFolder, tmp_path: Path
 ) -> None:
-    run = copied(pilot, tmp_path / "fine")
-    (only,) = trust_lights(run, [fitness_of("passed", "passed"), BENCHMARK], [])
+    run, study = copied(pilot, tmp_path / "fine"), find_study_of_run(pilot)
+    fit = [fitness_of("passed", "passed")]
+    (only,) = trust_lights(run, fit, [])
     assert only.colour == "green"
     assert f"{run.manifest['answers']['count']:,} answers" in only.reason
+    colours: dict[Verdict, str] = {"passed": "green", "not known": "amber", "failed": "red"}
+    for verdict, colour in colours.items():
+        card = [CardRow("A", "passed", "", ""), CardRow("B", verdict, "", "")]
+        assert build_front_page(run, study, fit, [], card=card).colour == colour
 
 
 @pytest.mark.parametrize(
     ("findings", "colour", "reason"),
     [
-        ([fitness_of("passed", "not known"), BENCHMARK], "amber", "Not known about the model: "),
-        ([fitness_of("failed", "not known"), BENCHMARK], "red", "Failed checks of the model: "),
-        ([fitness_of("passed")], "amber", "No human benchmark"),
-        ([BENCHMARK], "amber", "The model was not checked"),
+        ([fitness_of("passed", "not known")], "amber", "Not known about the model: "),
+        ([fitness_of("failed", "not known")], "red", "Failed checks of the model: "),
+        ([], "amber", "The model was not checked"),
     ],
 )
 def test_what_is_not_known_is_amber_and_a_failed_check_red(
@@ -166,7 +169,7 @@ def test_each_fault_has_its_light(
     changes: dict[str, object], colour: str, reason: str, pilot: RunFolder, tmp_path: Path
 ) -> None:
     run = copied(pilot, tmp_path / "run", **changes)
-    found = build_front_page(run, find_study_of_run(run), "", [], [])
+    found = build_front_page(run, find_study_of_run(run), [], [])
     assert found.colour == colour
     assert any(reason in light.reason for light in found.lights)
 
@@ -215,7 +218,7 @@ def test_that_units_are_few_is_said_once_on_the_first_page(pilot: RunFolder) -> 
         )
 
     found = [of("one", "It is 1 (no interval).", 2), of("two", "B.", 2), of("three", "C.", 3)]
-    assert build_front_page(pilot, find_study_of_run(pilot), "", found, []).answer == (
+    assert build_front_page(pilot, find_study_of_run(pilot), found, []).answer == (
         "An illustration, not evidence: 2 sets. It is 1.",
         "B.",
         "An illustration, not evidence: 3 sets. C.",
@@ -235,7 +238,7 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
     stated = replace(shares, section=STATED, says="+8 points (+3 to +13).")
 
     def legend(*findings: Finding) -> str:
-        return build_front_page(pilot, find_study_of_run(pilot), "", findings, []).legend
+        return build_front_page(pilot, find_study_of_run(pilot), findings, []).legend
 
     adjusted = "Adjusted p: p times the number of primary claims."
     unit = "Independent unit: set (9)."

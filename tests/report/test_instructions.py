@@ -15,7 +15,6 @@ from folkmoot.measures.diagnostics import repeats_itself
 from folkmoot.models.request import Completion, ModelRequest, Usage
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.document import build_document
-from folkmoot.report.document.front import trust_lights
 from folkmoot.report.document.html import write_report
 from folkmoot.report.document.instructions import NOT_FOLLOWED, check_instructions
 from folkmoot.storage.run_folder import RunFolder
@@ -64,12 +63,13 @@ def test_a_model_that_fails_too_often_is_named_in_red_at_the_top(
     assert row["first_replies"] == 24
     assert row["cut"] == (6 if failure == "cut" else 0)
     assert row["repeated_themselves"] == (6 if failure == "looped" else 0)
-    first, *_ = trust_lights(run, [finding], [])
-    assert first.colour == "red" and first.reason == alarm
     made = build_document(run)
     assert made.front is not None and made.front.colour == "red"
+    card = made.front.card[0]
+    assert (card.name, card.verdict) == ("Instructions followed", "failed")
+    assert card.figures == f"{row['model']}: 25 % of 24 first replies failed."
     page = write_report(run).read_text("utf-8")
-    assert page.index(NOT_FOLLOWED) < page.index('id="findings"')
+    assert page.index(card.consequence) < page.index('id="findings"') < page.index(NOT_FOLLOWED)
 
 
 def test_a_model_below_the_limit_is_not_named(tmp_path: Path) -> None:
@@ -77,7 +77,9 @@ def test_a_model_below_the_limit_is_not_named(tmp_path: Path) -> None:
     finding = check_instructions(run)
     assert finding is not None and not finding.alarms and not finding.headline
     assert "17 % of 24 first replies failed: 4 needed a further request" in finding.says
-    assert not any(NOT_FOLLOWED in light.reason for light in build_document(run).front.lights)  # type: ignore[union-attr]
+    # 4 of 24 is below the limit, and 24 replies are too few to say so of the model.
+    made = build_document(run)
+    assert made.front is not None and made.front.card[0].verdict == "not known"
 
 
 @pytest.mark.parametrize(("limit", "named"), [(0.1, True), (0.5, False)])

@@ -136,6 +136,7 @@ def claims_finding(
         claim_lines(held, axis),
         notes=(LEVELS, *([] if primary else [EXPLORATORY]), *notes),
         headline=primary,
+        primary=primary,
         **(basis | more),
     )
 

@@ -62,6 +62,9 @@ ALPHA = estimates.ALPHA
 
 # Reports look this finding up by its key, and add it if the study type has none.
 RESPONDENT_CHECKS_KEY = "respondent_checks"
+# The section of findings that compare the run with people. Rows with a column `verdict` enter the
+# validity card of the report.
+HUMAN_BENCHMARK_SECTION = "People beside the run"
 HOLM_NOTE = (
     "holm p: adjusted for all comparisons of this table by Holm's method, which keeps the chance "
     "of even one false alarm among them at 5 %; words go by it. p and 95 % intervals are not "

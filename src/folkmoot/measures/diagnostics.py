@@ -158,6 +158,10 @@ ACQUIESCENCE = 0.10
 CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
 
 
+# Titles of checks that the validity card of a report looks up in the finding on all checks.
+REFUSALS_TITLE = "Refusals"
+POSITION_BIAS = "Position bias"
+SPREAD_OF_VOTES, SPREAD_OF_RATINGS = "Spread of votes", "Spread of ratings"
 BY_PROVIDER = "refused by the provider"
 # Reasons of missing answers that may be refusals in plain words.
 UNREAD = ("unparsed", "empty")
@@ -173,10 +177,10 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
     # Runs of earlier versions offered no way out, so an absence of refusals means nothing there.
     if not reasons and "how" not in next(iter(answers), {"how": None}):
         why = "An earlier version made this run: closed answers could not be declined in it."
-        return not_checked("refusals", "Refusals", Margin(high=REFUSALS), why)
+        return not_checked("refusals", REFUSALS_TITLE, Margin(high=REFUSALS), why)
     check = share_check(
         "refusals",
-        "Refusals",
+        REFUSALS_TITLE,
         reasons.total(),
         len(answers),
         REFUSALS,
@@ -522,7 +526,7 @@ def position_bias(answers: Sequence[Shown]) -> Check:
     conditions hold for the place with the largest effect. Its interval is outside the margin, and
     its p-value, adjusted for the number of places, is below .01.
     """
-    title, margin = "Position bias", Margin(-POSITION, POSITION)
+    title, margin = POSITION_BIAS, Margin(-POSITION, POSITION)
     found = position_effects(answers)
     if not found.by_place:
         return not_checked(
@@ -616,7 +620,7 @@ def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Che
     benchmark. That benchmark comes from days of deliberation, and no shorter treatment should
     narrow votes more.
     """
-    title = "Spread of votes"
+    title = SPREAD_OF_VOTES
     counts = np.asarray(before, float)
     level_band, ratio_band = human_band("normalised_entropy"), human_band("effective_number_ratio")
     few = len(counts) < FEWEST_OPTIONS
@@ -658,7 +662,7 @@ def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
     jackknife over participants on the log scale. The margin is the range of the human groups. NaN
     is left out per item.
     """
-    title, band = "Spread of ratings", human_band("item_sd_of_scale")
+    title, band = SPREAD_OF_RATINGS, human_band("item_sd_of_scale")
     margin = Margin(band.low, band.high)
     x = np.asarray(answers, float)
     x = x[:, None] if x.ndim == 1 else x

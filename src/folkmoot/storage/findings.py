@@ -135,6 +135,8 @@ class Finding:
     - `alarms`: reasons why the run is not the one that was intended, shown in red.
     - `conclusion`: what the finding concludes, if no interval or test says it (such as the most
       voted option). Its wording changes only with the conclusion.
+    - `primary`: True if the finding states primary claims. The first page of a report shows these
+      claims by themselves.
     - `unit`: unit of analysis, beginning with its noun ("participant", "group", "session").
     - `units`: number of these units.
 
@@ -155,6 +157,7 @@ class Finding:
     unit: str = ""
     units: int = 0
     conclusion: str = ""
+    primary: bool = False
 
     def __post_init__(self) -> None:
         if not (self.unit and self.units) and _has_intervals(self):

@@ -40,6 +40,8 @@ Config = TypeVar("Config", bound=BaseModel)
 # If several tables have a column of this name, the first of these tables is meant.
 TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")
 COMPLETE = "complete"
+# The key of the finding that lists all claims of a report.
+CLAIMS_TESTED = "claims_tested"
 # Values of a column `status` that says how the units of the rows ended. A column of this name with
 # other values means something else.
 ENDINGS = (COMPLETE, "failed", "skipped", "pending")
@@ -105,7 +107,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
     told = ", ".join(f"{n} {family}" for family, n in size.items() if n)
     tests = sum(result.is_tested for result in ordered)
     return Finding(
-        "claims_tested",
+        CLAIMS_TESTED,
         "What was tested",
         f"{format_count(len(ordered), 'claim')} ({told}), of which {tests} could be tested.",
         ResultTable.from_records(

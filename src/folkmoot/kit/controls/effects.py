@@ -29,12 +29,21 @@ from folkmoot.kit.findings import (
     p_value_cell,
     with_adjusted_p,
 )
+from folkmoot.measures.diagnostics import FAILED, Margin
 from folkmoot.measures.drift import Answers, measure_drift
-from folkmoot.measures.inference.estimates import ALPHA, Estimate, finite_or_none
+from folkmoot.measures.inference.estimates import (
+    ALPHA,
+    Estimate,
+    finite_or_none,
+    format_percent,
+)
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 SECTION = "Controls"
+ANSWERS_AGAIN = "answers_in_each_version"
+# The reversed order may move at most a tenth of the answers, as much as is allowed for user drift.
+MOST_SHIFT = Margin(high=0.1)
 NAMES = {
     AS_DESIGNED: "as designed",
     RETEST: "asked again",
@@ -281,8 +290,12 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
         return None
     orders = {name: estimate for (control, name), estimate in shifts.items() if control == ORDER}
     moved = [name for name, holm in with_adjusted_p(orders).items() if holm < ALPHA]
+    for row, ((_, name), shift) in zip(rows, shifts.items(), strict=True):
+        # Only the order is no part of the decision, so only its shift has a largest size.
+        verdict = FAILED if name in moved else MOST_SHIFT.judge_interval(shift)
+        row["verdict"] = verdict if name in orders else None
     return Finding(
-        "answers_in_each_version",
+        ANSWERS_AGAIN,
         "Do the same people answer the same?",
         "; ".join(f"{name}: {format_share(estimate)} the same" for name, estimate in shares.items())
         + ".",
@@ -290,7 +303,8 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
             rows,
             "Share of decisions that come out as designed, and how far the distribution of answers "
             "moves (total variation beyond chance; p by exchanging the two answers of whole "
-            "independent units).",
+            f"independent units). Verdict of an order: failed if Holm's p is below {ALPHA}, passed "
+            f"if the whole interval of the shift is at most {format_percent(MOST_SHIFT.high)}.",
         ),
         interval_chart(shares, "share who answer as designed", percent=True),
         section=SECTION,

@@ -42,7 +42,8 @@ from folkmoot.storage.findings import Finding, ResultTable, TableCell
 from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
 BY_QUESTION, DISTRIBUTIONS = "negative_controls", "negative_distributions"
-USER_DRIFT = "user_drift"
+USER_DRIFT, PERSONA_KEPT, RELIABILITY = "user_drift", "persona_kept", "reliability"
+UNFINISHED = "controls_unfinished"
 # Keys of findings with long tables. The report has them, and the command line does not print them.
 LONG = (BY_QUESTION, DISTRIBUTIONS)
 # The mean distance may be at most a tenth of the answers.
@@ -106,7 +107,7 @@ def _margins(controls: RunFolder) -> dict[str, float]:
 
 def _unfinished() -> Finding:
     return Finding(
-        "controls_unfinished",
+        UNFINISHED,
         "Controls are not finished",
         "The study file names controls, and not all of them were asked: a resume of the run "
         "(--resume) asks the rest.",
@@ -327,7 +328,7 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
         name for name, estimate in shares.items() if LEAST_KEPT.judge_interval(estimate) == FAILED
     ]
     return Finding(
-        "persona_kept",
+        PERSONA_KEPT,
         "Is the persona kept?",
         "; ".join(f"{name}: {format_share(estimate)}" for name, estimate in shares.items()) + ".",
         ResultTable.from_records(
@@ -385,7 +386,7 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
         )
     failed = [name for name, _, verdict in verdicts if verdict == FAILED]
     return Finding(
-        "reliability",
+        RELIABILITY,
         "Would the same people decide the same again?",
         "; ".join(f"{name}: {format_share(estimate)} the same" for name, estimate, _ in verdicts)
         + ".",

@@ -24,6 +24,7 @@ from folkmoot.measures.inference.estimates import (
     Estimate,
     format_count,
     format_p_value,
+    format_percent,
     format_points,
     points_span,
 )
@@ -144,6 +145,12 @@ class Claim:
         rounded = round(difference, 2 + more) + 0.0
         return f"{rounded:{'+' if rounded else ''}.{2 + more}f}".replace("-", "−")
 
+    def format_level(self, mean: float) -> str:
+        """Return the value of one condition, with a digit more than the difference has."""
+        if self.kind == "share":
+            return format_percent(mean, 1)
+        return f"{round(mean, 3) + 0.0:.3f}".replace("-", "−")
+
     def format_interval(self, e: Estimate) -> str:
         """Return the interval in the unit of the measure: "+3 to +20"."""
         if not e.has_interval:
@@ -196,7 +203,8 @@ class Result:
     `why` is the reason if there is no test, otherwise empty. `bounds`: the difference under all
     possible lost values. `counts`, `lost`: known and lost values of both conditions. `adjusted_p`
     is the p-value adjusted for the claim's family (see `judge_families`), or NaN in a family of
-    one. `level` is the level of the interval.
+    one. `level` is the level of the interval. `means`: the values of both conditions, of which the
+    estimate is the difference.
     """
 
     claim: Claim
@@ -208,6 +216,7 @@ class Result:
     lost: tuple[int, int] = (0, 0)
     adjusted_p: float = math.nan
     level: float = 1 - ALPHA
+    means: tuple[float, float] = (math.nan, math.nan)
 
     @property
     def p(self) -> float:
@@ -274,6 +283,19 @@ class Result:
         )
 
     @property
+    def describe_answer(self) -> str:
+        """The values of both conditions, their difference, and the phrase for the verdict."""
+        if not math.isfinite(self.estimate.value):
+            return f"{self.claim.contrast_label}: {self.verdict}."
+        levels = ", ".join(
+            f"{arm} {self.claim.format_level(mean)}"
+            for arm, mean in zip(self.claim.arm_labels, self.means, strict=True)
+        )
+        told = ", ".join(filter(None, (self.claim.format_interval(self.estimate), self.p_in_words)))
+        difference = f"{self.claim.format_signed(self.estimate.value)} ({told})"
+        return f"{levels}; difference {difference}: {self.verdict_phrase}."
+
+    @property
     def describe_conclusion(self) -> str:
         """The contrast with estimate, interval, p-value and the phrase for the verdict."""
         told = self.describe_estimate
@@ -325,6 +347,19 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
         return replace(found, low=math.nan, high=math.nan, p=math.nan, clusters=units)
     # The t interval does not know that a difference of shares is limited to [−1, 1].
     return found.clip_bounds(-1.0, 1.0) if kind == "share" else found
+
+
+def arm_means(first: Side, second: Side) -> tuple[float, float]:
+    """Return the values of both conditions of which `estimate_difference` is the difference.
+
+    If both conditions have the same units and subjects are not matched, every unit counts once.
+    """
+    by_units = set(first.units) == set(second.units) and not first.subjects
+    sides = [
+        np.array([*side.by_unit.values()]) if by_units else side.values for side in (first, second)
+    ]
+    one, other = (float(values.mean()) if len(values) else math.nan for values in sides)
+    return one, other
 
 
 def _paired_estimate(first: Side, second: Side, kind: Kind, alone: bool, level: float) -> Estimate:
@@ -402,7 +437,8 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
         why = verdict = f"not tested ({estimate.why})"
     bounds = bound_difference(first, second) if claim.kind == "share" else None
     counts, lost = (len(first.values), len(second.values)), (first.lost, second.lost)
-    return Result(claim, estimate, verdict, why, bounds, counts, lost, level=1 - alpha)
+    means = arm_means(first, second)
+    return Result(claim, estimate, verdict, why, bounds, counts, lost, level=1 - alpha, means=means)
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:

@@ -22,8 +22,9 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.kit.claims import LEVELS, SAID, result_cells
 from folkmoot.kit.findings import Row, interval_chart
+from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Margin, Verdict
 from folkmoot.measures.inference.claims import Claim, Result, Side, judge_families
-from folkmoot.measures.inference.estimates import format_count
+from folkmoot.measures.inference.estimates import ALPHA, format_count
 from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.people import MOST_LEVELS, SECTION
@@ -35,6 +36,9 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 KEY = "people_and_models"
 # These replace the speaker and the session in a scope.
 ANYBODY, ANY_SESSION = "*", "+"
+# A share of models may differ from that of people by as much as a negative control between
+# conditions.
+MOST_FROM_PEOPLE = Margin(-0.15, 0.15)
 # Most lines of the chart.
 MOST_LINES = 20
 
@@ -92,6 +96,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
                 "models": float(models.values.mean()),
                 "models_n": len(models.values),
                 **result_cells(result, "models_minus_people"),
+                "verdict": _judge_difference(result),
             }
         )
     shown = {result.claim.outcome: result.estimate for result in results[:MOST_LINES]}
@@ -102,7 +107,9 @@ def people_and_models(run: RunFolder) -> Finding | None:
         ResultTable.from_records(
             rows,
             "Of options the share of seats that chose it, of figures the mean of seats; the last "
-            "answer of a seat counts. Models minus people, with 95 % intervals.",
+            "answer of a seat counts. Models minus people, with 95 % intervals. Verdict of a "
+            "share: passed if the whole interval lies within 15 points, failed if all of it lies "
+            "outside; of a figure: failed if its adjusted p is below .05, else not known.",
         ),
         interval_chart(shown, "models minus people", zero=0.0),
         notes=(
@@ -117,6 +124,17 @@ def people_and_models(run: RunFolder) -> Finding | None:
         unit=unit,
         units=len({seat.session if together else seat for seat in seats}),
     )
+
+
+def _judge_difference(result: Result) -> Verdict:
+    """Return whether models answer as people do, as far as this difference tells.
+
+    A share is judged by the interval of its difference. A figure has no margin that fits all
+    scales, so it can fail, by its adjusted p, and not pass.
+    """
+    if result.claim.kind == "share":
+        return MOST_FROM_PEOPLE.judge_interval(result.estimate)
+    return FAILED if result.is_tested and result.p < ALPHA else NOT_KNOWN
 
 
 def _read_answers(

@@ -16,6 +16,7 @@ import polars as pl
 from folkmoot.kit.findings import (
     ALPHA,
     HOLM_NOTE,
+    HUMAN_BENCHMARK_SECTION,
     Row,
     collect_findings,
     estimate_cells,
@@ -56,7 +57,7 @@ from folkmoot.storage.tables import (
     units_of,
 )
 
-SECTION = "People beside the run"
+SECTION = HUMAN_BENCHMARK_SECTION
 # An attribute with more levels, such as age in years, would give groups too small to compare.
 MOST_LEVELS = 8
 UNIT = "independent unit"

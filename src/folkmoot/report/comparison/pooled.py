@@ -53,6 +53,8 @@ from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 
 SECTION = "Pooled over runs"
+# The key of the finding on the primary claims over a grid.
+GRID_CLAIMS = "grid_claims"
 # Most specifications that one curve draws.
 MOST_LINES = 60
 # A caveat names this many figures and counts the rest.
@@ -275,7 +277,7 @@ def judge_claims(runs: Cells) -> Finding | None:
         )
         lines.append((claim.says, curve.median, min(values), max(values)))
     return Finding(
-        "grid_claims",
+        GRID_CLAIMS,
         "Primary claims over the grid",
         " ".join(_say_curve(curve, verdicts) for curve, verdicts in curves),
         ResultTable.from_records(

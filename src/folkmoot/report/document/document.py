@@ -6,18 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from folkmoot.engine.run.grid import RunGrid
-from folkmoot.engine.study.study import complete_parts, compute_findings, find_study_of_run
+from folkmoot.engine.settings.claims import CLAIMS_TESTED, evaluate_claims
+from folkmoot.engine.study.study import (
+    Study,
+    claims_of_run,
+    complete_parts,
+    compute_findings,
+    find_study_of_run,
+)
 from folkmoot.kit import coding
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, collect_findings, respondent_checks_finding
 from folkmoot.kit.sources import report_unattributed
 from folkmoot.measures.diagnostics import check_answers, instability
+from folkmoot.measures.inference.claims import Result
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.report.comparison.pooled import Found, pooled_findings
 from folkmoot.report.document.charts import render_svgs
 from folkmoot.report.document.front import Front, build_front_page, main_answers
 from folkmoot.report.document.instructions import check_instructions
 from folkmoot.report.document.trust import Trust, build_trust_section
+from folkmoot.report.document.validity import build_validity_card, claims_over_wordings
 from folkmoot.report.preregistration import title_of
 from folkmoot.storage.findings import CardBoard, Finding
 from folkmoot.storage.run_folder import RowStream, RunFolder
@@ -66,10 +75,13 @@ class Document:
     trust: Trust | None
 
 
-def build_document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
+def build_document(
+    run: RunFolder, known: Sequence[Finding] = (), over_grid: Finding | None = None
+) -> Document:
     """Build the report of a run.
 
-    `known` are findings that the caller has already computed. Raises StorageError if the run has no
+    `known` are findings that the caller has already computed. `over_grid` judges the primary claims
+    over the wordings of the grid that the run is part of. Raises StorageError if the run has no
     tables yet or has lost one.
     """
     run.require_tables()
@@ -91,7 +103,9 @@ def build_document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
         [people_and_models(run), check_instructions(run), report_unattributed(run)]
     )
     name = title_of(run.config) or study.title
+    results = _claim_results(run, study, findings)
     trusted = build_trust_section(run, study)
+    card = build_validity_card(run, findings, over_grid or claims_over_wordings(run))
     return Document(
         title=name,
         subtitle=f"{study.title} · {run.id}" if study.title != name else run.id,
@@ -99,7 +113,7 @@ def build_document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
         mark=run.mark,
         caution=run.caution,
         planted=_describe_planted_effects(run),
-        front=build_front_page(run, study, name, findings, trusted.deviations),
+        front=build_front_page(run, study, findings, trusted.deviations, results, card),
         answer=next(
             (
                 drawn_finding.panels[0]
@@ -112,6 +126,14 @@ def build_document(run: RunFolder, known: Sequence[Finding] = ()) -> Document:
         sections=_build_sections([finding for finding in findings if not finding.headline]),
         trust=trusted,
     )
+
+
+def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) -> list[Result]:
+    """Return the results of all claims, or nothing if the findings could not test any."""
+    # The findings say why a run has no figures. Claims of the same tables would fail as they did.
+    if CLAIMS_TESTED not in {finding.key for finding in findings}:
+        return []
+    return evaluate_claims(run, claims_of_run(study, run))
 
 
 def grid_document(grid: RunGrid, cells: Found) -> Document:

@@ -17,11 +17,12 @@ from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
 from folkmoot.kit.exposure import ExposureRow, describe_deviations
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
-from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN
-from folkmoot.measures.inference.estimates import format_count, format_percent
-from folkmoot.models.catalog import HUMAN_MODEL
-from folkmoot.report.comparison.mixed import KEY as PEOPLE_AND_MODELS
+from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Verdict
+from folkmoot.measures.inference.claims import Result
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_percent
 from folkmoot.report.comparison.samples import EVERYBODY, PLAINER, condition_name
+from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, CardRow
+from folkmoot.report.preregistration import registered_claims, title_of
 from folkmoot.storage.findings import ILLUSTRATION_LABEL, Finding, IntervalChart
 from folkmoot.storage.manifest import MIXED_MARK
 from folkmoot.storage.run_folder import RunFolder
@@ -34,6 +35,7 @@ MEANS = {
     "amber": "Read the caveats first",
     "green": "All checks passed",
 }
+COLOURS: Mapping[Verdict, Colour] = {FAILED: "red", NOT_KNOWN: "amber", PASSED: "green"}
 # Keys under which the study types state their question. The most explicit key comes first.
 PRODUCTS = (
     ("product", "description"),
@@ -50,7 +52,9 @@ QUESTIONS = (
     ("case",),
 )
 ASKED_OF_PRODUCTS = "What do people think of it, and would they buy it?"
-# At most this many sentences answer the question on the first page.
+NO_VALUE = "A difference says how far two arms lie apart, and not which of them is better."
+# At most this many sentences answer the question on the first page, and at least one beside the
+# contrasts.
 SENTENCES = 3
 # The fallback question names conditions one by one up to this number.
 MOST_ARMS = 6
@@ -82,6 +86,14 @@ class DesignLane(NamedTuple):
     steps: tuple[Step, ...]
 
 
+class Contrast(NamedTuple):
+    """A primary claim: its outcome, its result, and its estimand in one sentence."""
+
+    outcome: str
+    answer: str
+    estimand: str
+
+
 class TrustLight(NamedTuple):
     """One reason to trust a run less, or the statement that there is none."""
 
@@ -93,19 +105,29 @@ class TrustLight(NamedTuple):
 class Front:
     """The first page of a report.
 
-    `answer` holds up to three sentences. `legend` explains their brackets and the drawing.
+    `contrasts` answer the question of the study, introduced by `fixed`. `answer` holds up to three
+    further sentences. `legend` explains brackets and the drawing.
     """
 
     question: str
     lanes: tuple[DesignLane, ...]
+    fixed: str
+    contrasts: tuple[Contrast, ...]
     answer: tuple[str, ...]
     legend: str
     lights: tuple[TrustLight, ...]
+    card: tuple[CardRow, ...]
 
     @property
     def colour(self) -> Colour:
-        """The worst colour among the lights."""
-        return min((light.colour for light in self.lights), key=WORST.index)
+        """The worst colour among the lights and the rows of the card."""
+        colours = [light.colour for light in self.lights]
+        return min([*colours, *(COLOURS[row.verdict] for row in self.card)], key=WORST.index)
+
+    @property
+    def coloured_card(self) -> tuple[tuple[Colour, CardRow], ...]:
+        """The rows of the validity card, each with its colour."""
+        return tuple((COLOURS[row.verdict], row) for row in self.card)
 
     @property
     def verdict(self) -> str:
@@ -113,18 +135,57 @@ class Front:
 
 
 def build_front_page(
-    run: RunFolder, study: Study, title: str, findings: Sequence[Finding], deviations: Sequence[str]
+    run: RunFolder,
+    study: Study,
+    findings: Sequence[Finding],
+    deviations: Sequence[str],
+    results: Sequence[Result] = (),
+    card: Sequence[CardRow] = (),
 ) -> Front:
-    """Build the first page of the report of a run."""
-    main = main_answers(findings)[:SENTENCES]
-    said = tuple(_summarise_findings(main))
+    """Build the first page of the report of a run.
+
+    `results` are those of all claims, of which the page shows the primary ones.
+    """
+    primary = [result for result in results if result.claim.family == "primary"]
+    contrasts = tuple(_contrast(result) for result in primary)
+    main = main_answers(findings)
+    # The contrasts say what these findings say.
+    stated = [finding for finding in main if finding.primary or finding.section == STATED]
+    others = [finding for finding in main if not (contrasts and finding in stated)]
+    others = others[: max(1, SENTENCES - len(contrasts))]
+    said = tuple(_summarise_findings(others))
+    shown = [*(stated if contrasts else ()), *others]
     return Front(
-        question_of(run.config) or _fallback_question(title, list(_arm_sizes(run, study)[1])),
+        question_of(run.config) or _fallback_question(run, study),
         tuple(design_lanes(run, study)),
+        _introduce_contrasts(run, primary, is_stated=any(f.section == STATED for f in findings)),
+        contrasts,
         said,
-        _chart_legend(main, said),
+        _chart_legend(shown, [*(contrast.answer for contrast in contrasts), *said]),
         tuple(trust_lights(run, findings, deviations)),
+        tuple(card),
     )
+
+
+def _contrast(result: Result) -> Contrast:
+    claim = result.claim
+    return Contrast(claim.outcome or claim.measure, result.describe_answer, claim.estimand)
+
+
+def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:
+    """Say where the contrasts come from, and whether they are more than an illustration."""
+    if not primary:
+        return ""
+    source = "Hypotheses of the study file" if is_stated else "The study's own question"
+    sealed = ", fixed before the first call" if registered_claims(run) else ""
+    told = [f"{source}{sealed}."]
+    few = {
+        format_count(result.estimate.unit_count, result.claim.unit.partition(" ")[0])
+        for result in primary
+        if 0 < result.estimate.unit_count < FEWEST_UNITS
+    }
+    told += [f"{ILLUSTRATION_LABEL}: {join_words(sorted(few))}."] if few else []
+    return " ".join([*told, NO_VALUE])
 
 
 def main_answers(findings: Sequence[Finding]) -> list[Finding]:
@@ -141,24 +202,15 @@ def main_answers(findings: Sequence[Finding]) -> list[Finding]:
     main = [finding for finding in main if finding.key not in about_trust]
     # The findings on hypotheses already contain all primary claims.
     if any(finding.section == STATED for finding in main):
-        main = [
-            finding for finding in main if finding.section == STATED or not _is_primary(finding)
-        ]
+        main = [finding for finding in main if finding.section == STATED or not finding.primary]
     return sorted(
         main,
         key=lambda finding: (
             finding.section != STATED,
-            not _is_primary(finding),
+            not finding.primary,
             not isinstance(finding.chart, IntervalChart),
         ),
     )
-
-
-def _is_primary(finding: Finding) -> bool:
-    """Return whether a finding contains primary claims."""
-    columns = finding.grid.columns
-    at = columns.index("family") if "family" in columns else None
-    return at is not None and any(row[at] == "primary" for row in finding.grid.rows)
 
 
 def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
@@ -221,9 +273,11 @@ def question_of(config: Mapping[str, object]) -> str:
     return ""
 
 
-def _fallback_question(title: str, arms: Sequence[str]) -> str:
+def _fallback_question(run: RunFolder, study: Study) -> str:
     """Return a question for a study file that states none: made from its conditions, or its
     title."""
+    title = title_of(run.config) or study.title
+    arms = list(_arm_sizes(run, study)[1])
     if "?" in title or not 1 < len(arms) <= MOST_ARMS:
         return title
     return f"What differs between {join_words([condition_name(arm) for arm in arms])}?"
@@ -303,10 +357,16 @@ def trust_lights(
     run: RunFolder, findings: Sequence[Finding], deviations: Sequence[str]
 ) -> Iterator[TrustLight]:
     """Yield every reason for caution, the gravest first, or one green light if there is none."""
-    found = [TrustLight("red", alarm) for finding in findings for alarm in finding.alarms]
+    found = [
+        TrustLight("red", alarm)
+        for finding in findings
+        # The validity card below the lights shows these with their consequence.
+        if finding.key not in FINDINGS_ON_CARD
+        for alarm in finding.alarms
+    ]
     found += [
         *_grave_lights(run, deviations),
-        *_check_lights(run, findings),
+        *_check_lights(findings),
         *_caution_lights(run, findings),
     ]
     if not found:
@@ -315,15 +375,17 @@ def trust_lights(
             TrustLight(
                 "green",
                 f"{format_count(answers, 'answer')}, at most {format_percent(MOST_MISSING)} of "
-                "them missing; no "
-                "deviation from the plan; all checks of the model passed; compared with people.",
+                "them missing; no deviation from the plan; all checks outside the card passed.",
             )
         ]
     yield from sorted(found, key=lambda light: WORST.index(light.colour))
 
 
-def _check_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[TrustLight]:
-    """Yield lights for the model checks: red for a failed check, amber for an unknown result."""
+def _check_lights(findings: Sequence[Finding]) -> Iterator[TrustLight]:
+    """Yield lights for the checks of the model that the validity card leaves out.
+
+    Red for a failed check, amber for an unknown result.
+    """
     verdicts: dict[str, list[str]] = {FAILED: [], NOT_KNOWN: []}
     made = False
     for finding in findings:
@@ -331,6 +393,8 @@ def _check_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Trust
             made = True
             for row in finding.grid.rows:
                 of_check = dict(zip(finding.grid.columns, row, strict=True))
+                if of_check["check"] in CHECKS_ON_CARD:
+                    continue
                 told = verdicts.setdefault(str(of_check["verdict"]), [])
                 told.append(str(of_check["check"]).lower())
     if verdicts[FAILED]:
@@ -339,11 +403,6 @@ def _check_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Trust
         yield TrustLight("amber", f"Not known about the model: {', '.join(verdicts[NOT_KNOWN])}.")
     if not made:
         yield TrustLight("amber", "The model was not checked.")
-    asked = {model["asked"] for model in run.manifest.get("models", [])}
-    if asked - {HUMAN_MODEL} and PEOPLE_AND_MODELS not in {finding.key for finding in findings}:
-        yield TrustLight(
-            "amber", "No human benchmark: whether people would answer so is not known."
-        )
 
 
 def _grave_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[TrustLight]:

@@ -14,6 +14,7 @@ from folkmoot.engine.run.grid import RunGrid
 from folkmoot.report.comparison.pooled import findings_of_cells
 from folkmoot.report.document.document import Document, build_document, grid_document
 from folkmoot.report.document.pdf import load_typst, write_pdf
+from folkmoot.report.document.validity import CARD_NOTE, claims_over_wordings
 from folkmoot.storage.findings import (
     CardBoard,
     Finding,
@@ -29,17 +30,23 @@ HTML = "report.html"
 PDF = "report.pdf"
 
 
-def write_report(run: RunFolder, pdf: bool = False, known: Sequence[Finding] = ()) -> Path:
+def write_report(
+    run: RunFolder,
+    pdf: bool = False,
+    known: Sequence[Finding] = (),
+    over_grid: Finding | None = None,
+) -> Path:
     """Write `report.html` (and `report.pdf`) into the run folder and return the path of the last
     file.
 
-    `known` are findings that the caller has already computed. Raises InputError if a PDF is
+    `known` are findings that the caller has already computed. `over_grid` judges the primary claims
+    over the wordings of the grid that the run is part of. Raises InputError if a PDF is
     requested and Typst is not installed. Then no file is written.
     """
     if pdf:
         # Check for Typst first, so that a missing package is reported before any file is written.
         load_typst()
-    content = build_document(run, known)
+    content = build_document(run, known, over_grid)
     path = write_page(content, run.path)
     if pdf:
         return write_pdf(content, run.path / PDF)
@@ -49,8 +56,11 @@ def write_report(run: RunFolder, pdf: bool = False, known: Sequence[Finding] = (
 def write_grid_report(grid: RunGrid) -> Path:
     """Write the report of a grid into its folder, and one into the folder of each finished cell."""
     cells = findings_of_cells(grid)
-    for name, (_, run) in grid.finished_cells().items():
-        write_report(run, known=cells[name] or ())
+    finished = grid.finished_cells()
+    # All cells share one judgement over the wordings, so it is made once.
+    over_grid = next((claims_over_wordings(run) for _, run in finished.values()), None)
+    for name, (_, run) in finished.items():
+        write_report(run, known=cells[name] or (), over_grid=over_grid)
     return write_page(grid_document(grid, cells), grid.path)
 
 
@@ -61,6 +71,7 @@ def write_page(content: Document, folder: Path) -> Path:
         .get_template("report.html.j2")
         .render(
             doc=content,
+            card_note=CARD_NOTE,
             css=Markup((TEMPLATES / "report.css").read_text("utf-8")),
         )
     )

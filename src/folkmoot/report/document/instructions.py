@@ -10,8 +10,9 @@ from folkmoot.engine.journal.journal import FirstReply
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import StorageError
-from folkmoot.measures.diagnostics import repeats_itself
+from folkmoot.measures.diagnostics import FAILED, Margin, Verdict, repeats_itself
 from folkmoot.measures.inference.estimates import format_count, format_percent
+from folkmoot.measures.inference.proportions import wilson
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import FINISH_LENGTH
 from folkmoot.storage.findings import Finding, ResultTable
@@ -39,6 +40,16 @@ class FirstReplies:
     def share(self) -> float:
         """The share of first replies that failed."""
         return self.failed / self.replies if self.replies else 0.0
+
+    def judge(self, limit: float) -> Verdict:
+        """Return whether the model followed the instructions, given the largest share of failures.
+
+        Failed: the share is above the limit, as the alarm says. Passed: the whole interval of the
+        share is below it. Otherwise there are too few replies to know.
+        """
+        if self.share > limit:
+            return FAILED
+        return Margin(high=limit).judge_interval(wilson(self.failed, self.replies))
 
     def describe(self) -> str:
         """Return the counts in words."""
@@ -99,6 +110,7 @@ def check_instructions(run: RunFolder) -> Finding | None:
                     "repeated_themselves": own.looped,
                     "cut": own.cut,
                     "failed_share": own.share,
+                    "verdict": own.judge(limit),
                 }
                 for model, own in counts.items()
             ],

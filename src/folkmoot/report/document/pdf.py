@@ -15,6 +15,7 @@ from folkmoot.errors import InputError
 from folkmoot.files import write_bytes
 from folkmoot.hints import lacks_extra
 from folkmoot.report.document.document import Document, DrawnFinding
+from folkmoot.report.document.validity import CARD_NOTE
 from folkmoot.report.preregistration import Preregistration
 from folkmoot.storage.findings import ResultTable, column_heading, format_cell, numeric_columns
 
@@ -169,12 +170,28 @@ class _Writer:
                 }
                 for lane in front.lanes
             ],
+            "fixed": front.fixed,
+            "contrasts": [
+                {**contrast._asdict(), "outcome": f"{contrast.outcome}:"}
+                for contrast in front.contrasts
+            ],
             "answer": [_strip_markup(words) for words in front.answer],
             "legend": _strip_markup(front.legend),
             "panels": [self._write_panel(doc.answer)] if doc.answer else [],
             "colour": front.colour,
             "verdict": front.verdict,
             "lights": [{"colour": lamp, "reason": why} for lamp, why in front.lights],
+            "card": [
+                {
+                    "colour": colour,
+                    "name": row.name,
+                    "verdict": row.verdict,
+                    "figures": _strip_markup(row.figures),
+                    "consequence": _strip_markup(row.consequence),
+                }
+                for colour, row in front.coloured_card
+            ],
+            "card_note": CARD_NOTE,
         }
 
     def _write_figure(self, figure: DrawnFinding) -> dict[str, object]:

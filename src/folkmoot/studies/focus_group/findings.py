@@ -270,7 +270,12 @@ def purchase_intent(concept: Concept) -> Finding | None:
         section="Purchase intent",
         headline=True,
         conclusion=_conclude_intent(likely, moved),
+        primary=_is_primary(moved),
     )
+
+
+def _is_primary(result: Result | None) -> bool:
+    return result is not None and result.claim.family == "primary"
 
 
 def _conclude_intent(likely: Estimate, moved: Result | None) -> str:
@@ -281,8 +286,9 @@ def _conclude_intent(likely: Estimate, moved: Result | None) -> str:
 
 def _result_sentence(result: Result) -> str:
     """Return a claim in one sentence, with its conclusion if it is primary, else as an estimate."""
-    primary = result.claim.family == "primary"
-    told = result.describe_conclusion if primary else f"{result.describe_estimate}, exploratory"
+    told = f"{result.describe_estimate}, exploratory"
+    if _is_primary(result):
+        told = result.describe_conclusion
     return f"{told[0].upper()}{told[1:]}."
 
 
@@ -405,6 +411,7 @@ def position_finding(concept: Concept) -> Finding | None:
         ),
         section="Positions",
         headline=True,
+        primary=_is_primary(moved),
     )
 
 

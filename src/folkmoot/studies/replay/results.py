@@ -7,7 +7,16 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from folkmoot.kit.findings import Row, collect_findings, format_mean_value, format_signed, known
+from folkmoot.kit.findings import (
+    HUMAN_BENCHMARK_SECTION,
+    Row,
+    collect_findings,
+    format_mean_value,
+    format_signed,
+    is_significant,
+    known,
+)
+from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.measures.inference.rectified import rectified_mean
 from folkmoot.measures.replayed import Fit, adjusted_changes, fidelity, fit_of_changes
@@ -22,7 +31,7 @@ MIN_ANSWERS_PER_ITEM = 2
 # Attributes with more levels are not used for subgroups, because each subgroup would be small.
 MAX_LEVELS = 6
 MIN_IN_SUBGROUP = 5
-SECTION = "Beside the people"
+SECTION = HUMAN_BENCHMARK_SECTION
 
 
 def findings(run: RunFolder) -> list[Finding]:
@@ -56,7 +65,14 @@ def _fit(rows: pl.DataFrame, scale: tuple[float, float]) -> Fit:
 
 def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -> Finding:
     fits = {str(arm): _fit(rows, scale) for (arm,), rows in _by(both, "arm")}
-    rows = [_cells("arm", arm, fit) for arm, fit in fits.items()]
+    # No margin is stated within which changes would count as equal, so no arm can pass.
+    rows = [
+        {
+            **_cells("arm", arm, fit),
+            "verdict": FAILED if is_significant(fit.gap) else NOT_KNOWN,
+        }
+        for arm, fit in fits.items()
+    ]
     lines = tuple(
         (arm, fit.gap.value, fit.gap.low, fit.gap.high)
         for arm, fit in fits.items()
@@ -81,7 +97,7 @@ def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -
             "Changes in units of the scale; gap: simulated minus people's, 95 % interval over "
             "people. Slope: of people's change on the simulated one (1: calibrated). Distance: "
             "how far final answers would have to be moved, as a share of the scale. Regression: "
-            "slope of the change on the first answer.",
+            "slope of the change on the first answer. Verdict: failed if the gap excludes zero.",
         ),
         IntervalChart(lines, "simulated minus people's mean change", 0.0) if lines else None,
         notes=tuple(notes),

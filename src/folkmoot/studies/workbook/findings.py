@@ -305,6 +305,7 @@ def by_treatment(
         notes=(LEVELS,) if against else (),
         section="Treatments",
         headline=main and len(estimates) > 1,
+        primary=any(result.claim.family == "primary" for result in results),
         unit="session",
         units=_session_count(people),
     )

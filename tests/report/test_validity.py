@@ -1,0 +1,233 @@
+"""The first page of a report: the study's own question, and the validity card."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
+from folkmoot.kit.controls.asking import run_controls
+from folkmoot.report.document.html import write_report
+from folkmoot.storage.run_folder import RunFolder
+from tests.engine.test_seats import by_hand
+
+THREATS = [
+    "Instructions followed",
+    "Refusals",
+    "Reliability (retest)",
+    "User drift",
+    "Persona kept",
+    "Order effect",
+    "Wording",
+    "Human benchmark",
+]
+COLOURS = {"passed": "green", "not known": "amber", "failed": "red"}
+PILOT = """
+pilot_id: carded
+topic:
+  description: One purpose can be funded.
+  options: [Park improvements, Youth job training, Safer streets]
+conditions: [simple_voting, acp]
+participants_per_condition: 60
+personas: {source: quota}
+revote: true
+"""
+
+
+class Shown(NamedTuple):
+    verdict: str
+    consequence: str
+    figures: str
+
+
+def first_page(run: RunFolder) -> str:
+    return write_report(run).read_text("utf-8").split('id="glance"')[1].split("</section>")[0]
+
+
+def text_of(fragment: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", fragment)).split())
+
+
+def card_of(run: RunFolder) -> dict[str, Shown]:
+    """The validity card as a reader sees it: name → verdict, consequence and figures."""
+    found = {}
+    for colour, row in re.findall(
+        r'<li class="(\w+)">(.*?)</li>', first_page(run).split('class="card"')[1], re.DOTALL
+    ):
+        name = text_of(re.findall(r"<strong>(.*?)</strong>", row)[0])
+        verdict = text_of(re.findall(r'class="verdict">(.*?)</b>', row)[0])
+        meaning = re.findall(r'class="meaning">(.*)', row, re.DOTALL)[0]
+        consequence, _, figures = meaning.partition("<small>")
+        assert colour == COLOURS[verdict]
+        found[name] = Shown(verdict, text_of(consequence), text_of(figures))
+    return found
+
+
+def pilot_run(folder: Path, **knobs: float) -> RunFolder:
+    study = folder / "study.yaml"
+    study.write_text(f"{PILOT}respondent: {json.dumps(knobs)}\n", "utf-8")
+    return folkmoot.run(study, model="synthetic", out=folder / "run").folder
+
+
+def test_every_report_has_a_card_of_eight_threats_each_with_one_sentence(
+    finished: RunFolder,
+) -> None:
+    card = card_of(finished)
+    assert list(card) == THREATS
+    for row in card.values():
+        # A full stop within a command or a number ends no sentence.
+        assert len(re.findall(r"[.!?](?: |$)", row.consequence)) == 1, row
+        if not row.figures:
+            assert row.verdict == "not known"
+            assert ": " in row.consequence
+
+
+def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(tmp_path: Path) -> None:
+    run = pilot_run(tmp_path)
+    before = card_of(run)
+    unknown = {"User drift", "Persona kept"}
+    for name in unknown:
+        assert before[name].verdict == "not known" and not before[name].figures
+        (command,) = re.findall(r"run (folkmoot controls RUN .*?)\.$", before[name].consequence)
+    arguments = command.replace("RUN", str(run.path)).split()[1:]
+    ended = CliRunner().invoke(app, [*arguments, "--participants", "60"])
+    assert ended.exit_code == 0, ended.output
+    after = card_of(run)
+    assert after["Persona kept"] == (
+        "passed",
+        "Participants still give the age of their persona, so the sample is the one that was "
+        "drawn.",
+        after["Persona kept"].figures,
+    )
+    kept = "100 % (94 to 100 %) give it. Of 4 groups: 4 passed."
+    assert after["Persona kept"].figures.endswith(kept)
+    assert after["Reliability (retest)"].figures.startswith("first vote: ")
+    for name in (*unknown, "Order effect"):
+        assert after[name].figures
+
+
+def test_a_planted_fault_is_red_and_says_what_it_means(tmp_path: Path) -> None:
+    run = pilot_run(tmp_path, drift=0.8, persona_forgetting=0.6, instability=0.7)
+    run_controls(run, {"participants": 60}, RunOptions())
+    card = card_of(run)
+    for name in ("User drift", "Persona kept", "Reliability (retest)"):
+        assert card[name].verdict == "failed", card[name]
+    assert "other people in another condition" in card["User drift"].consequence
+    assert re.search(r": \d+.% \(\d+ to \d+.%\) of answers differ", card["User drift"].figures)
+    # What controls leave out is asked by the next run, because controls are asked once.
+    assert card["Order effect"].figures or "order: true" in card["Order effect"].consequence
+
+
+def test_controls_that_left_a_threat_out_name_its_key(tmp_path: Path) -> None:
+    run = pilot_run(tmp_path)
+    run_controls(run, {"negative": False, "participants": 4}, RunOptions())
+    assert card_of(run)["User drift"].consequence == (
+        "An effect may be one of other people in another condition: its controls left it out, so "
+        "write negative: true under controls: in the study file of the next run."
+    )
+
+
+def test_people_in_seats_are_the_benchmark(tmp_path: Path) -> None:
+    """Thirty people who all choose one option beside thirty models."""
+    study = tmp_path / "study.yaml"
+    one = PILOT.replace("[simple_voting, acp]", "[simple_voting]")
+    study.write_text(f"{one}seats: 30\n", "utf-8")
+
+    def answer(_: SeatState, question: PendingQuestion) -> str:
+        return "Safer streets" if question.view.options else "Words of my own."
+
+    run = folkmoot.run(study, out=tmp_path / "run", seat_host=by_hand(answer)).folder
+    row = card_of(run)["Human benchmark"]
+    assert row.verdict == "failed"
+    assert row.consequence == (
+        "People answer otherwise, so these figures are no estimate of people's."
+    )
+    assert "initial vote: Park improvements: people differ. Of 6 comparisons: 6 failed." in (
+        row.figures
+    )
+
+
+def test_wordings_of_a_grid_are_judged_by_the_rule_of_its_claims(tmp_path: Path) -> None:
+    """The embedded respondent answers alike under any wording, so the data are one specification,
+    and nothing is known of a model that reads."""
+    prompts = Path(folkmoot.__file__).parent / "studies" / "cross_pollination" / "prompts"
+    for name in ("one", "two"):
+        shutil.copytree(prompts, tmp_path / name)
+    study = tmp_path / "study.yaml"
+    study.write_text(PILOT.replace("60", "10"), "utf-8")
+    out = tmp_path / "grid"
+    ended = CliRunner().invoke(
+        app,
+        ["run", str(study), "--model", "synthetic", "--grid", "prompts=one,two", "--out", str(out)],
+    )
+    assert ended.exit_code == 0, ended.output
+    assert CliRunner().invoke(app, ["report", str(out)]).exit_code == 0
+    for cell in sorted((out / "cells").iterdir()):
+        row = card_of(RunFolder(cell))["Wording"]
+        assert row.verdict == "not known"
+        assert "over 1 specification" in row.figures
+
+
+QUESTIONS = {
+    "cross_pollination": ("Adversarial (ACP)", "Clarified passive"),
+    "negotiation": ("C5", "C4"),
+    "town_hall": ("level 4", "level 1"),
+    "focus_group": ("after the talk", "before"),
+    "workbook": ("appeal", "plain"),
+}
+
+
+def test_the_question_of_the_study_stands_first_with_its_estimand(finished: RunFolder) -> None:
+    page = first_page(finished)
+    contrasts = re.findall(r'<p class="contrast">(.*?)</p>', page, re.DOTALL)
+    if finished.study not in QUESTIONS:
+        return
+    answer, _, estimand = contrasts[0].partition("<small>")
+    first, second = QUESTIONS[finished.study]
+    assert text_of(answer).index(f" {first} ") < text_of(answer).index(f", {second} ")
+    assert "difference" in answer
+    estimand = text_of(estimand)
+    # Population, treatment, outcome and unit in one sentence.
+    assert estimand.startswith("Among simulated ") and "independent unit: " in estimand
+    assert " minus " in estimand and len(re.findall(r"\.(?: |$)", estimand)) == 1
+    answers = page.split("<h3>The answer</h3>")[1].split("<h3>")[0]
+    assert answers.index('class="contrast"') < answers.index("<svg")
+    assert "fixed before the first call" in answers
+    assert "not which of them is better" in answers
+
+
+def test_the_values_of_both_arms_give_the_difference(finished: RunFolder) -> None:
+    for contrast in re.findall(r'<p class="contrast">(.*?)<small>', first_page(finished)):
+        told = text_of(contrast).replace("−", "-")
+        values = re.search(r" (-?[\d.]+)(.%)?, .*? (-?[\d.]+)(.%)?; difference ([+-]?[\d.]+)", told)
+        if values is None:
+            assert "unknown" in told or "tested" in told
+            continue
+        first, second, difference = (float(values[n]) for n in (1, 3, 5))
+        assert abs(first - second - difference) <= (1.0 if values[2] else 0.01)
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_hypotheses_take_the_place_of_the_study_types_question(
+    stated: bool, tmp_path: Path
+) -> None:
+    hypothesis = (
+        "hypotheses:\n- {measure: participants.position_changed, "
+        "contrast: [acp, simple_voting], direction: greater}\n"
+    )
+    study = tmp_path / "study.yaml"
+    study.write_text(PILOT + hypothesis * stated, "utf-8")
+    page = first_page(folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder)
+    source = "Hypotheses of the study file" if stated else "The study's own question"
+    assert f"{source}, fixed before the first call." in text_of(page)
+    assert len(re.findall('class="contrast"', page)) == 1
