@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.errors import InputError
-from folkmoot.view.server import serve_reader
+from folkmoot.view.pages import serve_reader
 from folkmoot.view.site import Guard, is_loopback, own_names
 from tests.servers.pages import PageServer
 from tests.view.conftest import reader

@@ -142,7 +142,9 @@ def run(
     seat: Annotated[
         list[str] | None,
         typer.Option(
-            "--seat", metavar="PARTICIPANT", help="Let a person play this participant; repeatable."
+            "--seat",
+            metavar="PARTICIPANT",
+            help="Let a person play this participant; repeatable. `open`: one link for everybody.",
         ),
     ] = None,
     host: Annotated[

@@ -11,7 +11,7 @@ from rich.markup import escape
 from folkmoot.cli.console import error_console, output_console
 from folkmoot.storage.run_folder import OUTPUTS
 from folkmoot.studio.serving import serve_studio
-from folkmoot.view.server import serve_reader
+from folkmoot.view.pages import serve_reader
 
 
 def view_command(folder: Path | None, host: str, port: int, token: bool) -> None:

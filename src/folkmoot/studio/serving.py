@@ -8,8 +8,14 @@ from pathlib import Path
 
 from folkmoot.errors import InputError
 from folkmoot.studio.pages import Studio
-from folkmoot.view.server import serve_app
-from folkmoot.view.site import READING, Guard, create_app, is_loopback, own_names
+from folkmoot.view.site import (
+    READING,
+    Guard,
+    create_app,
+    is_loopback,
+    own_names,
+    serve_app,
+)
 
 # An upload is read into memory as a whole, so its size is bounded.
 MAX_UPLOAD_BYTES = 30_000_000

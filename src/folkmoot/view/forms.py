@@ -17,6 +17,7 @@ from typing import Literal
 
 import jsonschema
 from pydantic import JsonValue
+from starlette.requests import Request
 
 from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THESE
 
@@ -26,6 +27,8 @@ Schema = Mapping[str, JsonValue]
 ROWS = 12
 # A schema that contains itself ends at this depth, as JSON.
 DEEPEST = 8
+# Limits the memory that a submitted form can take.
+MOST_FIELDS = 2_000
 YES_NO = (("yes", True), ("no", False))
 WAY_LABELS = {
     NONE_OF_THESE: "None of these",
@@ -371,4 +374,19 @@ def _parse_json(field: FormField, text: str) -> JsonValue:
         found: JsonValue = json.loads(text)
     except ValueError:
         raise ValueError(f"{field.label}: this is not JSON.") from None
+    return found
+
+
+def first_of(sent: Mapping[str, Sequence[str]], name: str) -> str:
+    """Return the first value of a submitted field, or ""."""
+    return next(iter(sent.get(name, ())), "")
+
+
+async def read_form(request: Request) -> dict[str, list[str]]:
+    """Return the fields of a form without files."""
+    form = await request.form(max_files=0, max_fields=MOST_FIELDS)
+    found: dict[str, list[str]] = {}
+    for name, value in form.multi_items():
+        if isinstance(value, str):
+            found.setdefault(name, []).append(value.replace("\r\n", "\n"))
     return found

@@ -6,6 +6,7 @@ the query, so that it can hold any character.
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Callable
 from functools import partial, wraps
@@ -57,13 +58,18 @@ from folkmoot.view.run_list import Shelf, run_standing
 from folkmoot.view.search import PER_PAGE, Searches
 from folkmoot.view.site import (
     UNREADABLE,
+    Guard,
     LivePart,
     answer_poll,
     answer_unchanged,
+    create_app,
     draw_live_part,
+    is_loopback,
     is_shown,
     keep_if_unreadable,
+    own_names,
     render_page,
+    serve_app,
     tag_of,
     template_environment,
 )
@@ -468,3 +474,18 @@ def _tag_of_talk(run: RunFolder) -> str:
         row = journal.last_row()
     recorded = [file_stamp(run.path / f"{ROWS}{suffix}") for suffix in ("", "-wal")]
     return tag_of(row, *recorded, isinstance(run, RunSoFar))
+
+
+def serve_reader(
+    folder: Path, host: str, port: int, *, token: bool, tell: Callable[[str], None]
+) -> None:
+    """Serve the runs of a folder and pass the address to open to `tell`.
+
+    Raises InputError if the folder does not exist or the address is not available.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; name the one that holds your runs")
+    # Other machines can reach an address that is not loopback, so the pages then need a token.
+    secret = secrets.token_urlsafe(24) if token or not is_loopback(host) else ""
+    guard = Guard(own_names(host), secret)
+    serve_app(create_app(Reader(Shelf(folder)).page_routes(), guard), host, port, secret, tell)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import secrets
 import socket
@@ -44,6 +45,7 @@ from folkmoot.models.request import Message
 from folkmoot.randomness import digest
 from folkmoot.view import forms
 from folkmoot.view.connections import BACKLOG, PageServer, trust_connection
+from folkmoot.view.entry import EntryPages
 from folkmoot.view.site import (
     POLICY,
     Guard,
@@ -69,7 +71,6 @@ LINGER_SECONDS = 60.0
 NUDGE_SHARE, NUDGE_SECONDS = 0.25, 30.0
 # In characters.
 LONGEST_ANSWER = 200_000
-MOST_FIELDS = 2_000
 # Messages for a form that was sent twice, or from a page of an earlier question.
 ANSWERED = "You had answered that question already. Your first answer counts."
 STALE = "That question is not open any more, so nothing was recorded. The study is now here."
@@ -97,6 +98,9 @@ def create_seat_app(desk: SeatManager, guard: Guard) -> Starlette:
     """Create the app with the pages of the seats."""
     pages = _Pages(desk)
     routes = [
+        *(pages.entry.page_routes() if pages.entry is not None else ()),
+        Route("/seat/{token}/noted", pages.note_code, methods=["POST"]),
+        Route("/seats/{token}/start", pages.start_study, methods=["GET", "POST"]),
         Route("/seat/{token}", pages.show_seat),
         Route("/seat/{token}/agree", pages.record_consent, methods=["POST"]),
         Route("/seat/{token}/answer", pages.answer, methods=["POST"]),
@@ -114,6 +118,7 @@ class _Pages:
 
     def __init__(self, desk: SeatManager) -> None:
         self.desk = desk
+        self.entry = None if desk.lobby is None else EntryPages(desk, desk.lobby)
 
     async def show_seat(self, request: Request) -> Response:
         chair = self._find_seat(request)
@@ -127,12 +132,19 @@ class _Pages:
         await self.desk.wait_until_saved()
         return _redirect_to_seat(chair)
 
+    async def note_code(self, request: Request) -> Response:
+        """Go on to the lobby, after the participant has noted the return code."""
+        chair = self._find_seat(request)
+        self.desk.note_code(chair)
+        await self.desk.wait_until_saved()
+        return _redirect_to_seat(chair)
+
     async def answer(self, request: Request) -> Response:
         """Record an answer to the open question. The response is sent after the answer is on
         disk."""
         chair = self._find_seat(request)
-        sent = await _read_form(request)
-        asked = _first_of(sent, "question")
+        sent = await forms.read_form(request)
+        asked = forms.first_of(sent, "question")
         question = self.desk.find_pending_question(chair, asked)
         if question is None:
             return self._render_page(chair, STALE, status=409)
@@ -159,29 +171,58 @@ class _Pages:
             return self._render_page(chair)
         problem = ""
         if request.method == "POST":
-            problem = _problem_with_consent(await _read_form(request), _state_of(chair))
+            problem = _problem_with_consent(await forms.read_form(request), _state_of(chair))
+            if not problem and self._is_in_lobby(chair):
+                return await self._leave_lobby(chair)
             if not problem:
                 self.desk.close_seat(chair, WITHDRAWN)
                 return _redirect_to_seat(chair)
         shown = {"chair": chair, "state": _state_of(chair), "problem": problem}
         return render_page("seat_leave.html.j2", shown, 409 if problem else 200)
 
+    async def _leave_lobby(self, chair: SeatState) -> Response:
+        """Free the seat of a participant who has not been asked anything yet."""
+        # The last page is drawn before the seat forgets its participant.
+        shown = {"chair": replace(chair, ended=WITHDRAWN), "settings": self.desk.settings}
+        answer = render_page("seat_end.html.j2", shown)
+        self.desk.release_seat(chair)
+        await self.desk.wait_until_saved()
+        if self.entry is not None:
+            self.entry.forget_visit(answer)
+        return answer
+
+    def _is_in_lobby(self, chair: SeatState) -> bool:
+        lobby = self.desk.lobby
+        return lobby is not None and lobby.is_open and chair.agreed and not chair.ended
+
     async def report_news(self, request: Request) -> Response:
         """Return what an open page must know, if it has changed: the question shown and the time
         left."""
         chair = self._find_seat(request)
-        question = self.desk.current_question(chair)
-        shows = "end" if chair.ended else question.id if question else ""
-        left = None if question is None or question.left is None else round(question.left)
-        tag = tag_of(shows, None if left is None else left // CLOCK_SECONDS)
+        question, lobby = self.desk.current_question(chair), self.desk.lobby
+        left = None if question is None else question.left
+        taken = ""
+        if chair.ended:
+            shows = "end"
+        elif chair.return_code:
+            shows = "code"
+        elif lobby is not None and self._is_in_lobby(chair):
+            shows, left, taken = "lobby", lobby.left, describe_taken_seats(self.desk)
+        else:
+            shows = question.id if question else ""
+        tag = tag_of(shows, taken, None if left is None else round(left) // CLOCK_SECONDS)
         if is_shown(request, tag):
             return answer_unchanged(tag)
-        return JSONResponse({"shows": shows, "left": left}, headers={"ETag": tag})
+        news = {"shows": shows, "left": None if left is None else round(left), "taken": taken}
+        return JSONResponse(news, headers={"ETag": tag})
 
     async def seats_overview(self, request: Request) -> Response:
         """Show all seats to the researcher."""
         self._check_researcher(request)
-        return render_page("seats.html.j2", {"desk": self.desk, "part": self._seats_part()})
+        return render_page(
+            "seats.html.j2",
+            {"desk": self.desk, "part": self._seats_part(), "entry": self._entry_link()},
+        )
 
     async def seats_update(self, request: Request) -> Response:
         """Return the list of all seats if it has changed."""
@@ -189,18 +230,27 @@ class _Pages:
         is_last = all(chair.ended for chair in self.desk)
         return answer_poll(request, self._seats_part(), is_last=is_last)
 
+    def _entry_link(self) -> str:
+        lobby = self.desk.lobby
+        return "" if lobby is None else f"{self.desk.address}/enter/{lobby.token}"
+
     def _seats_part(self) -> LivePart:
         chairs = list(self.desk)
         conditions = any(chair.place.condition for chair in chairs)
         found = {"desk": self.desk, "chairs": chairs, "conditions": conditions}
+        lobby = self.desk.lobby
+        waits = lobby is not None and lobby.is_open
+        left = lobby.left if lobby is not None else None
+        found.update(lobby=waits, taken=describe_taken_seats(self.desk))
+        found.update(minutes=None if left is None else max(1, math.ceil(left / 60)))
         return draw_live_part("_seats.html.j2", found)
 
     async def close(self, request: Request) -> Response:
         """Ask the researcher for confirmation, then close a seat."""
         self._check_researcher(request)
         is_sent = request.method == "POST"
-        sent = await _read_form(request) if is_sent else {}
-        name = _first_of(sent, "seat") if is_sent else request.query_params.get("seat", "")
+        sent = await forms.read_form(request) if is_sent else {}
+        name = forms.first_of(sent, "seat") if is_sent else request.query_params.get("seat", "")
         chair = next((chair for chair in self.desk if chair.place.name == name), None)
         if chair is None:
             raise HTTPException(404, "There is no such seat.")
@@ -213,6 +263,24 @@ class _Pages:
             return overview
         shown = {"desk": self.desk, "chair": chair, "state": _state_of(chair), "problem": problem}
         return render_page("seat_close.html.j2", shown, 409 if problem else 200)
+
+    async def start_study(self, request: Request) -> Response:
+        """Ask the researcher for confirmation, then start the study with those in the lobby."""
+        self._check_researcher(request)
+        overview = RedirectResponse(f"/seats/{self.desk.token}", 303)
+        lobby = self.desk.lobby
+        if lobby is None or not lobby.is_open:
+            return overview
+        taken = describe_taken_seats(self.desk)
+        state, problem = digest(taken, size=9).hex(), ""
+        if request.method == "POST":
+            problem = _problem_with_consent(await forms.read_form(request), state)
+            if not problem:
+                self.desk.start_now()
+                return overview
+        shown = {"desk": self.desk, "taken": taken, "state": state, "problem": problem}
+        shown["nobody"] = not lobby.occupants
+        return render_page("seats_start.html.j2", shown, 409 if problem else 200)
 
     def _find_seat(self, request: Request) -> SeatState:
         token = request.path_params["token"]
@@ -245,6 +313,11 @@ class _Pages:
         if chair.ended:
             chair.end_shown = True
             return render_page("seat_end.html.j2", shared, status)
+        if chair.return_code:
+            return render_page("seat_code.html.j2", shared, status)
+        if desk.lobby is not None and self._is_in_lobby(chair):
+            waiting = {"taken": describe_taken_seats(desk), "left": desk.lobby.left}
+            return render_page("seat_lobby.html.j2", {**shared, **waiting}, status)
         if not chair.agreed:
             return render_page("seat_welcome.html.j2", {**shared, "readers": desk.readers}, status)
         question = desk.current_question(chair)
@@ -277,9 +350,16 @@ def _state_of(chair: SeatState) -> str:
 
 def _problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
     """Return why a form does not confirm an irreversible step, or "" if it does."""
-    if _first_of(sent, "state") != state:
+    if forms.first_of(sent, "state") != state:
         return GONE_ON
-    return "" if _first_of(sent, "sure") == "yes" else NOT_TICKED
+    return "" if forms.first_of(sent, "sure") == "yes" else NOT_TICKED
+
+
+def describe_taken_seats(desk: SeatManager) -> str:
+    """Describe how many of the open seats are taken."""
+    chairs = [chair for chair in desk if not chair.ended]
+    taken = sum(chair.agreed for chair in chairs)
+    return f"{taken} of {len(chairs)} seats {'is' if taken == 1 else 'are'} taken."
 
 
 def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
@@ -407,20 +487,6 @@ def _for_people(problem: str, form: forms.FormField) -> str:
     return f"{why}. {asked}" if why else asked
 
 
-def _first_of(sent: Mapping[str, Sequence[str]], name: str) -> str:
-    return next(iter(sent.get(name, ())), "")
-
-
-async def _read_form(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a form without files."""
-    form = await request.form(max_files=0, max_fields=MOST_FIELDS)
-    found: dict[str, list[str]] = {}
-    for name, value in form.multi_items():
-        if isinstance(value, str):
-            found.setdefault(name, []).append(value.replace("\r\n", "\n"))
-    return found
-
-
 def _redirect_to_seat(chair: SeatState) -> Response:
     return RedirectResponse(f"/seat/{chair.token}", 303)
 
@@ -452,6 +518,7 @@ def build_seat_host(
         desk.save_state()
         shown = f"[{address}]" if ":" in address else address
         base = public_url.rstrip("/") or f"http://{shown}:{desk.port}"
+        desk.address = base
         guard = Guard(
             hosts=own_names(urlsplit(base).hostname or ""),
             methods=frozenset({"GET", "HEAD", "POST"}),
@@ -459,7 +526,9 @@ def build_seat_host(
         )
         pages = create_seat_app(desk, guard)
         server = _Server(pages)
-        for chair in desk:
+        if desk.lobby is not None:
+            say(f"One link for everybody: {desk.address}/enter/{desk.lobby.token}")
+        for chair in desk if desk.lobby is None else ():
             say(f"Seat {chair.place.name}: {base}/seat/{chair.token}")
         say(f"All seats, for you alone: {base}/seats/{desk.token}")
         tasks = [

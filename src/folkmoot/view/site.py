@@ -8,6 +8,7 @@ or has inline scripts or styles. Scripts and styles are files under `/static/`.
 from __future__ import annotations
 
 import ipaddress
+import os
 import secrets
 import socket
 import sqlite3
@@ -39,7 +40,7 @@ from folkmoot.hidden_characters import without_hidden
 from folkmoot.measures.inference.estimates import format_dollars
 from folkmoot.randomness import digest
 from folkmoot.storage.findings import column_heading, format_cell
-from folkmoot.view.connections import trust_connection
+from folkmoot.view.connections import BACKLOG, PageServer, trust_connection
 
 HERE = Path(__file__).parent
 COOKIE = "folkmoot"
@@ -196,6 +197,27 @@ def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
         },
     )
     return app
+
+
+def serve_app(
+    app: Starlette, host: str, port: int, secret: str, tell: Callable[[str], None]
+) -> None:
+    """Serve an app at an address until Ctrl-C. Port 0 means any free port.
+
+    Raises InputError if the address is not available.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise InputError(f"{host}:{port} cannot be had: {why}; name another --port") from error
+    with listening:
+        anywhere = host in ("0.0.0.0", "::")
+        shown = socket.gethostname() if anywhere else f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listening.getsockname()[1]}/"
+        tell(address + (f"?{TOKEN}={secret}" if secret else ""))
+        PageServer(app).run(sockets=[listening])
 
 
 def render_page(template: str, context: Mapping[str, object], status: int = 200) -> HTMLResponse:

@@ -201,6 +201,16 @@ class Gateway:
         """
         self._attempts.stop_calls(error)
 
+    async def wait_until_set(self, event: asyncio.Event) -> None:
+        """Wait for an event. Raises the error that stops the run, if it is stopped before."""
+        waiting = asyncio.ensure_future(event.wait())
+        try:
+            await self._attempts.wait_for_result_or_halt(waiting)
+        finally:
+            waiting.cancel()
+        if not event.is_set() and self.stop_error is not None:
+            raise self.stop_error.with_traceback(None)
+
     async def wait_for_calls_in_flight(self) -> None:
         """Wait until no call is in flight and every completion is journaled."""
         if self.in_flight:

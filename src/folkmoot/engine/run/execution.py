@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shutil import copyfile
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
@@ -40,9 +40,9 @@ from folkmoot.engine.run.event_loop import RunStopper, handle_interrupt, release
 from folkmoot.engine.run.preflight import run_preflight
 from folkmoot.engine.run.study_language import describe_language
 from folkmoot.engine.seats.seat_manager import SeatManager
-from folkmoot.engine.seats.seats import Seat
+from folkmoot.engine.seats.seats import Seat, entry_order
 from folkmoot.engine.session.folder_access import open_journal, write_settings
-from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, SEATS, Plan
+from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, LOBBY, SEATS, Plan
 from folkmoot.engine.session.run_context import ForkExecutor, RunContext
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.author_errors import report_unawaited_coroutines
@@ -336,7 +336,10 @@ def _build_run_context(
         readers = tuple(
             model for model in dict.fromkeys(providers.list_models()) if not is_synthetic(model)
         )
-        desk = SeatManager(seats, config.seats, folder, readers)
+        places = entry_order(seats, config.random_seed) if config.seats.open else seats
+        desk = SeatManager(places, config.seats, folder, readers)
+        if begun := plan.sealed_part(LOBBY):
+            desk.go_on_with(cast("list[str]", begun["seats"]))
     gateway = Gateway(journal, providers.open_provider, config, progress, execution.allowance, desk)
     now = utc_timestamp if execution.replay is None else lambda: TIME_PLACEHOLDER
     return RunContext(
@@ -423,6 +426,8 @@ async def _run_protocol(execution: Execution, context: RunContext) -> None:
                         execution.options.preflight_requests,
                         uses_embeddings=found.study.uses_embeddings,
                     )
+                if found.config.seats is not None and found.config.seats.open:
+                    await _seat_arrivals(context)
                 # SystemExit would skip all error reports, so it becomes an error of the study.
                 try:
                     await found.study.protocol(Session(context))
@@ -432,6 +437,25 @@ async def _run_protocol(execution: Execution, context: RunContext) -> None:
     # A protocol may swallow the exception that stopped its calls. The run must not count as done.
     if context.halt_cause is not None:
         raise context.halt_cause
+
+
+async def _seat_arrivals(context: RunContext) -> None:
+    """Wait in the lobby of an open entry, then seal which seats humans take.
+
+    A resume and a replay find the sealed seats. Without pages, as in a dry run, models take all
+    seats.
+    """
+    desk, sealed = context.seat_manager, context.plan.sealed_part(LOBBY)
+    if not sealed and desk is not None and desk.lobby is not None:
+        context.progress(Notice(f"waiting for people: {len(context.seats)} seats are open"))
+        await context.gateway.wait_until_set(desk.lobby.started)
+        sealed = {"seats": sorted(desk.human_seats)}
+        context.plan.seal_part(LOBBY, sealed)
+        # Written at once: people must keep their seats if the process ends before the first call.
+        context.plan.write_plan()
+        context.progress(Notice(f"people have taken {len(desk.human_seats)} of the open seats"))
+    humans = cast("Sequence[str]", sealed.get("seats", ()))
+    context.seat_humans([seat for seat in context.seats if seat.name in humans])
 
 
 @contextlib.asynccontextmanager
@@ -502,9 +526,7 @@ def build_design(
         # A newer version may have added keys. Their default is the behaviour of the earlier
         # version, so a new key at its default is no change of the design.
         unset = found.config.model_dump(mode="json", exclude_defaults=True)
-        settings = {
-            key: setting for key, setting in settings.items() if key in earlier or key in unset
-        }
+        settings = _without_new_defaults(settings, earlier, unset)
     return {
         "study": found.study.name,
         "settings": settings,
@@ -514,6 +536,24 @@ def build_design(
         "embedding_model": None if isinstance(embedding, Problem) else embedding,
         "prompts": found.prompt_library().hashes(),
     }
+
+
+def _without_new_defaults(
+    settings: Mapping[str, Any], earlier: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return settings without the keys that are at their default and were not sealed earlier.
+
+    Groups of keys are treated the same way. `given` holds the settings that differ from their
+    default.
+    """
+    kept: dict[str, Any] = {}
+    for key, setting in settings.items():
+        before, own = earlier.get(key), given.get(key)
+        if isinstance(setting, dict) and isinstance(before, dict):
+            kept[key] = _without_new_defaults(setting, before, own if isinstance(own, dict) else {})
+        elif key in earlier or key in given:
+            kept[key] = setting
+    return kept
 
 
 def _sealed_seats(

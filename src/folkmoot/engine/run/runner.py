@@ -23,7 +23,7 @@ from folkmoot.engine.run.execution import (
     simulate_remote_execution,
 )
 from folkmoot.engine.run.model_choice import choose_models
-from folkmoot.engine.seats.seats import SeatSettings
+from folkmoot.engine.seats.seats import OPEN, SeatSettings
 from folkmoot.engine.seats.withdrawal import (
     finish_withdrawal,
     process_pending_withdrawals,
@@ -106,12 +106,17 @@ def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
 def apply_seats(found: StudyFile, names: Sequence[str]) -> StudyFile:
     """Return the study with humans in these seats (`--seat`), in place of those of its file.
 
+    The name `open` opens the seats of the file, or all seats, to everybody with the entry link.
     Raises InputError for a seat that does not exist.
     """
     if not names:
         return found
     were = found.config.seats or SeatSettings()
-    given = {"ids": tuple(names), "count": None, "role": None, "condition": None}
+    if tuple(names) == (OPEN,):
+        # A count, a role or a condition of the file still says which seats are open.
+        given: dict[str, object] = {"open": True}
+    else:
+        given = {"open": False, "ids": tuple(names), "count": None, "role": None, "condition": None}
     config = found.config.model_copy(update={"seats": were.model_copy(update=given)})
     # Called for its check only: it raises InputError for an unknown seat.
     select_study_seats(found.study, config, found.study_folder)

@@ -30,7 +30,7 @@ from folkmoot.engine.run.execution import TIME_PLACEHOLDER, Execution, RunOption
 from folkmoot.engine.run.preflight import preflight_requests_in
 from folkmoot.engine.seats.withdrawal import read_withdrawals
 from folkmoot.engine.session.folder_access import describe_other_version
-from folkmoot.engine.session.plan import describe_first_difference
+from folkmoot.engine.session.plan import LOBBY, describe_first_difference
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.engine.study.study_file import StudyFile, validate_settings
 from folkmoot.errors import FolkmootError, NotJournaledError, StorageError
@@ -300,8 +300,9 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NotRebuiltError(f"{MANIFEST} or {PLAN} is damaged: {error!r}") from error
     # The replay seals everything itself, so that its plan can be compared with that of the run. The
-    # start time and the changes cannot be recomputed.
-    plan = {"sealed": {}, "changes": run.plan.get("changes", [])}
+    # start time, the changes and the people who came to a lobby cannot be recomputed.
+    observed = {LOBBY: part} if (part := run.plan.get("sealed", {}).get(LOBBY)) else {}
+    plan = {"sealed": observed, "changes": run.plan.get("changes", [])}
     write_json(scratch / PLAN, {"started_at": run.plan.get("started_at", ""), **plan})
     if run.has_file(PERSONAS):
         with storage_errors(scratch):

@@ -4,8 +4,9 @@
 manager and awaits the reply. The server of the pages (`folkmoot.view.seat`) reads a `SeatState`,
 shows its question and passes the answer back. All of this runs on the event loop of the run.
 
-`seats.json` holds what must survive the process: the tokens of the links, and which seats are
-closed. Only its owner can read it. Answers are in the journal, like those of models.
+`seats.json` holds what must survive the process: the tokens of the links, which seats are closed,
+and how people of an open entry are recognised. Only its owner can read it. Answers are in the
+journal, like those of models.
 """
 
 from __future__ import annotations
@@ -14,11 +15,19 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from folkmoot.conversation.transcript import Speaker, Utterance
+from folkmoot.engine.seats.lobby import (
+    Lobby,
+    Occupant,
+    digest_code,
+    digest_visit,
+    make_code,
+    restore_occupants,
+)
 from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.errors import StorageError
 from folkmoot.files import write_bytes
@@ -35,6 +44,10 @@ TOKEN_BYTES = 24
 ARRIVAL_WRITE_DELAY_SECONDS = 0.02
 # Reasons of missing answers of humans. They are part of the written data.
 TIMED_OUT, DECLINED, SEAT_CLOSED, WITHDRAWN = "timed out", "declined", "seat closed", "withdrawn"
+# Why an open seat gets no questions: nobody had taken it when the study started.
+PLAYED_BY_MODEL = "played by a model"
+# The key of a typed name in `people.json`.
+NAME = "name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +109,7 @@ class SeatState:
         changed: is set whenever the page of the seat changes.
         is_connected: a page of the seat was open during this process.
         read: the system prompts that the human has already seen.
+        return_code: the code with which the human can return, until they have noted it.
     """
 
     place: Seat
@@ -109,6 +123,7 @@ class SeatState:
     end_shown: bool = False
     answers: int = 0
     read: set[str] = field(default_factory=set)
+    return_code: str = ""
 
     def turn(self) -> None:
         """Wake the pages that wait for a change."""
@@ -123,6 +138,9 @@ class SeatManager:
 
     `readers` are the names of the models that will read the humans' answers. The consent page lists
     them. `clock` returns seconds. Time limits count only the time that `advance_clock` reports.
+
+    With `seats: open`, `lobby` says who has which seat, and seats are given out in the order of
+    `places`.
     """
 
     def __init__(
@@ -146,6 +164,8 @@ class SeatManager:
         known = read_json(self._path) if self._path.exists() else {}
         self.researcher_left = False
         self.port: int | None = known.get("port")
+        # The address under which people reach the pages. The server of the pages sets it.
+        self.address = ""
         # The token of the researcher's page. All tokens survive a resume, so that links stay valid.
         self.token = known.get("token") or secrets.token_urlsafe(TOKEN_BYTES)
         self.readers: tuple[str, ...] = readers
@@ -162,7 +182,34 @@ class SeatManager:
             )
             self.chairs[chair.token] = chair
         self._at = {seat_state.place: seat_state for seat_state in self}
+        # The names of the seats that humans had taken when the study started.
+        self.human_seats: list[str] = []
+        self.lobby = self._open_lobby(places, known) if settings.open else None
         self.save_state()
+
+    def _open_lobby(
+        self,
+        places: Sequence[Seat],
+        known: Mapping[str, Mapping[str, Mapping[str, str]]],
+    ) -> Lobby:
+        """Return the lobby with the people whom an earlier process has admitted."""
+        token = known.get("entry", {}).get("token") or make_code().lower()
+        occupants = restore_occupants(known.get("seats", {}))
+        for chair in self:
+            chair.left = None
+            occupant = occupants.get(chair.place.name)
+            # The process ended before this person had noted their code, and nobody knows it now.
+            if occupant is not None and not occupant.code:
+                chair.return_code = make_code()
+                occupants[chair.place.name] = Occupant(
+                    occupant.visit, digest_code(chair.return_code)
+                )
+        return Lobby(
+            str(token),
+            [place.name for place in places],
+            self.settings.lobby_minutes * 60,
+            occupants,
+        )
 
     def __iter__(self) -> Iterator[SeatState]:
         return iter(self.chairs.values())
@@ -170,7 +217,7 @@ class SeatManager:
     def save_state(self) -> None:
         """Write the state that a later process needs. Raises StorageError."""
         write_private(self._path, self._serialise_seats())
-        if self._kept < self._changed and self._ids:
+        if self._kept < self._changed and (self._ids or self._people.exists()):
             write_private(self._people, self._ids)
         self._kept = self._changed
 
@@ -194,11 +241,23 @@ class SeatManager:
                 "scopes": seat_state.place.scopes,
                 "token": seat_state.token,
                 "agreed": seat_state.agreed,
-                "ended": "" if seat_state.ended == "done" else seat_state.ended,
+                # These two are no decisions of people: a later process finds them again.
+                "ended": "" if seat_state.ended in ("done", PLAYED_BY_MODEL) else seat_state.ended,
+                **self._serialise_occupant(seat_state),
             }
             for seat_state in self
         }
-        return {"port": self.port, "token": self.token, "seats": seats}
+        found: dict[str, object] = {"port": self.port, "token": self.token, "seats": seats}
+        if self.lobby is not None:
+            found["entry"] = {"token": self.lobby.token, "humans": self.human_seats}
+        return found
+
+    def _serialise_occupant(self, chair: SeatState) -> dict[str, str]:
+        occupant = self.lobby.occupants.get(chair.place.name) if self.lobby is not None else None
+        if occupant is None:
+            return {} if self.lobby is None else {"visit": ""}
+        # A code that its person has not noted yet is replaced after a crash.
+        return {"visit": occupant.visit, "code": "" if chair.return_code else occupant.code}
 
     # --- the engine's side ----------------------------------------------------------------------
 
@@ -292,9 +351,103 @@ class SeatManager:
         """
         # Cut to 200 characters, because anyone with the link can write anything into its query.
         ids = {key: query[key][:200] for key in self.settings.query if query.get(key)}
-        if ids and self._ids.get(chair.place.name) != ids:
+        # People of an open entry have given their ids there, and others may have their link.
+        if self.lobby is None and ids and self._ids.get(chair.place.name) != ids:
             self._ids[chair.place.name] = ids
             self._changed += 1
+
+    # --- an open entry --------------------------------------------------------------------------
+
+    def find_platform_id(self, id: str) -> SeatState | None:
+        """Return the seat of the person to whom a recruitment site gave this id, or None."""
+        key = next(iter(self.settings.query), "")
+        return next(
+            (chair for chair in self if id and self._ids.get(chair.place.name, {}).get(key) == id),
+            None,
+        )
+
+    def find_seat(self, name: str) -> SeatState | None:
+        """Return the seat with this name, or None."""
+        return next((chair for chair in self if chair.place.name == name), None)
+
+    def name_of(self, chair: SeatState) -> str:
+        """Return the name that the person in an open seat has typed, or ""."""
+        return self._ids.get(chair.place.name, {}).get(NAME, "")
+
+    def next_free_seat(self) -> SeatState | None:
+        """Return the seat for the next person of the open entry, or None if all are taken."""
+        if self.lobby is None:
+            return None
+        closed = {chair.place.name for chair in self if chair.ended}
+        return self.find_seat(self.lobby.next_free_seat(closed))
+
+    def admit(self, visit: str, ids: Mapping[str, str]) -> SeatState | None:
+        """Give the next free seat to a person who has agreed, or return None if all are taken.
+
+        `visit` is the secret of their cookie. `wait_until_saved` waits for the write.
+        """
+        chair = self.next_free_seat()
+        if chair is None or self.lobby is None:
+            return None
+        chair.return_code = make_code()
+        self.lobby.admit(chair.place.name, visit, chair.return_code)
+        self._ids[chair.place.name] = dict(ids)
+        chair.agreed = True
+        self._changed += 1
+        if self.next_free_seat() is None:
+            self._start_study(self._seated_names())
+        return chair
+
+    def readmit(self, chair: SeatState, visit: str) -> None:
+        """Recognise the person in a seat by another cookie from now on."""
+        assert self.lobby is not None
+        code = self.lobby.occupants[chair.place.name].code
+        self.lobby.occupants[chair.place.name] = Occupant(digest_visit(visit), code)
+        self._changed += 1
+
+    def release_seat(self, chair: SeatState) -> None:
+        """Free the seat of a person who leaves the lobby, and forget the person."""
+        assert self.lobby is not None
+        self.lobby.release(chair.place.name)
+        self._ids.pop(chair.place.name, None)
+        # The old link must not lead to the seat of the next person.
+        chair.token = secrets.token_urlsafe(TOKEN_BYTES)
+        self.chairs = {chair.token: chair for chair in self}
+        chair.agreed, chair.return_code, chair.is_connected = False, "", False
+        self._changed += 1
+
+    def note_code(self, chair: SeatState) -> None:
+        """Forget the return code of a person who has noted it."""
+        if chair.return_code:
+            chair.return_code = ""
+            self._changed += 1
+
+    def go_on_with(self, humans: Collection[str]) -> None:
+        """Start with the humans in these seats, with whom an earlier process has started."""
+        self._start_study(humans)
+
+    def start_now(self) -> None:
+        """Start the study with the people who are in the lobby."""
+        if self.lobby is not None and self.lobby.is_open:
+            self._start_study(self._seated_names())
+
+    def _seated_names(self) -> list[str]:
+        assert self.lobby is not None
+        return [
+            chair.place.name
+            for chair in self
+            if chair.place.name in self.lobby.occupants and not chair.ended
+        ]
+
+    def _start_study(self, humans: Collection[str]) -> None:
+        assert self.lobby is not None
+        self.lobby.start()
+        self.human_seats = list(humans)
+        for chair in self:
+            if chair.place.name not in humans:
+                chair.ended = chair.ended or PLAYED_BY_MODEL
+            chair.turn()
+        self.save_state()
 
     def find_pending_question(self, chair: SeatState, question_id: str) -> PendingQuestion | None:
         """Return the question with this id, or None if its answer is already on the disk."""
@@ -344,6 +497,10 @@ class SeatManager:
         """
         now = self.clock()
         passed, self._now = max(0.0, now - self._now), now
+        if self.lobby is not None and self.lobby.is_open:
+            self.lobby.advance_clock(passed)
+            if not self.lobby.is_open:
+                self._start_study(self._seated_names())
         for chair in list(self):
             question = self.current_question(chair)
             if chair.left is not None and not chair.agreed and not chair.ended:
@@ -376,8 +533,14 @@ def read_seats(folder: Path) -> dict[Seat, str]:
     Raises StorageError.
     """
     path = folder / SEATS
-    known = read_json(path)["seats"] if path.exists() else {}
-    return {Seat(was["id"], tuple(was["scopes"])): was["ended"] for was in known.values()}
+    known = read_json(path) if path.exists() else {"seats": {}}
+    # Models play the open seats that no human had when the study started.
+    humans = known.get("entry", known).get("humans", known["seats"])
+    return {
+        Seat(was["id"], tuple(was["scopes"])): was["ended"]
+        for name, was in known["seats"].items()
+        if name in humans
+    }
 
 
 def recruitment_ids(folder: Path) -> Mapping[str, Mapping[str, str]]:

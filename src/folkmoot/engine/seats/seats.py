@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from folkmoot.conversation.answer_types import pin_schema
 from folkmoot.conversation.prompts import Prompt
@@ -38,6 +38,8 @@ from folkmoot.randomness import generator
 # The role of a participant's own calls. The same speaker may also be asked in other roles, for
 # example as a summarizer, and a human in the seat does not answer those.
 PARTICIPANT_ROLE = "participant"
+# The word for an open entry, in `seats:` of a study file and in `--seat`.
+OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,11 @@ class Seat:
         """The name of the seat in study files, in `--seat` and in the plan."""
         return f"{self.scopes[0]}/{self.id}" if self.scopes else self.id
 
+    @property
+    def group(self) -> str:
+        """The session that this participant shares with others, or the participant alone."""
+        return self.scopes[0] if self.scopes else self.id
+
     def owns_call(self, who: Speaker, path: Sequence[str]) -> bool:
         """Return whether a call to a speaker in the scope with this path is one of this seat."""
         own = who.id == self.id and who.role == PARTICIPANT_ROLE
@@ -74,6 +81,18 @@ class SeatSettings(BaseModel):
         extra="forbid", frozen=True, validate_by_name=True, serialize_by_alias=True
     )
 
+    open: bool = Field(
+        False,
+        description="one link for everybody: whoever opens it gets the next free seat",
+    )
+    lobby_minutes: float = Field(
+        10.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="with `open`: time from the first arrival until the study starts and models "
+        "take the free seats",
+        json_schema_extra=field_notes(unit="minutes"),
+    )
     ids: tuple[str, ...] = Field((), description="participants, by name")
     count: int | None = Field(None, ge=1, description="number of seats, drawn by lot", examples=[1])
     role: str | None = Field(None, description="only seats of this role")
@@ -88,7 +107,9 @@ class SeatSettings(BaseModel):
     debriefing: str | None = Field(None, description="text shown at the end")
     completion_code: str | None = Field(None, description="code shown at the end")
     query: tuple[str, ...] = Field(
-        ("PROLIFIC_PID",), description="parts of the link's query that are kept, apart from the run"
+        ("PROLIFIC_PID",),
+        description="parts of the link's query that are kept, apart from the run. With `open`, the "
+        "first one says who returns",
     )
     minutes: float | None = Field(
         None,
@@ -104,6 +125,14 @@ class SeatSettings(BaseModel):
         description="time to arrive, after which the seat is closed",
         json_schema_extra=field_notes(unit="minutes"),
     )
+
+    @model_validator(mode="after")
+    def _check_open(self) -> SeatSettings:
+        if self.open and self.arrive_minutes is not None:
+            raise ValueError(
+                "`arrive_minutes` is for links to single seats; with `open`, set `lobby_minutes`"
+            )
+        return self
 
 
 class SelfDescription(BaseModel):
@@ -193,12 +222,14 @@ def _is_persona(span: Span, speaker: str) -> bool:
 
 
 def _expand_shorthand(given: object) -> object:
-    """Expand the short forms `seats: 3` and `seats: [p_0003]` to a mapping of keys."""
+    """Expand the short forms `seats: 3`, `seats: [p_0003]` and `seats: open` to a mapping."""
     # `True` is an integer in Python, but `seats: true` is a mistake that pydantic should report.
     if isinstance(given, bool) or given is None:
         return given
     if isinstance(given, int):
         return {"count": given}
+    if given == OPEN:
+        return {"open": True}
     if isinstance(given, str):
         return {"ids": (given,)}
     if isinstance(given, (list, tuple)):
@@ -251,6 +282,31 @@ def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> t
     # A random stream for this purpose alone, so that seats do not change any other draw.
     order = generator(seed, ("seats",)).permutation(len(open_))[:wanted]
     return tuple(open_[item_id] for item_id in sorted(order))
+
+
+def entry_order(seats: Sequence[Seat], seed: int) -> list[Seat]:
+    """Return the order in which an open entry gives out seats.
+
+    A group is filled before the next one begins, so that people meet people. Groups are in random
+    order within their condition, and the conditions take turns in random order (permuted blocks).
+    So the time of arrival does not decide the condition. The seats of a group are shuffled.
+    """
+    rng = generator(seed, ("seats", "entry"))
+    groups: dict[str, list[Seat]] = {}
+    for seat in seats:
+        groups.setdefault(seat.group, []).append(seat)
+    waiting: dict[str, list[list[Seat]]] = {}
+    for number in rng.permutation(len(groups)):
+        members = list(groups.values())[number]
+        waiting.setdefault(members[0].condition, []).append(members)
+    order: list[Seat] = []
+    while waiting:
+        conditions = sorted(waiting)
+        for position in rng.permutation(len(conditions)):
+            members = waiting[conditions[position]].pop()
+            order += [members[place] for place in rng.permutation(len(members))]
+        waiting = {condition: left for condition, left in waiting.items() if left}
+    return order
 
 
 def _find_seat(name: str, places: Sequence[Seat]) -> Seat | Problem:

@@ -14,6 +14,8 @@ from folkmoot.storage.json_files import format_json, write_text
 from folkmoot.storage.manifest import software_versions
 
 DESIGN, CLAIMS, SEATS = "design", "claims", "seats"
+# The part that names the open seats which humans took. It is sealed when the lobby ends.
+LOBBY = "lobby"
 # The part that names the one changed reply of a fork.
 FORK = "fork"
 # The parts that every run seals before its first call.

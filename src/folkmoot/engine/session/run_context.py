@@ -163,8 +163,13 @@ class RunContext:
         self.shelf = DiskStore(self.folder)
         self.row_file = RowFile(self.folder)
         self._next_flush: asyncio.TimerHandle | None = None
+        self.seat_humans(self.seats)
+
+    def seat_humans(self, seats: Sequence[Seat]) -> None:
+        """Let humans answer in these seats, and models in all others."""
+        self.seats = seats
         self._seated: dict[str, list[Seat]] = {}
-        for place in self.seats:
+        for place in seats:
             self._seated.setdefault(place.id, []).append(place)
 
     def find_seat(self, who: Speaker, path: Sequence[str]) -> Seat | None:

@@ -72,8 +72,8 @@ let left = clock ? Number(clock.dataset.left) : null;
 function tell() {
   if (left === null || !clock) return;
   const shown = Math.max(0, Math.round(left));
-  clock.textContent = "Time left: " + Math.floor(shown / 60) + ":" + String(shown % 60).padStart(2, "0");
-  if (left <= Number(clock.dataset.nudge)) {
+  clock.textContent = (clock.dataset.says || "Time left:") + " " + Math.floor(shown / 60) + ":" + String(shown % 60).padStart(2, "0");
+  if (clock.dataset.nudge && left <= Number(clock.dataset.nudge)) {
     document.getElementById("nudge").hidden = false;
     document.title = "Little time left · Folkmoot";
   }
@@ -109,6 +109,8 @@ async function listen() {
           location.replace(seat.dataset.seat);
           return;
         }
+        const taken = document.getElementById("taken");
+        if (taken && taken.textContent !== news.taken) taken.textContent = news.taken;
         if (news.left !== null && clock) { left = news.left; tell(); }
       }
     } catch {

@@ -1,0 +1,144 @@
+"""The lobby of an open entry: who gets which seat, how people return to it, and when it ends.
+
+One link leads everybody to the lobby. The study starts when all seats are taken, when the time is
+over, or when the researcher starts it. Models then play the seats that are still free.
+
+A person who returns is recognised by the id that a recruitment site puts into the link, by the
+cookie of the entry, or by a return code. Cookies and codes are kept as digests only. A name is no
+proof, because two people may have the same one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from folkmoot.randomness import digest
+
+# Letters and digits that nobody confuses when they copy them from a screen or a blackboard.
+CODE_LETTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"
+# Ten of 31 letters are 49 bits: too many to guess over the network, few enough to write down.
+CODE_LENGTH = 10
+# 192 bits, like the tokens of links.
+VISIT_BYTES = 24
+MAX_NAME_CHARACTERS = 100
+# What recruitment sites use as ids. A placeholder that the site did not fill in, such as
+# {{%PROLIFIC_PID%}}, is the same for everybody and must not count as an id.
+_PLATFORM_ID = re.compile(r"[\w.@+-]{1,200}")
+
+
+def make_code() -> str:
+    """Return a random code that people can copy by hand."""
+    return "".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_LENGTH))
+
+
+def is_platform_id(given: str) -> bool:
+    """Return whether a text has the form of an id of a recruitment site."""
+    return _PLATFORM_ID.fullmatch(given) is not None
+
+
+def digest_code(code: str) -> str:
+    """Return the digest of a code as somebody typed it, with any spaces and hyphens."""
+    return digest("code", "".join(char for char in code.upper() if char.isalnum())).hex()
+
+
+def digest_visit(visit: str) -> str:
+    """Return the digest of the secret in the cookie of the entry."""
+    return digest("visit", visit).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """How the person in a seat is recognised: digests of the cookie and of the return code."""
+
+    visit: str
+    code: str = ""
+
+
+@dataclass(eq=False)
+class Lobby:
+    """The open seats of a run, by name, until the study starts.
+
+    Fields:
+        token: the secret part of the entry link. It is short, because a class copies it by hand.
+            Whoever guesses it gets a free seat of the lobby, and nobody else's.
+        order: the seats in the order in which they are given out.
+        seconds: the time from the first arrival to the start.
+        occupants: the people in the seats.
+        started: is set when no more people can enter.
+        left: seconds until the start. None while nobody is there, and after the start.
+    """
+
+    token: str
+    order: Sequence[str]
+    seconds: float
+    occupants: dict[str, Occupant] = field(default_factory=dict)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    left: float | None = None
+
+    def __post_init__(self) -> None:
+        self._update_clock()
+
+    @property
+    def is_open(self) -> bool:
+        """True until the study starts."""
+        return not self.started.is_set()
+
+    def find_visit(self, visit: str) -> str:
+        """Return the seat of the person with this cookie, or ""."""
+        wanted = digest_visit(visit) if visit else ""
+        return next((name for name, who in self.occupants.items() if who.visit == wanted), "")
+
+    def find_code(self, code: str) -> str:
+        """Return the seat of the person with this return code, or ""."""
+        wanted = digest_code(code)
+        return next((name for name, who in self.occupants.items() if who.code == wanted), "")
+
+    def next_free_seat(self, closed: Collection[str]) -> str:
+        """Return the seat for the next person, or "" if nobody can enter any more."""
+        if not self.is_open:
+            return ""
+        free = (name for name in self.order if name not in self.occupants and name not in closed)
+        return next(free, "")
+
+    def admit(self, name: str, visit: str, code: str) -> None:
+        """Give a free seat to the person with this cookie and return code."""
+        self.occupants[name] = Occupant(digest_visit(visit), digest_code(code))
+        self._update_clock()
+
+    def release(self, name: str) -> None:
+        """Free the seat of a person who leaves before the study starts."""
+        self.occupants.pop(name, None)
+        self._update_clock()
+
+    def start(self) -> None:
+        """Let nobody enter any more."""
+        self.left = None
+        self.started.set()
+
+    def advance_clock(self, seconds: float) -> None:
+        """Subtract the time that has passed, and start when no time is left."""
+        if self.left is not None:
+            self.left -= seconds
+            if self.left <= 0:
+                self.start()
+
+    def _update_clock(self) -> None:
+        # A researcher may start a run long before the lesson, so the first arrival starts the
+        # clock. When everybody has left again, it waits for the next arrival.
+        if not self.is_open or not self.occupants:
+            self.left = None
+        elif self.left is None:
+            self.left = self.seconds
+
+
+def restore_occupants(seats: Mapping[str, Mapping[str, str]]) -> dict[str, Occupant]:
+    """Return the people in the seats that an earlier process of the run has written."""
+    return {
+        name: Occupant(seat["visit"], seat.get("code", ""))
+        for name, seat in seats.items()
+        if seat.get("visit")
+    }

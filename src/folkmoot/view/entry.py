@@ -1,0 +1,178 @@
+"""The one link of an open entry: consent, a seat, and the way back to it.
+
+Whoever opens the link gets the next free seat after consent. People who return are recognised by
+the id that a recruitment site put into the link, by the cookie of this page, or by the return code
+that they noted. `engine.seats.lobby` decides; these pages only ask.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from folkmoot.engine.seats.lobby import (
+    MAX_NAME_CHARACTERS,
+    VISIT_BYTES,
+    Lobby,
+    is_platform_id,
+)
+from folkmoot.engine.seats.seat_manager import NAME, SeatManager, SeatState
+from folkmoot.randomness import digest
+from folkmoot.view.connections import trust_connection
+from folkmoot.view.forms import first_of, read_form
+from folkmoot.view.site import COOKIE, render_page
+
+NO_NAME = "Please say how the people who run this study should call you."
+NO_SUCH_CODE = "No seat has this code. Check each letter, or ask the people who run this study."
+BAD_ID = (
+    "This link holds no usable id. Open the whole link that the recruitment site gave you, not a "
+    "copy of its pattern."
+)
+
+
+class EntryPages:
+    """The request handlers of the entry, and what they share."""
+
+    def __init__(self, desk: SeatManager, lobby: Lobby) -> None:
+        self.desk = desk
+        self.lobby = lobby
+
+    def page_routes(self) -> list[Route]:
+        """Return the routes of the entry."""
+        return [
+            Route("/enter/{token}", self.show_entry),
+            Route("/enter/{token}", self.enter, methods=["POST"]),
+            Route("/enter/{token}/return", self.return_by_code, methods=["POST"]),
+        ]
+
+    async def show_entry(self, request: Request) -> Response:
+        """Show consent and name, or lead a person who returns to their seat."""
+        self._check_token(request)
+        ids = self._link_ids(request)
+        chair = self._find_returning(request, ids)
+        if chair is not None:
+            return await self._lead_back(request, chair)
+        return self._render(ids)
+
+    async def enter(self, request: Request) -> Response:
+        """Give the next free seat to a person who agrees to take part."""
+        self._check_token(request)
+        ids = self._link_ids(request)
+        sent = await read_form(request)
+        visit = first_of(sent, "visit")
+        # A form that is sent twice, from a double click or from two tabs, must give one seat.
+        chair = self._find_returning(request, ids, visit)
+        if chair is not None:
+            return await self._lead_back(request, chair)
+        name = " ".join(first_of(sent, "name").split())[:MAX_NAME_CHARACTERS]
+        if not self._platform_id(ids) and not name:
+            return self._render(ids, NO_NAME, status=422)
+        if len(visit) < VISIT_BYTES:
+            visit = _make_visit()
+        chair = self.desk.admit(visit, {**ids, **({NAME: name} if name else {})})
+        if chair is None:
+            return self._render(ids, status=409)
+        await self.desk.wait_until_saved()
+        return self._lead_to(request, chair, visit)
+
+    async def return_by_code(self, request: Request) -> Response:
+        """Lead the person with a return code to their seat."""
+        self._check_token(request)
+        sent = await read_form(request)
+        chair = self.desk.find_seat(self.lobby.find_code(first_of(sent, "code")))
+        if chair is None:
+            return self._render({}, code_problem=NO_SUCH_CODE, status=422)
+        return await self._lead_back(request, chair)
+
+    def forget_visit(self, answer: Response) -> None:
+        """Remove the cookie from the browser of a person who has left the lobby."""
+        answer.delete_cookie(self._cookie_name, path="/enter")
+
+    def _render(
+        self,
+        ids: Mapping[str, str],
+        problem: str = "",
+        *,
+        code_problem: str = "",
+        status: int = 200,
+    ) -> Response:
+        desk, lobby = self.desk, self.lobby
+        shown = {
+            "settings": desk.settings,
+            "readers": desk.readers,
+            "here": f"/enter/{lobby.token}",
+            "query": urlencode(ids),
+            "visit": _make_visit(),
+            "needs_name": not self._platform_id(ids),
+            "is_full": desk.next_free_seat() is None,
+            "has_started": not lobby.is_open,
+            "longest_name": MAX_NAME_CHARACTERS,
+            "problem": problem,
+            "code_problem": code_problem,
+        }
+        return render_page("entry.html.j2", shown, status)
+
+    def _check_token(self, request: Request) -> None:
+        given = request.path_params["token"].lower()
+        if not secrets.compare_digest(given.encode(), self.lobby.token.encode()):
+            raise HTTPException(
+                404, "There is no such study. Open the whole link that you were given."
+            )
+        trust_connection(request.scope)
+
+    def _link_ids(self, request: Request) -> dict[str, str]:
+        """Return the ids in the query of the link. Raises HTTPException for an unusable one."""
+        ids = {key: request.query_params.get(key, "") for key in self.desk.settings.query}
+        ids = {key: id for key, id in ids.items() if id}
+        if not all(map(is_platform_id, ids.values())):
+            raise HTTPException(404, BAD_ID)
+        return ids
+
+    def _platform_id(self, ids: Mapping[str, str]) -> str:
+        return ids.get(next(iter(self.desk.settings.query), ""), "")
+
+    def _find_returning(
+        self, request: Request, ids: Mapping[str, str], visit: str = ""
+    ) -> SeatState | None:
+        # The id of a recruitment site goes before a cookie: two of its people may share a computer.
+        if id := self._platform_id(ids):
+            return self.desk.find_platform_id(id)
+        name = self.lobby.find_visit(request.cookies.get(self._cookie_name, ""))
+        return self.desk.find_seat(name or self.lobby.find_visit(visit))
+
+    async def _lead_back(self, request: Request, chair: SeatState) -> Response:
+        """Lead a person to their seat, and recognise them by a cookie from now on."""
+        visit = request.cookies.get(self._cookie_name, "")
+        if self.lobby.find_visit(visit) != chair.place.name:
+            visit = _make_visit()
+            self.desk.readmit(chair, visit)
+            await self.desk.wait_until_saved()
+        return self._lead_to(request, chair, visit)
+
+    def _lead_to(self, request: Request, chair: SeatState, visit: str) -> Response:
+        answer = RedirectResponse(f"/seat/{chair.token}", 303)
+        # A cookie of the session: on a computer that a class shares, it goes with the browser.
+        answer.set_cookie(
+            self._cookie_name,
+            visit,
+            path="/enter",
+            httponly=True,
+            samesite="lax",
+            secure=request.url.scheme == "https",
+        )
+        return answer
+
+    @property
+    def _cookie_name(self) -> str:
+        # Browsers send a cookie to all ports of a host, where other runs may have an entry.
+        return f"{COOKIE}-{digest('entry', self.lobby.token).hex()[:12]}"
+
+
+def _make_visit() -> str:
+    return secrets.token_urlsafe(VISIT_BYTES)

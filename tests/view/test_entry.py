@@ -1,0 +1,304 @@
+"""One link for a class: who gets which seat, how people return, and what nobody else learns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from html import unescape
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+from yarl import URL
+
+from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.seats.withdrawal import read_withdrawals
+from folkmoot.storage.run_folder import RunFolder
+from tests.default_signals import with_default_signals
+
+VOTES = """
+study: cross_pollination
+pilot_id: centre
+topic:
+  description: Should the town close its centre to cars?
+  options: [Close it, Keep it open]
+participants_per_condition: {share}
+conditions: [simple_voting, clarified_passive]
+max_clarification_exchanges: 2
+min_responses_for_threshold: 50
+personas: {{source: quota}}
+seats:
+  open: true
+  lobby_minutes: {minutes}
+"""
+SHOWS, QUESTION = re.compile(r'data-shows="(\w*)"'), re.compile(r'name="question" value="(\w+)"')
+STATE, CODE = re.compile(r'name="state" value="(\w+)"'), re.compile(r">(\w{5}-\w{5})<")
+VISIT = re.compile(r'name="visit" value="([\w-]+)"')
+POLL_SECONDS = 0.25
+
+
+class Visitor:
+    """One browser, without its scripts: it keeps its cookies and follows redirects."""
+
+    def __init__(self, session: aiohttp.ClientSession, entry: str, query: str = "") -> None:
+        self.session = session
+        self.entry = entry
+        self.link = entry + query
+        self.seat = ""
+        self.code = ""
+
+    async def get(self, address: str) -> str:
+        async with self.session.get(address) as reply:
+            return await self._read(reply)
+
+    async def post(self, address: str, **sent: str) -> str:
+        async with self.session.post(address, data=sent) as reply:
+            return await self._read(reply)
+
+    async def _read(self, reply: aiohttp.ClientResponse) -> str:
+        where = str(reply.url)
+        if found := re.match(r".*/seat/[\w-]+", where):
+            self.seat = found[0]
+        return unescape(await reply.text())
+
+    async def enter(self, name: str = "", times: int = 1) -> str:
+        """Agree, with a double click where `times` is 2, and note the return code."""
+        page = await self.get(self.link)
+        visit = VISIT.search(page)
+        if visit is None:
+            return page
+        sent = {"visit": visit[1], "name": name}
+        pages = await asyncio.gather(*(self.post(self.link, **sent) for _ in range(times)))
+        if found := CODE.search(pages[0]):
+            self.code = found[1]
+            return await self.post(f"{self.seat}/noted")
+        return pages[0]
+
+    async def leave(self) -> str:
+        page = await self.get(f"{self.seat}/leave")
+        state = STATE.search(page)
+        assert state is not None, page
+        return await self.post(f"{self.seat}/leave", state=state[1], sure="yes")
+
+    async def take_part(self, answers: int = 1_000) -> int:
+        """Answer so many questions, or all of them, and return the number of answers."""
+        given = 0
+        while given < answers:
+            page = await self.get(self.seat)
+            shows = SHOWS.search(page)
+            assert shows is not None, page
+            if shows[1] == "end":
+                break
+            question = QUESTION.search(page)
+            if question is None:
+                await asyncio.sleep(POLL_SECONDS)
+                continue
+            chosen = 'type="radio" name="a"' in page
+            words = "0" if chosen else "Children could walk to school alone."
+            await self.post(f"{self.seat}/answer", question=question[1], a=words)
+            given += 1
+        return given
+
+
+@asynccontextmanager
+async def visitors(entry: str, *queries: str) -> AsyncIterator[list[Visitor]]:
+    """Browsers that share no cookie."""
+    sessions = [
+        aiohttp.ClientSession(
+            # The jar keeps cookies of numeric addresses only if told so.
+            cookie_jar=aiohttp.CookieJar(unsafe=True),
+            connector=aiohttp.TCPConnector(limit=2),
+            timeout=aiohttp.ClientTimeout(120),
+        )
+        for _ in queries
+    ]
+    try:
+        yield [
+            Visitor(session, entry, query) for session, query in zip(sessions, queries, strict=True)
+        ]
+    finally:
+        await asyncio.gather(*(session.close() for session in sessions))
+
+
+class OpenRun:
+    """`folkmoot run` in a process of its own, with its entry link and the researcher's."""
+
+    def __init__(self, study: Path, out: Path, *more: str) -> None:
+        command = [sys.executable, "-m", "folkmoot", "run", str(study), "--out", str(out)]
+        self.process = subprocess.Popen(
+            with_default_signals(*command, "--model", "synthetic", *more),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said: list[str] = []
+        self.entry = self.researcher = ""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            name, _, link = line.strip().partition(": ")
+            if name == "One link for everybody":
+                self.entry = link
+            elif name == "All seats, for you alone":
+                self.researcher = link
+                break
+            else:
+                self.said.append(line)
+        self._reading = threading.Thread(target=self._listen, daemon=True)
+        self._reading.start()
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        self.said += self.process.stderr
+
+    async def over(self) -> int:
+        code = await asyncio.to_thread(self.process.wait, 300)
+        self._reading.join(60)
+        return code
+
+    async def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        await self.over()
+
+    async def begin(self, visitor: Visitor) -> None:
+        """Begin the study, as the researcher."""
+        page = await visitor.get(f"{self.researcher}/start")
+        state = STATE.search(page)
+        assert state is not None, page
+        await visitor.post(f"{self.researcher}/start", state=state[1], sure="yes")
+
+
+@contextmanager
+def open_run(study: Path, out: Path, *more: str) -> Iterator[OpenRun]:
+    run = OpenRun(study, out, *more)
+    try:
+        yield run
+    finally:
+        if run.process.poll() is None:
+            run.process.kill()
+        run.process.wait()
+
+
+def taken_seats(out: Path) -> set[str]:
+    seats = json.loads((out / "seats.json").read_text())["seats"]
+    return {name for name, seat in seats.items() if seat["visit"]}
+
+
+async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(tmp_path: Path) -> None:
+    """Each has one seat and nobody two, whether they have an id, a name, or a name that somebody
+    else has too. Who leaves before the start was never there; who leaves later takes their words
+    along."""
+    study, out = tmp_path / "class.yaml", tmp_path / "run"
+    study.write_text(VOTES.format(share=30, minutes=10))
+    queries = [f"?PROLIFIC_PID=5f{n:022x}" if n % 3 == 0 else "" for n in range(60)]
+    names = ["" if query else f"Kim Secretname{n // 12}" for n, query in enumerate(queries)]
+    with open_run(study, out) as run:
+        async with visitors(run.entry, *queries) as people:
+            early, late, staying = people[:5], people[5:10], people[10:]
+            pages = await asyncio.gather(
+                *(one.enter(name, times=2) for one, name in zip(people[:59], names, strict=False))
+            )
+            assert all("Waiting room" in page for page in pages)
+            assert "59 of 60 seats are taken" in await people[0].get(people[0].seat)
+            assert len({one.seat for one in people[:59]}) == len({one.code for one in people[:59]})
+            assert len({one.seat for one in people[:59]}) == 59
+            # Five leave before the start. Their seats are free again, and one of them is taken.
+            gone = await asyncio.gather(*(one.leave() for one in early))
+            assert all("You have left" in page for page in gone)
+            assert "55 of 60 seats are taken" in await people[59].enter(names[59])
+            # Coming back by the link leads to the same seat, by the id or the cookie.
+            seats = [one.seat for one in people[5:]]
+            assert len(set(seats)) == 55
+            await asyncio.gather(*(one.get(one.link) for one in people[5:]))
+            assert [one.seat for one in people[5:]] == seats
+            await run.begin(staying[0])
+            async with visitors(run.entry, "", "?PROLIFIC_PID=stranger") as strangers:
+                for stranger in strangers:
+                    assert "the study has begun" in (await stranger.enter("Kim")).lower()
+                    assert stranger.seat == ""
+            # Five leave after their first answer.
+            assert set(await asyncio.gather(*(one.take_part(1) for one in late))) == {1}
+            gone = await asyncio.gather(*(one.leave() for one in late))
+            assert all("You have left" in page for page in gone)
+            given = await asyncio.gather(*(one.take_part() for one in staying))
+            assert min(given) >= 1
+        assert await run.over() == 0
+    answers = RunFolder(out).read_table("answers")
+    humans = answers.filter(answered_by="human")
+    assert len(taken_seats(out)) == humans["speaker_id"].n_unique() == 55
+    # Models have answered for the five seats that were free, and for nobody else.
+    participants = answers.filter(role="participant")
+    assert participants["speaker_id"].n_unique() == 60
+    assert participants.filter(answered_by="synthetic")["speaker_id"].n_unique() == 5
+    assert len({found.data["seat"] for found in read_withdrawals(out)}) == 5
+    _nothing_is_told(out, run, people)
+
+
+def _nothing_is_told(out: Path, run: OpenRun, people: list[Visitor]) -> None:
+    """Tokens, ids, codes and names stand in two files that only their owner can read."""
+    secrets = {urlsplit(one.seat).path.split("/")[-1] for one in people}
+    secrets |= {urlsplit(run.entry).path.split("/")[-1], run.researcher.split("/")[-1]}
+    secrets |= {one.link.partition("=")[2] for one in people} - {""}
+    secrets |= {one.code for one in people} | {one.code.replace("-", "") for one in people}
+    secrets.add("Secretname")
+    private = {"seats.json", "people.json"}
+    for file in (file for file in out.rglob("*") if file.is_file() and file.name not in private):
+        held = file.read_bytes()
+        assert not [secret for secret in secrets if secret.encode() in held], file
+    assert not [line for line in run.said if any(secret in line for secret in secrets)]
+    for name in private:
+        assert (out / name).stat().st_mode & 0o077 == 0
+    # The codes themselves are nowhere, not even there.
+    kept = (out / "seats.json").read_text() + (out / "people.json").read_text()
+    assert not [one.code for one in people if one.code.replace("-", "") in kept]
+
+
+async def test_killed_and_resumed_the_same_people_have_the_same_seats(tmp_path: Path) -> None:
+    """By the id of the platform, by the cookie, and by the return code: killed in the lobby, and
+    killed again in the middle of the study. The replay of the whole run gives the same tables."""
+    study, out = tmp_path / "class.yaml", tmp_path / "run"
+    study.write_text(VOTES.format(share=3, minutes=10))
+    id = "?PROLIFIC_PID=5f01"
+    with open_run(study, out) as run:
+        async with visitors(run.entry, id, "", "") as people:
+            await asyncio.gather(*(one.enter("Kim") for one in people))
+            cookies = people[1].session.cookie_jar.filter_cookies(URL(run.entry))
+        taken, names, code = [one.seat for one in people], taken_seats(out), people[2].code
+        await run.kill()
+    with open_run(study, out, "--resume") as again:
+        assert (again.entry, again.researcher) == (run.entry, run.researcher)
+        assert taken_seats(out) == names
+        # The second person still has the cookie. The third one comes with another browser, and the
+        # fourth one has the same name and is somebody else.
+        async with visitors(again.entry, id, "", "", "") as people:
+            people[1].session.cookie_jar.update_cookies(cookies, URL(again.entry))
+            wrong = await people[2].post(f"{again.entry}/return", code="AAAAA-AAAAA")
+            assert "No seat has this code" in wrong
+            await people[2].post(f"{again.entry}/return", code=code.lower())
+            await asyncio.gather(*(one.enter("Kim") for one in people))
+            assert [one.seat for one in people[:3]] == taken
+            assert people[3].seat not in taken
+            taken.append(people[3].seat)
+            await again.begin(people[0])
+            assert set(await asyncio.gather(*(one.take_part(1) for one in people))) == {1}
+        await again.kill()
+    with open_run(study, out, "--resume") as last:
+        async with visitors(last.entry, id, "", "", "") as people:
+            assert "the study has begun" in (await people[3].get(last.entry)).lower()
+            await people[0].get(people[0].link)
+            assert people[0].seat == taken[0]
+            for one, seat in zip(people, taken, strict=True):
+                one.seat = seat
+            await asyncio.gather(*(one.take_part() for one in people))
+        assert await last.over() == 0
+    assert len(taken_seats(out)) == 4
+    humans = RunFolder(out).read_table("answers").filter(answered_by="human")
+    assert humans["speaker_id"].n_unique() == 4
+    found = verify_run(RunFolder(out))
+    assert found.is_consistent, (found.differences, found.not_compared)
