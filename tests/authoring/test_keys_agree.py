@@ -187,7 +187,7 @@ def test_unset_keys_show_their_defaults(name: str) -> None:
     text = study_file_template(find_study(name))
     data, active = yaml.safe_load(set_all_keys(text)), yaml.safe_load(text)
     for key in keys_of(config_of(name)):
-        if key.name in active or key.inner or key.name in config_of(name).SHOWN:
+        if key.name in active or key.inner or key.name in config_of(name).TEMPLATE_VALUES:
             continue
         shown, default = data[key.name], key.default
         assert shown == default or (not default and shown == key.example), key.name

@@ -49,7 +49,7 @@ def study_file_template(study: Study, named: str = "") -> str:
     `named` is the value of its key `study`.
     """
     keys = keys_of(study.config)
-    shown = {**study.config.SHOWN, "study": named or study.name}
+    shown = {**study.config.TEMPLATE_VALUES, "study": named or study.name}
     sections = study.config.SECTIONS
     shared = {name for names in sections.values() for name in names}
     essential = sorted(

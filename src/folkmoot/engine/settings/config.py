@@ -79,7 +79,7 @@ class StudyConfig(BaseModel):
         "The embedded respondent (--model synthetic)": ("respondent",),
     }
     # Values that a new study file of this type shows for keys that all types share.
-    SHOWN: ClassVar[Mapping[str, object]] = {}
+    TEMPLATE_VALUES: ClassVar[Mapping[str, object]] = {}
 
     study: str | None = Field(
         None,

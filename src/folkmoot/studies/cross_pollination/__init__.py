@@ -37,8 +37,11 @@ def _matches_study(raw: Mapping[str, object]) -> bool:
 
 
 def _expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    arms = sealed.get("assignment", {})
-    rows = tuple({"participant_id": who, "condition": arm} for who, arm in arms.items())
+    assignment = sealed.get("assignment", {})
+    rows = tuple(
+        {"participant_id": participant_id, "condition": condition}
+        for participant_id, condition in assignment.items()
+    )
     key = ("participant_id",)
     done = ("status", "complete")
     return [ExpectedRows("participants", key, rows, done=done, part="participant_id")]

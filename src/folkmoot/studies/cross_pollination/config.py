@@ -91,10 +91,10 @@ class ConditionDesign(_Part):
     dialogue: bool = Field(False, description="a moderator puts the opposing view to each")
 
 
-ConditionName = Annotated[
+ExposureSetting = Annotated[
     Annotated[Literal["source"], Tag("source")]
     | Annotated[dict[str, ConditionDesign], Tag("conditions")],
-    Discriminator(lambda given: "source" if isinstance(given, str) else "conditions"),
+    Discriminator(lambda value: "source" if isinstance(value, str) else "conditions"),
 ]
 
 # The four conditions of the source. Each adds one switch to the condition before it, so a
@@ -115,9 +115,9 @@ def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDes
     `settings` are the settings as the run folder holds them, written by any version of Folkmoot.
     Only the switches are validated, because older settings may not pass all checks of today.
     """
-    further = settings.get("exposure")
-    named = further.items() if isinstance(further, Mapping) else ()
-    return {**CONDITIONS, **{name: ConditionDesign(**shown) for name, shown in named}}
+    exposure = settings.get("exposure")
+    added = exposure.items() if isinstance(exposure, Mapping) else ()
+    return {**CONDITIONS, **{name: ConditionDesign(**switches) for name, switches in added}}
 
 
 class Topic(_Part):
@@ -141,32 +141,39 @@ class Topic(_Part):
 
     @field_validator("options", mode="wrap")
     @classmethod
-    def _told_apart(cls, options: object, handler: ValidatorFunctionWrapHandler) -> tuple[str, ...]:
+    def _check_distinguishable(
+        cls, options: object, handler: ValidatorFunctionWrapHandler
+    ) -> tuple[str, ...]:
         """Check the options and report all problems at once.
 
         Validation by pydantic alone would stop at a blank option and hide two options that differ
         only in case or punctuation.
         """
-        given = options if isinstance(options, (list, tuple)) else ()
+        candidates = options if isinstance(options, (list, tuple)) else ()
         faults: list[InitErrorDetails] = []
         try:
-            checked: tuple[str, ...] = handler(tuple(given) or options)
+            checked: tuple[str, ...] = handler(tuple(candidates) or options)
         except ValidationError as error:
             faults += [
-                {"type": e["type"], "loc": e["loc"], "input": e["input"], "ctx": e.get("ctx") or {}}
-                for e in error.errors(include_url=False)
+                {
+                    "type": detail["type"],
+                    "loc": detail["loc"],
+                    "input": detail["input"],
+                    "ctx": detail.get("ctx") or {},
+                }
+                for detail in error.errors(include_url=False)
             ]
         texts = [
             (i, option)
-            for i, option in enumerate(given)
+            for i, option in enumerate(candidates)
             if isinstance(option, str) and normalise_text(option)
         ]
         # `texts` keeps the index of each option in the file, so that a problem names the right line
         # even when blank options come before it.
         for pair in indistinguishable_pairs([option for _, option in texts]):
-            (_, first), (_, second) = twins = [texts[n] for n in pair]
-            says = f"{first!r} and {second!r} cannot be told apart: {IGNORED_DIFFERENCES}"
-            kind = PydanticCustomError("value_error", "{error}", {"error": says})
+            (_, first), (_, second) = twins = [texts[index] for index in pair]
+            message = f"{first!r} and {second!r} cannot be told apart: {IGNORED_DIFFERENCES}"
+            kind = PydanticCustomError("value_error", "{error}", {"error": message})
             # Both options of a pair get the problem, because either of them may be the one to
             # change.
             faults += [{"type": kind, "loc": (i,), "input": option} for i, option in twins]
@@ -242,7 +249,7 @@ class Personas(_Part):
 class CrossPollinationConfig(CodingStudyConfig):
     """The settings of one cross-pollination run, as the study file gives them."""
 
-    SHOWN: ClassVar[Mapping[str, object]] = {
+    TEMPLATE_VALUES: ClassVar[Mapping[str, object]] = {
         "hypotheses": [
             {
                 "measure": "position_changed",
@@ -329,7 +336,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         examples=["random"],
         json_schema_extra=field_notes(essential=True),
     )
-    exposure: ConditionName = Field(
+    exposure: ExposureSetting = Field(
         {},
         description="further conditions by their switches, or `source`: a final vote has only what "
         "the source's prompts hold in view",
@@ -360,13 +367,13 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @field_validator("pilot_id")
     @classmethod
-    def _names_a_folder(cls, pilot_id: str) -> str:
+    def _check_folder_name(cls, pilot_id: str) -> str:
         if not re.fullmatch(r"[\w.-]{1,100}", pilot_id) or not pilot_id.strip("."):
             raise ValueError("names the run's folder: use letters, digits, `_`, `-` and `.`")
         return pilot_id
 
     @model_validator(mode="after")
-    def _mapping_fits(self) -> CrossPollinationConfig:
+    def _check_opposition_mapping(self) -> CrossPollinationConfig:
         if self.opposition_method != "predefined":
             return self
         # All problems are collected before raising, so that the researcher can correct them in one
@@ -375,23 +382,29 @@ class CrossPollinationConfig(CodingStudyConfig):
         options = self.topic.options
         faults = [f"no opposing view for {option!r}" for option in options if option not in mapping]
         faults += [
-            f"{option!r} is mapped to itself" for option, to in mapping.items() if option == to
+            f"{option!r} is mapped to itself"
+            for option, opposing in mapping.items()
+            if option == opposing
         ]
         faults += [f"{option!r} is not an option" for option in mapping if option not in options]
-        faults += [f"{to!r} is not an option" for to in mapping.values() if to not in options]
+        faults += [
+            f"{opposing!r} is not an option"
+            for opposing in mapping.values()
+            if opposing not in options
+        ]
         if faults:
             raise ValueError("opposition_mapping: " + "; ".join(dict.fromkeys(faults)))
         return self
 
     @model_validator(mode="after")
-    def _arms_fit(self) -> CrossPollinationConfig:
+    def _check_conditions(self) -> CrossPollinationConfig:
         known = self._all_conditions
-        for name, shown in self._added_conditions.items():
+        for name, design in self._added_conditions.items():
             if not re.fullmatch(r"[a-z]\w{0,39}", name) or name in PLACEBOS:
                 raise ValueError(
                     f"exposure: {name!r} cannot name a condition; use lower case and `_`"
                 )
-            if name in CONDITIONS and shown != CONDITIONS[name]:
+            if name in CONDITIONS and design != CONDITIONS[name]:
                 raise ValueError(
                     f"exposure: {name} keeps the meaning of the source; give these switches a name "
                     "of your own"
@@ -439,7 +452,7 @@ class CrossPollinationConfig(CodingStudyConfig):
     def condition_designs(self) -> dict[str, ConditionDesign]:
         """Return the conditions of this run with their switches, the four of the source first."""
         chosen = self._all_conditions if self.conditions is None else self.conditions
-        return {name: shown for name, shown in self._all_conditions.items() if name in chosen}
+        return {name: design for name, design in self._all_conditions.items() if name in chosen}
 
     def shown_in_final_vote(self, condition: str) -> ConditionDesign:
         """Return which texts the prompt of the final vote contains in a condition.
@@ -447,18 +460,18 @@ class CrossPollinationConfig(CodingStudyConfig):
         With `exposure: source` this is the dialogue alone, or the summaries alone, as in the
         prompts of the source study. Otherwise it is everything that the participant went through.
         """
-        shown = self.condition_designs[condition]
+        design = self.condition_designs[condition]
         if self.exposure != "source":
-            return shown
+            return design
         return ConditionDesign(
-            summaries=shown.summaries and not shown.dialogue, dialogue=shown.dialogue
+            summaries=design.summaries and not design.dialogue, dialogue=design.dialogue
         )
 
     def conditions_with(self, *switches: str) -> tuple[str, ...]:
         """Return the conditions in which all these switches are on."""
-        arms = self.condition_designs.items()
+        designs = self.condition_designs.items()
         return tuple(
-            name for name, shown in arms if all(getattr(shown, switch) for switch in switches)
+            name for name, design in designs if all(getattr(design, switch) for switch in switches)
         )
 
     @property
@@ -469,8 +482,8 @@ class CrossPollinationConfig(CodingStudyConfig):
         """
         return tuple(
             name
-            for name, shown in self.condition_designs.items()
-            if not (shown.summaries or shown.dialogue) and (name != SIMPLE_VOTING or self.revote)
+            for name, design in self.condition_designs.items()
+            if not (design.summaries or design.dialogue) and (name != SIMPLE_VOTING or self.revote)
         )
 
     @property
@@ -491,23 +504,27 @@ def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
     """
     # Without `revote` the participants of simple voting have no second vote, so no change is
     # possible.
-    arms = [name for name in config.condition_designs if name != SIMPLE_VOTING or config.revote]
-    found = [_change_claim(config, *pair) for pair in combinations(reversed(arms), 2)]
-    return sorted(found, key=lambda claim: claim.family != "primary")
+    conditions = [
+        name for name in config.condition_designs if name != SIMPLE_VOTING or config.revote
+    ]
+    claims = [_change_claim(config, *pair) for pair in combinations(reversed(conditions), 2)]
+    return sorted(claims, key=lambda claim: claim.family != "primary")
 
 
 def _change_claim(config: CrossPollinationConfig, first: str, second: str) -> Claim:
-    shown = [config.condition_designs[name] for name in (first, second)]
+    designs = [config.condition_designs[name] for name in (first, second)]
     # All readers of one draw saw the same texts, so they are not independent. With fewer draws than
     # `FEWEST_UNITS` no interval over draws is possible, and the claim holds for these texts alone.
-    drawn = config.summary_draws >= FEWEST_UNITS and any(arm.summaries for arm in shown)
-    unit = "draw of the summaries" if drawn else "participant"
+    has_draw_units = config.summary_draws >= FEWEST_UNITS and any(
+        design.summaries for design in designs
+    )
+    unit = "draw of the summaries" if has_draw_units else "participant"
     names = condition_label(first), condition_label(second)
-    primary = first == ACP and second in (CLARIFIED_PASSIVE, SIMPLE_PASSIVE, SIMPLE_VOTING)
+    is_primary = first == ACP and second in (CLARIFIED_PASSIVE, SIMPLE_PASSIVE, SIMPLE_VOTING)
     return Claim(
         CHANGED,
         (first, second),
-        family="primary" if primary else "exploratory",
+        family="primary" if is_primary else "exploratory",
         unit=unit,
         estimand=(
             "Among simulated participants like those drawn for this run: the share in "

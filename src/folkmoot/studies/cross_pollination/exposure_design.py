@@ -50,49 +50,58 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     asked = votes.join(people, on="speaker_id", maintain_order="left").sort(
         pl.col("stage").replace_strict(DECISIONS).replace_strict({FIRST: 0, FINAL: 1, THIRD: 2}),
         pl.col("condition").replace_strict(
-            {arm: n for n, arm in enumerate(config.condition_designs)}
+            {condition: position for position, condition in enumerate(config.condition_designs)}
         ),
         maintain_order=True,
     )
-    pages, by_draw = _summary_page_ids(run), config.summary_draws >= FEWEST_DRAWS
+    pages, has_draw_units = _summary_page_ids(run), config.summary_draws >= FEWEST_DRAWS
     # Utterances are read for one slice of the votes at a time, to bound memory.
-    for part in asked.collect().iter_slices(DECISIONS_AT_ONCE):
-        talks = _conversation_ids(run, part["speaker_id"])
-        for row in part.iter_rows(named=True):
-            who, name = row["speaker_id"], DECISIONS[row["stage"]]
-            shown = (
-                ConditionDesign() if name != FINAL else config.shown_in_final_vote(row["condition"])
+    for batch in asked.collect().iter_slices(DECISIONS_AT_ONCE):
+        talks = _conversation_ids(run, batch["speaker_id"])
+        for row in batch.iter_rows(named=True):
+            participant_id, decision = row["speaker_id"], DECISIONS[row["stage"]]
+            design = (
+                ConditionDesign()
+                if decision != FINAL
+                else config.shown_in_final_vote(row["condition"])
             )
             page = row["summary_draw"] or 1
-            recorded = {kind: talks[who, kind] for kind in KINDS.values()}
+            recorded = {kind: talks[participant_id, kind] for kind in KINDS.values()}
             recorded[SUMMARIES] = pages[page]
             yield Decision(
                 row["address"],
-                who,
+                participant_id,
                 row["condition"],
-                name,
-                {kind: recorded[kind] if getattr(shown, kind) else () for kind in IN_ORDER},
-                within=(*(f"{stage}/{who}/" for stage in KINDS), f"{cell_id(SUMMARY, page)}/"),
-                unit=f"draw {page}" if by_draw and row["summary_draw"] else "",
+                decision,
+                {kind: recorded[kind] if getattr(design, kind) else () for kind in IN_ORDER},
+                within=(
+                    *(f"{stage}/{participant_id}/" for stage in KINDS),
+                    f"{cell_id(SUMMARY, page)}/",
+                ),
+                unit=f"draw {page}" if has_draw_units and row["summary_draw"] else "",
             )
 
 
 def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str], list[str]]:
     """Return the utterance ids of these participants by (participant, kind of conversation)."""
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    own = pl.col("participant_id").is_in(people.implode()), pl.col("turn").is_not_null()
-    said = run.scan_table(UTTERANCES).filter(*own).select("participant_id", "stage", "utterance_id")
-    for who, stage, id in said.collect().iter_rows():
-        found[who, KINDS[stage]].append(id)
-    return found
+    utterance_ids: dict[tuple[str, str], list[str]] = defaultdict(list)
+    filters = pl.col("participant_id").is_in(people.implode()), pl.col("turn").is_not_null()
+    utterances = (
+        run.scan_table(UTTERANCES)
+        .filter(*filters)
+        .select("participant_id", "stage", "utterance_id")
+    )
+    for participant_id, stage, utterance_id in utterances.collect().iter_rows():
+        utterance_ids[participant_id, KINDS[stage]].append(utterance_id)
+    return utterance_ids
 
 
 def _summary_page_ids(run: RunFolder) -> dict[int, list[str]]:
     """Return the ids of the positions on each page of summaries, by draw."""
-    found: dict[int, list[str]] = defaultdict(list)
+    summary_ids: dict[int, list[str]] = defaultdict(list)
     for draw, cluster in run.rows("summaries", "draw", "cluster_id"):
-        found[draw].append(cell_id(SUMMARY, draw, cluster))
-    return found
+        summary_ids[draw].append(cell_id(SUMMARY, draw, cluster))
+    return summary_ids
 
 
 EXPOSURE = ExposureTable(exposure_decisions, label_source, own="")

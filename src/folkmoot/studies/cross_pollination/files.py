@@ -56,13 +56,15 @@ def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State)
 def write_embeddings(session: Session[CrossPollinationConfig], state: State) -> None:
     """Write the embeddings of clusters and of participants' summaries, as soon as they exist."""
     clusters = [cluster_json(cluster) for cluster in state.clusters]
-    own = {
+    embeddings = {
         participant.id: participant.embedding
         for participant in state.people.values()
         if participant.embedding is not None
     }
     session.write_json("cluster_embeddings.json", {**_common_fields(session), "clusters": clusters})
-    session.write_json("individual_embeddings.json", {**_common_fields(session), "embeddings": own})
+    session.write_json(
+        "individual_embeddings.json", {**_common_fields(session), "embeddings": embeddings}
+    )
 
 
 def save_results(session: Session[CrossPollinationConfig], state: State) -> None:
@@ -70,10 +72,10 @@ def save_results(session: Session[CrossPollinationConfig], state: State) -> None
 
     `summary.json` is not written here. It is derived from the tables (`derived_files`).
     """
-    mark = {"evidence": session.provenance_label} if session.provenance_label else {}
+    provenance = {"evidence": session.provenance_label} if session.provenance_label else {}
     people = map(participant_json, state.people.values())
     session.write_json(
-        "participants.json", {**_common_fields(session), **mark, "participants": people}
+        "participants.json", {**_common_fields(session), **provenance, "participants": people}
     )
     settings = session.config.model_dump(mode="json", exclude_none=True)
     session.write_text("config.yaml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
@@ -161,7 +163,7 @@ def summarise_run(run: RunFolder) -> dict[str, object]:
     """Return the content of `summary.json`."""
     config = CrossPollinationConfig.model_validate(run.config)
     people = run.read_table("participants").select(COUNTED)
-    mark, name = run.mark_of_files, "checkpoint.json"
+    provenance, name = run.mark_of_files, "checkpoint.json"
     # A run that failed before its first phase ended has no checkpoint.
     checkpoint = run.read_json(name) if run.has_file(name) else {}
     return {
@@ -170,7 +172,7 @@ def summarise_run(run: RunFolder) -> dict[str, object]:
         "termination_reason": checkpoint.get("termination_reason"),
         "total_participants": len(people),
         "by_condition": summarise_conditions(config, people),
-        **({"evidence": mark} if mark else {}),
+        **({"evidence": provenance} if provenance else {}),
     }
 
 
@@ -200,8 +202,8 @@ def summarise_conditions(
 ) -> dict[str, ConditionSummary]:
     """Return the counts of each condition, from the columns `COUNTED` of `participants`."""
     return {
-        condition_design: _summarise_condition(config, people.filter(condition=condition_design))
-        for condition_design in config.condition_designs
+        condition: _summarise_condition(config, people.filter(condition=condition))
+        for condition in config.condition_designs
     }
 
 

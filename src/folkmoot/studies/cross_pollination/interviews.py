@@ -37,7 +37,7 @@ async def run_clarification(scope: Scope, config: CrossPollinationConfig, state:
     """Interview each participant of a condition with `interview`, then summarise the interview."""
 
     async def interview_and_summarise(scope: Scope, participant: Participant) -> Participant:
-        participant = await interview_participant_and_summarise(scope, config, participant)
+        participant = await interview_participant(scope, config, participant)
         return (
             await summarise_interview(scope.child("summary"), participant)
             if participant.is_active
@@ -48,25 +48,25 @@ async def run_clarification(scope: Scope, config: CrossPollinationConfig, state:
     return state.with_updates((await scope.map(clarified, interview_and_summarise)).values())
 
 
-async def interview_participant_and_summarise(
+async def interview_participant(
     scope: Scope, config: CrossPollinationConfig, participant: Participant
 ) -> Participant:
     """Return the participant with the transcript of the interview, or failed."""
-    asks = scope.prompt(
+    moderator_prompt = scope.prompt(
         "clarification_moderator",
         topic=quote_topic(config),
         options=quote_options(participant.options),
         initial_choice=participant.initial_choice,
     )
-    answers = scope.prompt(
+    participant_prompt = scope.prompt(
         "clarification_participant",
         base_system_prompt=participant.system,
         initial_choice=participant.initial_choice,
     )
-    talk = await interview(
+    result = await interview(
         scope,
-        Speaker("moderator", "Moderator", "moderator", asks),
-        participant.speaker(answers),
+        Speaker("moderator", "Moderator", "moderator", moderator_prompt),
+        participant.speaker(participant_prompt),
         Agenda(
             scope.prompt("clarification_opening"),
             SATISFIED,
@@ -75,13 +75,13 @@ async def interview_participant_and_summarise(
         ),
         **participant.utterance_columns,
     )
-    if talk.missing is None and not talk.transcript:
+    if result.missing is None and not result.transcript:
         return participant.with_failure("clarification", Missing("moderator asked nothing"))
-    participant = participant.with_changes(interview=scope.store(talk.transcript))
+    participant = participant.with_changes(interview=scope.store(result.transcript))
     return (
         participant
-        if talk.missing is None
-        else participant.with_failure(f"clarification ({talk.silent_speaker})", talk.missing)
+        if result.missing is None
+        else participant.with_failure(f"clarification ({result.silent_speaker})", result.missing)
     )
 
 
@@ -98,13 +98,13 @@ async def summarise_interview(scope: Scope, participant: Participant) -> Partici
     summary = await scope.ask(ANALYST, prompt, about=participant.initial_choice or "")
     if isinstance(summary, Missing):
         return participant.with_failure("individual summary", summary)
-    said = scope.say(ANALYST, summary, public=False, **participant.utterance_columns)
+    utterance = scope.say(ANALYST, summary, public=False, **participant.utterance_columns)
     # The summary is made from the words of one participant, so that participant is its speaker and
     # not the summarizer.
-    theirs = quote_value(
-        str(summary), "summary", cell_id("utterances.text", said.id), participant.id
+    quoted_summary = quote_value(
+        str(summary), "summary", cell_id("utterances.text", utterance.id), participant.id
     )
-    return participant.with_changes(individual_summary=theirs)
+    return participant.with_changes(individual_summary=quoted_summary)
 
 
 # --- clusters of similar reasons within each option --------------------------------------------
@@ -118,7 +118,7 @@ async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: S
     warns. Readers are then not shown its view.
     """
     interviewed = state.participants_in(config.conditions_with("interview"))
-    chose = {
+    reasons_by_option = {
         option: (
             option,
             [
@@ -131,33 +131,35 @@ async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: S
     }
 
     async def cluster_and_describe(
-        scope: Scope, chosen: tuple[str, list[Reasons]]
+        scope: Scope, option_and_reasons: tuple[str, list[Reasons]]
     ) -> tuple[FloatArray, list[str], list[Cluster]]:
-        option, spoken = chosen
-        vectors, keys = await _embed_and_cluster(scope, config, option, spoken)
+        option, reasons = option_and_reasons
+        vectors, keys = await _embed_and_cluster(scope, config, option, reasons)
         return (
             vectors,
             keys,
-            await _describe_clusters(scope, option, spoken, keys, config.summary_draws),
+            await _describe_clusters(scope, option, reasons, keys, config.summary_draws),
         )
 
-    found = (await scope.map(chose, cluster_and_describe)).values()
+    results = (await scope.map(reasons_by_option, cluster_and_describe)).values()
     placed = [
-        state.people[spoken.id].with_changes(embedding=vector, cluster_id=key)
-        for (_, own), (vectors, keys, _) in zip(chose.values(), found, strict=True)
-        for spoken, vector, key in zip(own, vectors, keys, strict=True)
+        state.people[reason.id].with_changes(embedding=vector, cluster_id=key)
+        for (_, option_reasons), (vectors, keys, _) in zip(
+            reasons_by_option.values(), results, strict=True
+        )
+        for reason, vector, key in zip(option_reasons, vectors, keys, strict=True)
     ]
-    clusters = tuple(cluster for _, _, described in found for cluster in described)
+    clusters = tuple(cluster for _, _, option_clusters in results for cluster in option_clusters)
     return replace(state.with_updates(placed), clusters=clusters)
 
 
 async def _embed_and_cluster(
-    scope: Scope, config: CrossPollinationConfig, option: str, spoken: list[Reasons]
+    scope: Scope, config: CrossPollinationConfig, option: str, reasons: list[Reasons]
 ) -> tuple[FloatArray, list[str]]:
     """Return the embeddings (n, d) of n summaries for one option, and the cluster id of each."""
-    if not spoken:
+    if not reasons:
         return np.zeros((0, 0), dtype=np.float32), []
-    vectors = await scope.child("embeddings").embed([one.summary or "" for one in spoken])
+    vectors = await scope.child("embeddings").embed([reason.summary or "" for reason in reasons])
     labels = await scope.child("clusters").compute(
         cluster_option,
         vectors,
@@ -172,55 +174,69 @@ async def _embed_and_cluster(
 
 
 async def _describe_clusters(
-    scope: Scope, option: str, spoken: list[Reasons], keys: list[str], draws: int
+    scope: Scope, option: str, reasons: list[Reasons], keys: list[str], draws: int
 ) -> list[Cluster]:
     """Describe each cluster of an option once per draw, record the clusters and return them.
 
     The embedding of a cluster is that of its first description.
     """
 
-    async def describe_cluster(scope: Scope, chosen: tuple[str, list[Reasons]]) -> tuple[str, ...]:
-        key, members = chosen
-        own = [member.summary for member in members]
+    async def describe_cluster(
+        scope: Scope, key_and_members: tuple[str, list[Reasons]]
+    ) -> tuple[str, ...]:
+        key, members = key_and_members
+        summaries = [member.summary for member in members]
         (shown,) = quote_options([option])
-        prompt = scope.prompt("cluster_description", option=shown, summaries=own)
-        drawn = list[str]()
+        prompt = scope.prompt("cluster_description", option=shown, summaries=summaries)
+        descriptions = list[str]()
         # The prompt is the same for every draw. Each question has its own address in the journal,
         # so each draw is a separate call.
         for draw in range(1, draws + 1):
             text = await scope.ask(ANALYST, prompt, about=option)
-            drawn.append(
-                "" if isinstance(text, Missing) else _quote_summary(scope, text, draw, key)
+            descriptions.append(
+                "" if isinstance(text, Missing) else quote_summary(scope, text, draw, key)
             )
-        return tuple(drawn)
+        return tuple(descriptions)
 
-    def _quote_summary(scope: Scope, text: str, draw: int, key: str) -> str:
-        said = scope.say(ANALYST, text, public=False)
+    def quote_summary(scope: Scope, text: str, draw: int, key: str) -> str:
+        utterance = scope.say(ANALYST, text, public=False)
         scope.record(
-            SummaryRow(draw=draw, option=option, cluster_id=key, description=text, address=said.id)
+            SummaryRow(
+                draw=draw, option=option, cluster_id=key, description=text, address=utterance.id
+            )
         )
-        id = cell_id("summaries.description", draw, key)
-        return quote_value(str(text), "summary", id, ANALYST.id)
+        source_id = cell_id("summaries.description", draw, key)
+        return quote_value(str(text), "summary", source_id, ANALYST.id)
 
     # Insertion order numbers the clusters by first appearance, which is how the labels count from
     # 0.
     members: dict[str, list[Reasons]] = {}
-    for who, key in zip(spoken, keys, strict=True):
-        members.setdefault(key, []).append(who)
-    by_key = {key: (key, own) for key, own in members.items()}
-    said = await scope.child("descriptions").map(by_key, describe_cluster)
-    texts = dict(zip(members, said.values(), strict=True))
-    for key, drawn in texts.items():
-        for draw, text in enumerate(drawn, 1):
+    for reason, key in zip(reasons, keys, strict=True):
+        members.setdefault(key, []).append(reason)
+    by_key = {key: (key, cluster_members) for key, cluster_members in members.items()}
+    described = await scope.child("descriptions").map(by_key, describe_cluster)
+    descriptions_by_key = dict(zip(members, described.values(), strict=True))
+    for key, cluster_descriptions in descriptions_by_key.items():
+        for draw, text in enumerate(cluster_descriptions, 1):
             if not text:
-                of = f" in draw {draw} of the summaries" if draws > 1 else ""
-                scope.warn(f"the model gave no description of {key}{of}; nobody is shown its view")
-    shown = [key for key in members if texts[key][0]]
-    vectors = await scope.child("description_embeddings").embed([texts[key][0] for key in shown])
-    embedding: dict[str, FloatArray] = dict(zip(shown, vectors, strict=True))
+                draw_note = f" in draw {draw} of the summaries" if draws > 1 else ""
+                scope.warn(
+                    f"the model gave no description of {key}{draw_note}; nobody is shown its view"
+                )
+    shown_keys = [key for key in members if descriptions_by_key[key][0]]
+    vectors = await scope.child("description_embeddings").embed(
+        [descriptions_by_key[key][0] for key in shown_keys]
+    )
+    embedding: dict[str, FloatArray] = dict(zip(shown_keys, vectors, strict=True))
     clusters = [
-        Cluster(key, option, texts[key], embedding.get(key), tuple(reasons.id for reasons in own))
-        for key, own in members.items()
+        Cluster(
+            key,
+            option,
+            descriptions_by_key[key],
+            embedding.get(key),
+            tuple(reason.id for reason in cluster_members),
+        )
+        for key, cluster_members in members.items()
     ]
     for cluster in clusters:
         scope.record(cluster_row(cluster))

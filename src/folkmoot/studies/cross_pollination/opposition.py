@@ -42,15 +42,15 @@ class OppositionData:
     config: CrossPollinationConfig
     votes: Mapping[str, int]
     # For `llm_judge`: the records of the m participants.
-    spoken: tuple[Reasons, ...]
+    reasons: tuple[Reasons, ...]
     # The index of each participant in `spoken`, by id.
-    at: Mapping[str, int]
+    position_of: Mapping[str, int]
     # For `choose_by_embedding`: the first choices, shape (m,).
     choices: NDArray[np.object_]
     # For `choose_by_embedding`: the embeddings of the summaries, shape (m, d).
     embeddings: FloatArray
     # The options that have described clusters.
-    argued: tuple[str, ...]
+    argued_options: tuple[str, ...]
     # The mean embedding of each option's clusters, weighted by members and scaled to length one,
     # shape (number of `argued` options, d).
     means: NDArray[np.float64]
@@ -90,28 +90,32 @@ async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: St
 
 
 def _collect_opposition_data(config: CrossPollinationConfig, state: State) -> OppositionData:
-    spoken = [
+    interviewed = [
         participant
         for participant in state.participants_in(config.conditions_with("interview"))
         if participant.embedding is not None
     ]
     means: dict[str, NDArray[np.float64]] = {}
     for option in config.topic.options:
-        own = [cluster for cluster in state.clusters_of(option) if cluster.embedding is not None]
-        if own:
-            stacked = np.array([cluster.embedding for cluster in own])
+        described_clusters = [
+            cluster for cluster in state.clusters_of(option) if cluster.embedding is not None
+        ]
+        if described_clusters:
+            stacked = np.array([cluster.embedding for cluster in described_clusters])
             # Dividing by the length makes the dot product in `cluster_embedding` a cosine. A zero
             # mean stays zero.
-            mean = np.average(stacked, axis=0, weights=[len(cluster.member_ids) for cluster in own])
+            mean = np.average(
+                stacked, axis=0, weights=[len(cluster.member_ids) for cluster in described_clusters]
+            )
             means[option] = mean / (float(np.linalg.norm(mean)) or 1.0)
     method = METHODS[config.opposition_method]
-    judged = spoken if method is llm_judge else []
-    compared = spoken if method is choose_by_embedding else []
+    judged = interviewed if method is llm_judge else []
+    compared = interviewed if method is choose_by_embedding else []
     return OppositionData(
         config,
         state.votes(),
         tuple(participant.stated_reasons for participant in judged),
-        {participant.id: place for place, participant in enumerate(judged)},
+        {participant.id: position for position, participant in enumerate(judged)},
         np.array([participant.initial_choice for participant in compared], dtype=object),
         np.array([participant.embedding for participant in compared]),
         tuple(means),
@@ -126,12 +130,12 @@ async def most_voted_other(
 
     Ties are resolved by the order of the study file. Return None if no other option has votes.
     """
-    others = [
+    other_options = [
         option
         for option in views.config.topic.options
         if option != participant.initial_choice and views.votes.get(option)
     ]
-    return max(others, key=lambda option: views.votes[option], default=None)
+    return max(other_options, key=lambda option: views.votes[option], default=None)
 
 
 async def choose_predefined(
@@ -151,8 +155,8 @@ async def choose_by_embedding(
     others = views.choices != participant.initial_choice
     if participant.embedding is None or not others.any():
         return None
-    near = np.where(others, views.embeddings @ participant.embedding, np.inf)
-    return cast("str", views.choices[int(np.argmin(near))])
+    similarities = np.where(others, views.embeddings @ participant.embedding, np.inf)
+    return cast("str", views.choices[int(np.argmin(similarities))])
 
 
 async def cluster_embedding(
@@ -162,23 +166,27 @@ async def cluster_embedding(
 
     The distance is the cosine, and the mean is weighted by members.
     """
-    if participant.embedding is None or not views.argued:
+    if participant.embedding is None or not views.argued_options:
         return None
-    near = dict(zip(views.argued, (views.means @ participant.embedding).tolist(), strict=True))
-    near.pop(participant.initial_choice or "", None)
-    return min(near, key=lambda option: near[option], default=None)
+    similarities = dict(
+        zip(views.argued_options, (views.means @ participant.embedding).tolist(), strict=True)
+    )
+    similarities.pop(participant.initial_choice or "", None)
+    return min(similarities, key=lambda option: similarities[option], default=None)
 
 
 async def llm_judge(scope: Scope, participant: Participant, views: OppositionData) -> str | None:
     """Let a model name the opposing option, from the summaries of the participant and of others."""
-    own = views.at.get(participant.id, len(views.spoken))
-    others = len(views.spoken) - (participant.id in views.at)
-    if not others or participant.individual_summary is None:
+    own_position = views.position_of.get(participant.id, len(views.reasons))
+    other_count = len(views.reasons) - (participant.id in views.position_of)
+    if not other_count or participant.individual_summary is None:
         return None
     # Draw indices among the others and skip the participant's own index afterwards. This avoids a
     # copy of the list for each of many participants.
-    drawn = scope.rng.choice(others, size=min(views.config.judge_sample, others), replace=False)
-    sample = [views.spoken[int(item_id) + (item_id >= own)] for item_id in drawn]
+    sampled = scope.rng.choice(
+        other_count, size=min(views.config.judge_sample, other_count), replace=False
+    )
+    sample = [views.reasons[int(index) + (index >= own_position)] for index in sampled]
     options = views.config.topic.options
     prompt = scope.prompt(
         "opposition_judge",
@@ -186,12 +194,12 @@ async def llm_judge(scope: Scope, participant: Participant, views: OppositionDat
         options=quote_options(options),
         initial_choice=participant.initial_choice,
         reasoning=participant.individual_summary,
-        others=[{"choice": option.choice, "reasoning": option.summary} for option in sample],
+        others=[{"choice": reasons.choice, "reasoning": reasons.summary} for reasons in sample],
     )
-    named = await scope.ask(
+    choice = await scope.ask(
         JUDGE, prompt, answer_type=Choice(options), about=participant.initial_choice or ""
     )
-    return None if isinstance(named, Missing) else named
+    return None if isinstance(choice, Missing) else choice
 
 
 METHODS: dict[str, Method] = {

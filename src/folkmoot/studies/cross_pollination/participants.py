@@ -35,7 +35,7 @@ from folkmoot.storage.run_folder import PERSONAS
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 
 # Placeholder of the system prompt until the first vote renders it.
-NOTHING = StoredValue("")
+EMPTY_VALUE = StoredValue("")
 PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
 
 
@@ -50,10 +50,10 @@ class Participant:
     participant_id: str
     condition: str
     profile: StoredValue[Persona]
-    # `options` and `told` are set by the first vote. `options` has the participant's own order.
-    # `told` is the system prompt, which the system prompts of all later phases extend.
+    # `options` and `stored_system_prompt` are set by the first vote. `options` has the
+    # participant's own order. The system prompts of all later phases extend the stored one.
     options: tuple[str, ...] = ()
-    told: StoredValue[str] = NOTHING
+    stored_system_prompt: StoredValue[str] = EMPTY_VALUE
     initial_choice: str | None = None
     final_choice: str | None = None
     interview: StoredValue[Transcript] | None = None
@@ -91,7 +91,7 @@ class Participant:
     @property
     def system(self) -> str:
         """The system prompt on which the prompts of all phases build."""
-        return self.told.get()
+        return self.stored_system_prompt.get()
 
     @property
     def cross_pollination_content(self) -> str | None:
@@ -151,20 +151,20 @@ class Participant:
             return replace(self, **{name: answer})  # type: ignore[arg-type]
         return replace(self, missing_answers={**self.missing_answers, name: answer.reason})
 
-    def without_vote(self, name: str, where: str, missing: Missing) -> Participant:
+    def without_vote(self, name: str, stage: str, missing: Missing) -> Participant:
         """Return a copy that is out of the study because this vote is missing.
 
         The status is skipped if the participant declined the vote, and failed otherwise.
         """
         participant = self.with_answer(name, missing)
         if missing.reason in WAYS_OUT:
-            return participant.with_skip(f"{where}: {missing.reason}")
-        return participant.with_failure(where, missing)
+            return participant.with_skip(f"{stage}: {missing.reason}")
+        return participant.with_failure(stage, missing)
 
-    def with_failure(self, where: str, missing: Missing) -> Participant:
+    def with_failure(self, stage: str, missing: Missing) -> Participant:
         """Return a copy with the status failed and the reason."""
         detail = f": {missing.detail}" if missing.detail else ""
-        return self.with_changes(status=FAILED, error_message=f"{where}: {missing.reason}{detail}")
+        return self.with_changes(status=FAILED, error_message=f"{stage}: {missing.reason}{detail}")
 
     def with_skip(self, reason: str) -> Participant:
         """Return a copy with the status skipped and the reason."""
@@ -266,13 +266,16 @@ def available_seats(config: CrossPollinationConfig, _folder: Path) -> list[Seat]
     The conditions are drawn from the seed as `recruit_participants` draws them, so a seat has the
     same condition before and during a run.
     """
-    arms = _assign_arms(config, generator(config.random_seed, ("assignment",)))
-    return [Seat(who, condition=arm) for who, arm in arms.items()]
+    assignment = _draw_assignment(config, generator(config.random_seed, ("assignment",)))
+    return [
+        Seat(participant_id, condition=condition)
+        for participant_id, condition in assignment.items()
+    ]
 
 
-def _assign_arms(config: CrossPollinationConfig, rng: np.random.Generator) -> dict[str, str]:
+def _draw_assignment(config: CrossPollinationConfig, rng: np.random.Generator) -> dict[str, str]:
     """Return the ids `p_0001` … of all participants with their conditions."""
-    ids = [f"p_{key:04d}" for key in range(1, config.participant_count + 1)]
+    ids = [f"p_{number:04d}" for number in range(1, config.participant_count + 1)]
     return assign_conditions(ids, tuple(config.condition_designs), rng)
 
 
@@ -283,35 +286,44 @@ async def recruit_participants(session: Session[CrossPollinationConfig]) -> Stat
     call is made.
     """
     config = session.config
-    arms = _assign_arms(config, session.child("assignment").rng)
-    await session.seal("assignment", arms)
-    draws = await _summary_draws(session, arms)
+    assignment = _draw_assignment(config, session.child("assignment").rng)
+    await session.seal("assignment", assignment)
+    draws = await _summary_draws(session, assignment)
     personas = await _load_personas(session)
     await session.seal("personas", {persona.id: digest(persona.text).hex() for persona in personas})
     return State(
         {
-            who: Participant(who, arms[who], session.store(persona), summary_draw=draws.get(who))
-            for who, persona in zip(arms, personas, strict=True)
+            participant_id: Participant(
+                participant_id,
+                assignment[participant_id],
+                session.store(persona),
+                summary_draw=draws.get(participant_id),
+            )
+            for participant_id, persona in zip(assignment, personas, strict=True)
         }
     )
 
 
 async def _summary_draws(
-    session: Session[CrossPollinationConfig], arms: Mapping[str, str]
+    session: Session[CrossPollinationConfig], assignment: Mapping[str, str]
 ) -> dict[str, int]:
     """Return the draw of the summaries (from 1) that each reader is shown.
 
     The draws are of equal frequency within each condition.
     """
-    config, found = session.config, dict[str, int]()
+    config, draw_of = session.config, dict[str, int]()
     draws = [str(n) for n in range(1, config.summary_draws + 1)]
-    for arm in config.conditions_with("summaries"):
-        own = [who for who, condition in arms.items() if condition == arm]
-        dealt = assign_conditions(own, draws, session.child("summary_draws", arm).rng)
-        found |= {who: int(draw) for who, draw in dealt.items()}
+    for condition in config.conditions_with("summaries"):
+        ids = [
+            participant_id
+            for participant_id, assigned in assignment.items()
+            if assigned == condition
+        ]
+        drawn = assign_conditions(ids, draws, session.child("summary_draws", condition).rng)
+        draw_of |= {participant_id: int(draw) for participant_id, draw in drawn.items()}
     if config.summary_draws > 1:
-        await session.seal("summary_draws", found)
-    return found
+        await session.seal("summary_draws", draw_of)
+    return draw_of
 
 
 async def _load_personas(session: Session[CrossPollinationConfig]) -> list[Persona]:
@@ -330,13 +342,13 @@ async def _load_personas(session: Session[CrossPollinationConfig]) -> list[Perso
 
 
 async def _draw_personas(session: Session[CrossPollinationConfig]) -> list[Persona]:
-    named, n = session.config.personas, session.config.participant_count
-    if named.source == "grounded" and named.file:
-        people = PersonaGenerator(panel=read_panel(_personas_file(session)))
-        return people.personas(n, session.child("recruitment").rng)
-    if named.are_generated:
-        return find_persona_source(named.source)(n, session.child("recruitment").rng)
-    if named.source == "table":
+    source_config, n = session.config.personas, session.config.participant_count
+    if source_config.source == "grounded" and source_config.file:
+        persona_generator = PersonaGenerator(panel=read_panel(_personas_file(session)))
+        return persona_generator.personas(n, session.child("recruitment").rng)
+    if source_config.are_generated:
+        return find_persona_source(source_config.source)(n, session.child("recruitment").rng)
+    if source_config.source == "table":
         file = _personas_file(session)
         rng = session.child("recruitment").rng
         rows = table.read_personas(file)
@@ -350,7 +362,11 @@ async def _draw_personas(session: Session[CrossPollinationConfig]) -> list[Perso
     try:
         return await _from_persona_hub(session)
     except InputError as error:
-        if named.source == "persona_hub" or named.file or not session.is_synthetic(RECRUITER.role):
+        if (
+            source_config.source == "persona_hub"
+            or source_config.file
+            or not session.is_synthetic(RECRUITER.role)
+        ):
             raise
         # Only `auto` in a synthetic run falls back to quotas. Where the study file names
         # `persona_hub` or a file, or a paid model would be asked, a substitute would be a different
@@ -409,15 +425,15 @@ async def _enrich_lines(
     async def enrich_line(scope: Scope, line: str) -> Persona | Missing:
         return await enrich_persona(line, scope, prompts=overrides)
 
-    found = await scope.map(lines, enrich_line, key=key_of)
-    personas = [p for p in found.values() if isinstance(p, Persona)]
+    enriched = await scope.map(lines, enrich_line, key=key_of)
+    personas = [persona for persona in enriched.values() if isinstance(persona, Persona)]
     if len(personas) < count:
         lacking = count - len(personas)
         scope.warn(f"could not enrich {lacking} personas; drawing others in their place")
         rng = session.child("spare").rng
         spare, _ = persona_hub.sample_lines(path, lacking, rng, exclude=[*known, *lines])
-        found = await session.child("spare_recruitment").map(spare, enrich_line, key=key_of)
-        personas += [p for p in found.values() if isinstance(p, Persona)]
+        enriched = await session.child("spare_recruitment").map(spare, enrich_line, key=key_of)
+        personas += [persona for persona in enriched.values() if isinstance(persona, Persona)]
     if len(personas) < count:
         raise InputError(
             f"personas: {count} are needed, only {len(personas)} could be enriched; see run.log"

@@ -44,7 +44,7 @@ def unusable_reason(run: RunFolder) -> str:
         return "no participant gave a valid first vote"
     config = CrossPollinationConfig.model_validate(run.config)
     informed = [
-        name for name, shown in config.condition_designs.items() if shown != ConditionDesign()
+        name for name, design in config.condition_designs.items() if design != ConditionDesign()
     ]
     voted = run.scan_table("participants").filter(pl.col("condition").is_in(informed))
     if not informed or voted.select(pl.col("final_choice").count()).collect().item():
@@ -68,26 +68,27 @@ def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollina
     The dry run works on a copy of the pool. Personas from quotas replace lines that would be
     downloaded.
     """
-    named = config.personas
-    if named.are_generated or named.source == "table":
+    personas = config.personas
+    if personas.are_generated or personas.source == "table":
         return config
-    pool, copy = Path(named.pool).expanduser(), folder / "pool.json"
+    pool, copy = Path(personas.pool).expanduser(), folder / "pool.json"
     if pool.is_file():
         shutil.copyfile(pool, copy)
     changes: dict[str, object] = {"pool": str(copy)}
-    if named.file is None:
+    if personas.file is None:
         lines = folder / "lines.jsonl"
-        people = quota.make(
+        quota_personas = quota.make(
             # The pool is filled to 1.5 times the participants and may draw spare lines. Three times
             # is enough.
             3 * config.participant_count,
             generator(config.random_seed, ("rehearsal",)),
         )
         lines.write_text(
-            "".join(json.dumps({"persona": persona.text}) + "\n" for persona in people), "utf-8"
+            "".join(json.dumps({"persona": persona.text}) + "\n" for persona in quota_personas),
+            "utf-8",
         )
         changes["file"] = str(lines)
-    return config.model_copy(update={"personas": named.model_copy(update=changes)})
+    return config.model_copy(update={"personas": personas.model_copy(update=changes)})
 
 
 def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
@@ -96,27 +97,31 @@ def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPolli
     The number of summary draws is lowered as well, so that each draw has a reader in every
     condition.
     """
-    per = max(1, min(config.participants_per_condition, limit // len(config.condition_designs)))
-    draws = min(config.summary_draws, per)
-    return config.model_copy(update={"participants_per_condition": per, "summary_draws": draws})
+    per_condition = max(
+        1, min(config.participants_per_condition, limit // len(config.condition_designs))
+    )
+    draws = min(config.summary_draws, per_condition)
+    return config.model_copy(
+        update={"participants_per_condition": per_condition, "summary_draws": draws}
+    )
 
 
 def design_size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
     """Return the size of the design, for `folkmoot power`."""
-    per = config.participants_per_condition
-    key = ("participants_per_condition", per)
-    return DesignSize("independent", len(config.condition_designs), per, setting=key)
+    per_condition = config.participants_per_condition
+    key = ("participants_per_condition", per_condition)
+    return DesignSize("independent", len(config.condition_designs), per_condition, setting=key)
 
 
 # --- a study made from a Polis conversation ----------------------------------------------------
 
 
-NAMES = {AGREE: "Agree", DISAGREE: "Disagree", PASS: "Pass"}
+VOTE_LABELS = {AGREE: "Agree", DISAGREE: "Disagree", PASS: "Pass"}
 # Minimum number of other comments that a voter agreed or disagreed with. Fewer votes do not
 # describe a person.
-LEAST_VOTES = 5
+MIN_OTHER_VOTES = 5
 # Maximum number of comments of each vote that a description quotes, to keep prompts short.
-MOST_QUOTED = 6
+MAX_QUOTED_COMMENTS = 6
 PERSONAS, PEOPLE, STUDY_FILE = "personas.csv", "people.csv", "cross_pollination.yaml"
 
 
@@ -126,101 +131,113 @@ def from_polis(conversation: PolisConversation, statement: str | None) -> dict[s
     `statement` is the number of a comment. If it is None, the comment with the largest minority is
     taken. Raise InputError if the comment does not exist or too few voters are described.
     """
-    number = conversation.most_divisive_comment if statement is None else statement
-    if number not in conversation.comments:
-        hint = did_you_mean(number, list(conversation.comments), "see comment-id in comments.csv")
-        raise InputError(Problem(f"--statement: there is no accepted comment {number}", hint=hint))
-    known = [
-        voter for voter in conversation.voters if _count_opinions(voter, number) >= LEAST_VOTES
-    ]
-    per = len(known) // len(CONDITIONS)
-    if not per:
+    comment_id = conversation.most_divisive_comment if statement is None else statement
+    if comment_id not in conversation.comments:
+        hint = did_you_mean(
+            comment_id, list(conversation.comments), "see comment-id in comments.csv"
+        )
         raise InputError(
-            f"--from-polis: {len(known)} people agreed or disagreed with {LEAST_VOTES} other "
+            Problem(f"--statement: there is no accepted comment {comment_id}", hint=hint)
+        )
+    voters = [
+        voter
+        for voter in conversation.voters
+        if _count_opinions(voter, comment_id) >= MIN_OTHER_VOTES
+    ]
+    per_condition = len(voters) // len(CONDITIONS)
+    if not per_condition:
+        raise InputError(
+            f"--from-polis: {len(voters)} people agreed or disagreed with {MIN_OTHER_VOTES} other "
             f"comments; a pilot needs {len(CONDITIONS)}"
         )
-    shown = _most_voted(conversation, number)
+    comment_ids = _most_voted(conversation, comment_id)
     personas = [
-        (_persona_id(voter), _describe_voter(voter, shown, conversation), voter.group)
-        for voter in known
+        (_persona_id(voter), _describe_voter(voter, comment_ids, conversation), voter.group)
+        for voter in voters
     ]
     votes = [
-        (_persona_id(voter), NAMES[voter.votes[number]], voter.group)
-        for voter in known
-        if number in voter.votes
+        (_persona_id(voter), VOTE_LABELS[voter.votes[comment_id]], voter.group)
+        for voter in voters
+        if comment_id in voter.votes
     ]
     return {
-        STUDY_FILE: _study_file_text(conversation, number, per),
+        STUDY_FILE: _study_file_text(conversation, comment_id, per_condition),
         PERSONAS: csv_text([("id", "persona", "polis_group"), *personas]),
         PEOPLE: csv_text([("participant", "first", "polis_group"), *votes]),
     }
 
 
-def _count_opinions(voter: Voter, number: str) -> int:
+def _count_opinions(voter: Voter, comment_id: str) -> int:
     """Return how many other comments a voter agreed or disagreed with."""
-    return sum(vote != PASS for comment, vote in voter.votes.items() if comment != number)
+    return sum(vote != PASS for comment, vote in voter.votes.items() if comment != comment_id)
 
 
 def _persona_id(voter: Voter) -> str:
     return f"polis_{voter.id}"
 
 
-def _most_voted(conversation: PolisConversation, number: str) -> list[str]:
+def _most_voted(conversation: PolisConversation, comment_id: str) -> list[str]:
     """Return the numbers of the other comments, ordered by their number of votes, largest first."""
     counts = {
         comment: sum(comment in voter.votes for voter in conversation.voters)
         for comment in conversation.comments
     }
     return sorted(
-        (count for count in counts if count != number), key=lambda condition: -counts[condition]
+        (comment for comment in counts if comment != comment_id),
+        key=lambda comment: -counts[comment],
     )
 
 
-def _describe_voter(voter: Voter, shown: Sequence[str], conversation: PolisConversation) -> str:
+def _describe_voter(
+    voter: Voter, comment_ids: Sequence[str], conversation: PolisConversation
+) -> str:
     """Return a persona text that completes "You are …", with quotes of comments."""
     parts = []
     for vote, verb in ((AGREE, "agreed with"), (DISAGREE, "disagreed with")):
-        own = [
-            conversation.comments[condition]
-            for condition in shown
-            if voter.votes.get(condition) == vote
+        comment_texts = [
+            conversation.comments[comment_id]
+            for comment_id in comment_ids
+            if voter.votes.get(comment_id) == vote
         ]
-        if own:
-            quoted = " ".join(f"“{text}”" for text in own[:MOST_QUOTED])
+        if comment_texts:
+            quoted = " ".join(f"“{text}”" for text in comment_texts[:MAX_QUOTED_COMMENTS])
             parts.append(f"You {verb}: {quoted}")
     about = f" about {conversation.topic}" if conversation.topic else ""
     return " ".join([f"a person who took part in a public conversation{about}.", *parts])
 
 
-def _study_file_text(conversation: PolisConversation, number: str, per: int) -> str:
+def _study_file_text(conversation: PolisConversation, comment_id: str, per_condition: int) -> str:
     about = re.sub(r"\s+", " ", conversation.description)
-    text = conversation.comments[number]
+    text = conversation.comments[comment_id]
     description = f"{about}\n" if about else ""
     description += f"Somebody in a public conversation wrote: “{text}”\n"
     description += "Do you agree, disagree, or pass?"
     name = conversation.topic or "A Polis conversation"
+    slug = re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_")[:60]
     settings = {
         "study": "cross_pollination",
-        "pilot_id": f"polis_{re.sub(r'[^0-9a-z]+', '_', name.lower()).strip('_')[:60]}_{number}",
-        "pilot_name": f"{name}: comment {number}",
+        "pilot_id": f"polis_{slug}_{comment_id}",
+        "pilot_name": f"{name}: comment {comment_id}",
         "topic": {
             "description": description,
-            "options": [NAMES[value] for value in (AGREE, DISAGREE, PASS)],
+            "options": [VOTE_LABELS[value] for value in (AGREE, DISAGREE, PASS)],
         },
-        "participants_per_condition": per,
+        "participants_per_condition": per_condition,
         "revote": True,
         "personas": {"source": "table", "file": PERSONAS},
         "model": "synthetic",
         "random_seed": 42,
     }
     counts = ", ".join(
-        f"{conversation.count(number, value)} {name.lower()}" for value, name in NAMES.items()
+        f"{conversation.count(comment_id, value)} {name.lower()}"
+        for value, name in VOTE_LABELS.items()
     )
-    head = (
-        f"# Comment {number} of a Polis conversation, voted on by personas made of its voters.\n"
+    header = (
+        f"# Comment {comment_id} of a Polis conversation, "
+        "voted on by personas made of its voters.\n"
         f"# {PERSONAS} describes each by their other votes; {PEOPLE} holds what they voted on it "
         f"({counts}):\n"
         f"#   folkmoot run {STUDY_FILE}\n"
         f"#   folkmoot compare RUN --people {PEOPLE}\n"
     )
-    return head + yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=100)
+    return header + yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=100)

@@ -34,16 +34,16 @@ async def run_protocol(session: Session[CrossPollinationConfig]) -> None:
 
     If the first vote is nearly unanimous, only the last two phases follow it.
     """
-    config, at = session.config, session.child
+    config, child = session.config, session.child
     # The scope is created before all phases, so that the rows of participants have one fixed
     # position. Each row is recorded as soon as its participant ends.
-    rows = at("participants")
+    rows = child("participants")
     state = await recruit_participants(session)
 
-    state = await initial_vote(at("initial_vote"), config, state)
+    state = await initial_vote(child("initial_vote"), config, state)
     write_checkpoint(session, "initial_vote", state)
 
-    state = threshold_check(at("threshold_check"), config, state)
+    state = threshold_check(child("threshold_check"), config, state)
     write_checkpoint(session, "threshold_check", state)
 
     if state.terminated_early:
@@ -51,7 +51,7 @@ async def run_protocol(session: Session[CrossPollinationConfig]) -> None:
     else:
         state = await run_deliberation(session, state, rows)
 
-    final_statistics(at("final_statistics"), config, state)
+    final_statistics(child("final_statistics"), config, state)
     write_checkpoint(session, "final_statistics", state)
 
     # Record the participants without a row so far: those who were skipped or failed late. This is
@@ -66,30 +66,31 @@ async def run_deliberation(
     session: Session[CrossPollinationConfig], state: State, rows: Scope
 ) -> State:
     """Run phases 3 to 7: interviews, summaries, opposing views and final votes."""
-    config, at = session.config, session.child
+    config, child = session.config, session.child
 
-    state = await run_clarification(at("clarification"), config, state)
+    state = await run_clarification(child("clarification"), config, state)
     write_checkpoint(session, "clarification", state)
 
-    state = await build_summaries(at("summaries"), config, state)
+    state = await build_summaries(child("summaries"), config, state)
     write_embeddings(session, state)
     write_checkpoint(session, "summaries", state)
 
-    state = await run_opposition(at("opposition"), config, state)
+    state = await run_opposition(child("opposition"), config, state)
     write_checkpoint(session, "opposition", state)
 
     state = assign_restated_options(config, show_summaries(session, config, state))
     state = record_ended(rows, config, state)
     # The three kinds of final votes run concurrently. Dialogues are the longest chains of calls, so
     # they start first.
-    parts = {
+    stages = {
         "adversarial_dialogue": adversarial_dialogue,
         "cross_pollination": cross_pollination,
     }
     if config.uninformed_revote_conditions:
-        parts["second_vote"] = second_vote
+        stages["second_vote"] = second_vote
     final_votes = {
-        name: partial(part, config=config, state=state, rows=rows) for name, part in parts.items()
+        name: partial(stage, config=config, state=state, rows=rows)
+        for name, stage in stages.items()
     }
     for voters in (await session.map(final_votes)).values():
         state = state.with_updates(voters)
@@ -98,7 +99,7 @@ async def run_deliberation(
     write_checkpoint(session, "adversarial_dialogue", state)
 
     if config.delayed_vote:
-        state = await delayed_vote(at("delayed_vote"), config, state, rows)
+        state = await delayed_vote(child("delayed_vote"), config, state, rows)
     if config.restatement:
         await code_restatements(session, state)
     return state

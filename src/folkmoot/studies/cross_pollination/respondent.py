@@ -17,8 +17,8 @@ def _topic_options(config: CrossPollinationConfig) -> tuple[str, ...]:
 
 
 def _answer_ranking(mind: SimulatedRespondent) -> dict[str, object]:
-    liking = dict(zip(mind.options, mind.option_utilities(), strict=True))
-    return {"ranking": sorted(liking, key=lambda option: -liking[option])}
+    utilities = dict(zip(mind.options, mind.option_utilities(), strict=True))
+    return {"ranking": sorted(utilities, key=lambda option: -utilities[option])}
 
 
 def _answer_confidence(mind: SimulatedRespondent) -> int:

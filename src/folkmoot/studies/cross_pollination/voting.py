@@ -56,20 +56,20 @@ from folkmoot.studies.cross_pollination.tables import (
 class VotePrompt:
     """A vote as it is put to a participant.
 
-    `system` is the system prompt, `prompt` the question and `heard` the history before it.
+    `system` is the system prompt, `prompt` the question and `history` the history before it.
     """
 
     system: str
     prompt: str
-    heard: Transcript = EMPTY_TRANSCRIPT
+    history: Transcript = EMPTY_TRANSCRIPT
 
-    def answered(self, participant: Participant, choice: str) -> VotePrompt:
+    def with_vote(self, participant: Participant, choice: str) -> VotePrompt:
         """Return the same conversation with the vote in its history.
 
         Questions about the vote (confidence, ranking, restatement) are asked with this history.
         """
         vote = (Utterance("", self.prompt), Utterance(participant.id, choice))
-        return VotePrompt(self.system, "", self.heard + vote)
+        return VotePrompt(self.system, "", self.history + vote)
 
 
 async def ask_vote(
@@ -82,7 +82,7 @@ async def ask_vote(
     return await scope.ask(
         participant.speaker(vote_prompt.system),
         vote_prompt.prompt,
-        history=vote_prompt.heard,
+        history=vote_prompt.history,
         answer_type=Choice(participant.options),
         about=config.topic.description,
     )
@@ -98,49 +98,49 @@ async def ask_confidence_and_ranking(
     scope: Scope,
     config: CrossPollinationConfig,
     participant: Participant,
-    told: VotePrompt,
+    vote_prompt: VotePrompt,
     when: str,
 ) -> Participant:
     """Ask for confidence and ranking, as the study file wants, and return the changed participant.
 
     `told` is the conversation with the vote in its history. `when` is `before` or `after`.
     """
-    who = participant.speaker(told.system)
+    speaker = participant.speaker(vote_prompt.system)
     if config.confidence:
-        sure = await scope.child("confidence").ask(
-            who,
+        confidence = await scope.child("confidence").ask(
+            speaker,
             scope.prompt("confidence"),
-            history=told.heard,
+            history=vote_prompt.history,
             answer_type=Number(0, 100),
             about="confidence in the choice",
         )
-        participant = participant.with_answer(f"confidence_{when}", sure)
+        participant = participant.with_answer(f"confidence_{when}", confidence)
     if config.ranking:
         answer_type = Json(
-            _ranking_of(participant.options),
+            _ranking_model(participant.options),
             options={"ranking": with_ways_out(participant.options)},
             may_decline=True,
         )
         options, answer_format = quote_options(participant.options), answer_type.describe_format({})
-        ranked = await scope.child("ranking").ask(
-            who,
+        answer = await scope.child("ranking").ask(
+            speaker,
             scope.prompt("ranking", options=options, answer_format=answer_format),
-            history=told.heard,
+            history=vote_prompt.history,
             answer_type=answer_type,
             about=config.topic.description,
         )
-        participant = participant.with_answer(f"ranking_{when}", _order_of(ranked))
+        participant = participant.with_answer(f"ranking_{when}", _parse_ranking(answer))
     return participant
 
 
-def _order_of(ranked: BaseModel | Missing) -> list[str] | Missing:
-    if isinstance(ranked, Missing):
-        return ranked
-    order: list[str] = ranked.model_dump()["ranking"]
+def _parse_ranking(answer: BaseModel | Missing) -> list[str] | Missing:
+    if isinstance(answer, Missing):
+        return answer
+    order: list[str] = answer.model_dump()["ranking"]
     return Missing(order[0]) if order[0] in WAYS_OUT else order
 
 
-def _ranking_of(options: tuple[str, ...]) -> type[BaseModel]:
+def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
     """Return the answer type of a ranking: every option once, or a single way out.
 
     A way out with the same text as an option counts as that option.
@@ -148,8 +148,8 @@ def _ranking_of(options: tuple[str, ...]) -> type[BaseModel]:
     ways_out = [way for way in WAYS_OUT if way not in options]
 
     def complete_ranking(ranking: list[str]) -> list[str]:
-        if taken := [way for way in ways_out if way in ranking]:
-            return taken
+        if stated_ways_out := [way for way in ways_out if way in ranking]:
+            return stated_ways_out
         if sorted(ranking) != sorted(options):
             raise ValueError(f"name each of the {len(options)} options once, in their exact words")
         return ranking
@@ -164,24 +164,28 @@ def _ranking_of(options: tuple[str, ...]) -> type[BaseModel]:
     )
 
 
-async def ask_restatement(scope: Scope, participant: Participant, told: VotePrompt) -> Participant:
+async def ask_restatement(
+    scope: Scope, participant: Participant, vote_prompt: VotePrompt
+) -> Participant:
     """Ask for the opposing view in the participant's own words and return the changed participant.
 
     The question has the same history as the final vote.
     """
     if participant.restated_option is None:
         return participant
-    scope, speaker = scope.child("restatement"), participant.speaker(told.system)
-    said = await scope.ask(
+    scope, speaker = scope.child("restatement"), participant.speaker(vote_prompt.system)
+    restatement = await scope.ask(
         speaker,
         scope.prompt("restatement", option=participant.restated_option),
-        history=told.heard,
+        history=vote_prompt.history,
         answer_type=Text(offered_values=(participant.restated_option,)),
         about=participant.restated_option,
     )
-    if not isinstance(said, Missing):
-        said = scope.say(speaker, said, public=False, **participant.utterance_columns).quoted_text
-    return participant.with_answer("restatement", said)
+    if not isinstance(restatement, Missing):
+        restatement = scope.say(
+            speaker, restatement, public=False, **participant.utterance_columns
+        ).quoted_text
+    return participant.with_answer("restatement", restatement)
 
 
 def assign_restated_options(config: CrossPollinationConfig, state: State) -> State:
@@ -195,17 +199,17 @@ def assign_restated_options(config: CrossPollinationConfig, state: State) -> Sta
     votes = state.votes()
 
     def find_option_to_restate(participant: Participant) -> str | None:
-        rest = [
+        other_options = [
             option
             for option in config.topic.options
             if option != participant.initial_choice and votes[option]
         ]
         option = participant.opposition_view or max(
-            rest, key=lambda option: votes[option], default=None
+            other_options, key=lambda option: votes[option], default=None
         )
         # The option reaches the prompt through a cell of the table, so its source is that cell.
-        id = cell_id("participants.restated_option", participant.id)
-        return None if option is None else quote_value(str(option), "option", id)
+        source_id = cell_id("participants.restated_option", participant.id)
+        return None if option is None else quote_value(str(option), "option", source_id)
 
     return state.with_updates(
         participant.with_changes(restated_option=find_option_to_restate(participant))
@@ -276,16 +280,16 @@ async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: Stat
         participant = with_option_order(participant, scope, config)
         # The system prompt depends on the order of the options, so the order is drawn before the
         # vote.
-        put = VotePrompt(
+        vote_prompt = VotePrompt(
             participant.system,
             scope.prompt("initial_vote", options=quote_options(participant.options)),
         )
-        choice = await ask_vote(scope, config, participant, put)
+        choice = await ask_vote(scope, config, participant, vote_prompt)
         if isinstance(choice, Missing):
             return participant.without_vote("initial_choice", "initial vote", choice)
         participant = participant.with_changes(initial_choice=choice, status=COMPLETE)
         return await ask_confidence_and_ranking(
-            scope, config, participant, put.answered(participant, choice), BEFORE
+            scope, config, participant, vote_prompt.with_vote(participant, choice), BEFORE
         )
 
     state = state.with_updates((await scope.map(state.active_participants, vote_first)).values())
@@ -325,7 +329,7 @@ def with_option_order(
         topic=quote_topic(config),
         options=quote_options(options),
     )
-    return participant.with_changes(options=options, told=scope.store(system))
+    return participant.with_changes(options=options, stored_system_prompt=scope.store(system))
 
 
 def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
@@ -338,8 +342,8 @@ def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) 
             f"{votes.total()} votes, fewer than {config.min_responses_for_threshold}: no check"
         )
         return state
-    option, most = max(votes.items(), key=lambda item: item[1])
-    share = most / votes.total()
+    option, vote_count = max(votes.items(), key=lambda item: item[1])
+    share = vote_count / votes.total()
     if share < config.disagreement_threshold:
         return state
     return _terminate_study(
@@ -357,30 +361,30 @@ def _terminate_study(scope: Scope, state: State, reason: str) -> State:
     is an addition of Folkmoot.
     """
     scope.root.warn(f"the study ends early: {reason}")
-    rest = [
+    remaining = [
         participant
         for participant in state.active_participants
         if participant.condition != SIMPLE_VOTING
     ]
-    skipped = [participant.with_skip(f"terminated early: {reason}") for participant in rest]
+    skipped = [participant.with_skip(f"terminated early: {reason}") for participant in remaining]
     return replace(state.with_updates(skipped), termination_reason=reason)
 
 
 async def final_vote(
-    scope: Scope, config: CrossPollinationConfig, participant: Participant, put: VotePrompt
+    scope: Scope, config: CrossPollinationConfig, participant: Participant, vote_prompt: VotePrompt
 ) -> Participant:
     """Ask for the final vote and the questions about it, and return the changed participant.
 
     Without a final vote the participant is skipped (declined) or failed.
     """
-    choice = await ask_vote(scope, config, participant, put)
+    choice = await ask_vote(scope, config, participant, vote_prompt)
     if isinstance(choice, Missing):
         return participant.without_vote("final_choice", "final vote", choice)
-    told = put.answered(participant, choice)
+    after_vote = vote_prompt.with_vote(participant, choice)
     participant = await ask_confidence_and_ranking(
-        scope, config, participant.with_changes(final_choice=choice), told, AFTER
+        scope, config, participant.with_changes(final_choice=choice), after_vote, AFTER
     )
-    return await ask_restatement(scope, participant, told)
+    return await ask_restatement(scope, participant, after_vote)
 
 
 # --- phases 6 and 7: the page of summaries, and the final votes of each kind -------------------
@@ -426,8 +430,8 @@ def format_cross_pollination_content(
     votes = state.votes()
     sections: list[dict[str, object]] = []
     for option in quote_options(options):
-        drawn = (cluster.descriptions[draw - 1] for cluster in state.clusters_of(option))
-        descriptions = [text for text in drawn if text]
+        all_descriptions = (cluster.descriptions[draw - 1] for cluster in state.clusters_of(option))
+        descriptions = [text for text in all_descriptions if text]
         if descriptions:
             count = quote_value(votes[option], "value", cell_id("first_votes.votes", option))
             percent = round(100 * votes[option] / votes.total())
@@ -452,11 +456,11 @@ async def adversarial_dialogue(
     """
 
     async def argue_and_vote(scope: Scope, participant: Participant) -> Participant:
-        told = {
+        variables = {
             "base_system_prompt": participant.system,
             "initial_choice": participant.initial_choice,
         }
-        challenges = scope.prompt(
+        moderator_prompt = scope.prompt(
             "adversarial_moderator",
             topic=quote_topic(config),
             options=quote_options(participant.options),
@@ -464,10 +468,10 @@ async def adversarial_dialogue(
             cross_pollination_content=participant.cross_pollination_content or "",
             opposition_view=participant.opposition_view,
         )
-        talk = await interview(
+        result = await interview(
             scope,
-            Speaker("moderator", "Moderator", "moderator", challenges),
-            participant.speaker(scope.prompt("adversarial_participant", **told)),
+            Speaker("moderator", "Moderator", "moderator", moderator_prompt),
+            participant.speaker(scope.prompt("adversarial_participant", **variables)),
             Agenda(
                 scope.prompt("adversarial_opening"),
                 SATISFIED,
@@ -476,12 +480,12 @@ async def adversarial_dialogue(
             ),
             **participant.utterance_columns,
         )
-        participant = participant.with_changes(dialogue=scope.store(talk.transcript))
-        if talk.missing is not None:
+        participant = participant.with_changes(dialogue=scope.store(result.transcript))
+        if result.missing is not None:
             return participant.with_failure(
-                f"adversarial dialogue ({talk.silent_speaker})", talk.missing
+                f"adversarial dialogue ({result.silent_speaker})", result.missing
             )
-        if not talk.transcript:
+        if not result.transcript:
             return participant.with_failure(
                 "adversarial dialogue", Missing("moderator said nothing")
             )
@@ -491,9 +495,9 @@ async def adversarial_dialogue(
             cross_pollination_content=participant.cross_pollination_content
             if in_view.summaries
             else "",
-            dialogue=talk.transcript,
+            dialogue=result.transcript,
         )
-        system = scope.prompt("dialogue_voter", **told)
+        system = scope.prompt("dialogue_voter", **variables)
         return await final_vote(
             scope,
             config,
@@ -524,10 +528,14 @@ async def cross_pollination(
             VotePrompt(system, prompt, _interview_in_view(config, participant)),
         )
 
-    arguing = config.conditions_with("dialogue")
-    reading = [name for name in config.conditions_with("summaries") if name not in arguing]
+    dialogue_conditions = config.conditions_with("dialogue")
+    reading_conditions = [
+        name for name in config.conditions_with("summaries") if name not in dialogue_conditions
+    ]
     return (
-        await scope.map(state.participants_in(reading), recorded_after(rows, config, read_and_vote))
+        await scope.map(
+            state.participants_in(reading_conditions), recorded_after(rows, config, read_and_vote)
+        )
     ).values()
 
 

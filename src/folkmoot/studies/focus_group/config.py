@@ -123,7 +123,7 @@ class Stimulus(BaseModel):
 class DiscussionConfig(CodingStudyConfig):
     """The settings of a focus group on one concept, or on several with the same recruits."""
 
-    SHOWN: ClassVar[Mapping[str, object]] = {
+    TEMPLATE_VALUES: ClassVar[Mapping[str, object]] = {
         "hypotheses": [
             {
                 "measure": "statements.position",

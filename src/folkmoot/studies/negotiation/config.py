@@ -165,7 +165,7 @@ def _as_given(groups: object) -> object:
 class NegotiationConfig(CodingStudyConfig):
     """The settings of a negotiation study."""
 
-    SHOWN: ClassVar[Mapping[str, object]] = {
+    TEMPLATE_VALUES: ClassVar[Mapping[str, object]] = {
         "hypotheses": [
             {
                 "measure": "measures.satisfaction",

@@ -222,7 +222,7 @@ class TownHallConfig(CodingStudyConfig):
     }
 
     # Examples of inherited keys for this study type.
-    SHOWN: ClassVar[Mapping[str, object]] = {
+    TEMPLATE_VALUES: ClassVar[Mapping[str, object]] = {
         "hypotheses": [
             {
                 "measure": "discussions.gap_weighted_inclusivity_score",

@@ -83,12 +83,12 @@ def position_change(votes: Votes) -> Finding:
     The share counts participants with both votes. A finding is returned even if no participant
     voted twice.
     """
-    of = {
+    rates = {
         condition_votes.condition: votes.rate(condition_votes)
         for condition_votes in votes.two_vote_conditions
     }
     rows = []
-    for condition_votes in votes.arms:
+    for condition_votes in votes.conditions:
         status = Counter(voter.status for voter in condition_votes.rows)
         rows.append(
             {
@@ -100,19 +100,19 @@ def position_change(votes: Votes) -> Finding:
                 "changed": condition_votes.changed_count
                 if condition_votes.participant_count
                 else None,
-                **estimate_cells(of.get(condition_votes.condition), "changed_rate", "_rate"),
+                **estimate_cells(rates.get(condition_votes.condition), "changed_rate", "_rate"),
             }
         )
     return Finding(
         "position_change",
         "Who changed their choice",
-        _describe_rates(votes, of),
+        _describe_rates(votes, rates),
         ResultTable.from_records(
             rows, "Participants whose final vote differs from their first; 95 % Wilson."
         ),
         interval_chart(
             {
-                condition_votes.name: of[condition_votes.condition]
+                condition_votes.name: rates[condition_votes.condition]
                 for condition_votes in votes.two_vote_conditions
             },
             "changed their choice",
@@ -132,7 +132,10 @@ def summary_caveats(votes: Votes) -> tuple[str, ...]:
     several = FEW_POOLS if votes.summary_draws < FEWEST_UNITS else SEVERAL_POOLS
     pools = several.format(draws=votes.summary_draws) if votes.summary_draws > 1 else ONE_POOL
     notes = [pools]
-    if any(votes.exposure_of(arm).interview for arm in votes.conditions_with("summaries")):
+    if any(
+        votes.exposure_of(condition_votes).interview
+        for condition_votes in votes.conditions_with("summaries")
+    ):
         notes.append(OWN_AMONG_OTHERS)
     if not votes.compared_by_one_thing:
         notes.append(SOURCE_EXPOSURE.format(wording=votes.wording_source))
@@ -149,24 +152,24 @@ def _undescribed_cluster_note(votes: Votes) -> tuple[str, ...]:
     )
 
 
-def _describe_rates(votes: Votes, of: Mapping[str, Estimate]) -> str:
-    if not of and not votes.terminated:
+def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> str:
+    if not rates and not votes.terminated:
         return "Nobody voted twice, so changes cannot be reported."
-    said = []
+    sentences = []
     if votes.terminated:
-        said.append(f"The study ended before anybody could change: {votes.terminated}.")
+        sentences.append(f"The study ended before anybody could change: {votes.terminated}.")
     elif not any(condition_votes.changed_count for condition_votes in votes.two_vote_conditions):
-        said.append("Nobody changed their choice.")
-    if of:
-        said.append(
+        sentences.append("Nobody changed their choice.")
+    if rates:
+        sentences.append(
             join_clauses(
                 f"{condition_votes.name}: {condition_votes.changed_count} of "
                 f"{condition_votes.participant_count} changed, "
-                f"{format_share(of[condition_votes.condition], digits=1)}"
+                f"{format_share(rates[condition_votes.condition], digits=1)}"
                 for condition_votes in votes.two_vote_conditions
             )
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def difference_finding(votes: Votes) -> Finding | None:
@@ -191,11 +194,11 @@ def vote_counts(votes: Votes) -> Finding | None:
         return None
     before = {
         condition_votes: votes.counts(voter.initial_choice for voter in condition_votes.rows)
-        for condition_votes in votes.arms
+        for condition_votes in votes.conditions
     }
     after = {
         condition_votes: votes.counts(voter.final_choice for voter in condition_votes.rows)
-        for condition_votes in votes.arms
+        for condition_votes in votes.conditions
     }
     rows = [
         {
@@ -204,7 +207,7 @@ def vote_counts(votes: Votes) -> Finding | None:
                 condition_votes.name: f"{before[condition_votes][i]} → {after[condition_votes][i]}"
                 if condition_votes.participant_count
                 else str(before[condition_votes][i])
-                for condition_votes in votes.arms
+                for condition_votes in votes.conditions
             },
         }
         for i, option in enumerate(votes.options)
@@ -225,38 +228,41 @@ def vote_counts(votes: Votes) -> Finding | None:
 
 def _describe_missing(votes: Votes) -> str:
     """Return a sentence with the number of missing votes by reason, or an empty string."""
-    said = []
-    for which, name in (("First", "initial_choice"), ("Final", "final_choice")):
-        all_reasons = (voter.missing_answers.get(name) for voter in votes.people)
+    sentences = []
+    for vote_label, column in (("First", "initial_choice"), ("Final", "final_choice")):
+        all_reasons = (voter.missing_answers.get(column) for voter in votes.people)
         reasons = Counter(reason for reason in all_reasons if reason)
         if reasons:
             counted = ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items()))
-            said.append(f" {which} votes for no option: {counted}.")
-    return "".join(said)
+            sentences.append(f" {vote_label} votes for no option: {counted}.")
+    return "".join(sentences)
 
 
 def transition_finding(votes: Votes) -> Finding | None:
     """Return the flow of votes between options per condition, or None without second votes."""
     links = [
-        (arm.name, option, b, int(name))
-        for arm in votes.two_vote_conditions
-        for option, row in zip(votes.options, _arm_transitions(votes, arm), strict=True)
-        for b, name in zip(votes.options, row, strict=True)
-        if name
+        (condition_votes.name, first_option, final_option, int(count))
+        for condition_votes in votes.two_vote_conditions
+        for first_option, counts in zip(
+            votes.options, _arm_transitions(votes, condition_votes), strict=True
+        )
+        for final_option, count in zip(votes.options, counts, strict=True)
+        if count
     ]
     if not links:
         return None
-    says = "No vote moved."
-    if moved := [link for link in links if link[1] != link[2]]:
-        panel, answer, b, n = max(moved, key=lambda link: link[3])
-        says = (
-            f"{format_count(sum(m[3] for m in moved), 'vote')} moved. The largest single move: "
-            f"{n} from “{answer}” to “{b}” ({panel})."
+    statement = "No vote moved."
+    if moves := [link for link in links if link[1] != link[2]]:
+        condition, first_option, final_option, count = max(moves, key=lambda link: link[3])
+        statement = (
+            f"{format_count(sum(move[3] for move in moves), 'vote')} moved. "
+            f"The largest single move: {count} from “{first_option}” to "
+            f"“{final_option}” ({condition})."
         )
     return Finding(
         "transitions",
         "From first to final vote",
-        says,
+        statement,
         ResultTable(
             ("condition", "first_vote", "final_vote", "participants"),
             tuple(links),
@@ -275,34 +281,43 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
     """
     if not votes.two_vote_conditions:
         return None
-    tables = [_arm_transitions(votes, arm) for arm in votes.two_vote_conditions]
+    tables = [
+        _arm_transitions(votes, condition_votes) for condition_votes in votes.two_vote_conditions
+    ]
     tests = {
         "bowker": [bowker(table) for table in tables],
         "stuart_maxwell": [*map(stuart_maxwell, tables)],
     }
-    holms = {name: holm([test.p for test in some]) for name, some in tests.items()}
+    adjusted_p_values = {
+        name: holm([test.p for test in results]) for name, results in tests.items()
+    }
     rows: list[Row] = []
-    for at, arm in enumerate(votes.two_vote_conditions):
-        row: Row = {"condition": arm.name, "n": arm.participant_count}
-        for name, some in tests.items():
-            test = some[at]
+    for index, condition_votes in enumerate(votes.two_vote_conditions):
+        row: Row = {"condition": condition_votes.name, "n": condition_votes.participant_count}
+        for name, results in tests.items():
+            test = results[index]
             row |= {name: test.statistic, f"{name}_df": test.df, f"{name}_p": test.p}
-            row[f"{name}_holm_p"] = holms[name][at]
-        df = tests["bowker"][at].df
+            row[f"{name}_holm_p"] = adjusted_p_values[name][index]
+        df = tests["bowker"][index].df
         # The tests are asymptotic. Five moves per degree of freedom is the customary minimum.
-        rows.append({**row, "reliable": df > 0 and arm.changed_count >= 5 * df})
-    shifts = dict(
-        zip((arm.name for arm in votes.two_vote_conditions), tests["stuart_maxwell"], strict=True)
+        rows.append({**row, "reliable": df > 0 and condition_votes.changed_count >= 5 * df})
+    tests_by_condition = dict(
+        zip(
+            (condition_votes.name for condition_votes in votes.two_vote_conditions),
+            tests["stuart_maxwell"],
+            strict=True,
+        )
     )
     # The statement names the largest statistic and gives no verdict, because the tests are
     # exploratory.
-    most = max(shifts, key=lambda name: shifts[name].statistic)
+    strongest = max(tests_by_condition, key=lambda name: tests_by_condition[name].statistic)
+    strongest_test = tests_by_condition[strongest]
     return Finding(
         "marginal_homogeneity",
         "Did the outcome shift?",
         "Stuart and Maxwell's statistic for a shift of the totals per option is largest in "
-        f"{most}: {shifts[most].statistic:.1f} on {shifts[most].df} degrees of freedom."
-        if shifts[most].df
+        f"{strongest}: {strongest_test.statistic:.1f} on {strongest_test.df} degrees of freedom."
+        if strongest_test.df
         else "The moves between options are too few for a test of whether the totals shifted.",
         ResultTable.from_records(
             rows, "Bowker's test of symmetry and Stuart and Maxwell's of equal totals."
@@ -323,7 +338,7 @@ class Shift(NamedTuple):
     `first` and `final` are numbers of votes. `kept` counts participants who chose the option twice.
     """
 
-    arm: ConditionVotes
+    condition_votes: ConditionVotes
     option: str
     first: int
     final: int
@@ -357,10 +372,12 @@ def option_shifts(votes: Votes) -> Finding | None:
     """
     shifts = [
         Shift(
-            arm, option, *(int(name) for name in (table[i].sum(), table[:, i].sum(), table[i, i]))
+            condition_votes,
+            option,
+            *(int(count) for count in (table[i].sum(), table[:, i].sum(), table[i, i])),
         )
-        for arm in votes.two_vote_conditions
-        for table in [_arm_transitions(votes, arm)]
+        for condition_votes in votes.two_vote_conditions
+        for table in [_arm_transitions(votes, condition_votes)]
         for i, option in enumerate(votes.options)
     ]
     if not shifts:
@@ -369,10 +386,10 @@ def option_shifts(votes: Votes) -> Finding | None:
     top = max(shifts, key=lambda shift: abs(shift.net_change))
     rows: list[Row] = [
         {
-            "condition": shift.arm.name,
+            "condition": shift.condition_votes.name,
             "option": shift.option,
-            "first_share": shift.first / shift.arm.participant_count,
-            "final_share": shift.final / shift.arm.participant_count,
+            "first_share": shift.first / shift.condition_votes.participant_count,
+            "final_share": shift.final / shift.condition_votes.participant_count,
             "gained": shift.gained_votes,
             "lost": shift.lost_votes,
             "p": shift.p,
@@ -381,13 +398,17 @@ def option_shifts(votes: Votes) -> Finding | None:
         for shift, holm_p in zip(shifts, adjusted_p, strict=True)
     ]
     bars = (
-        (shift.arm.name, shift.option, shift.net_change / shift.arm.participant_count)
+        (
+            shift.condition_votes.name,
+            shift.option,
+            shift.net_change / shift.condition_votes.participant_count,
+        )
         for shift in shifts
     )
     return Finding(
         "option_shifts",
         "What each option gained and lost",
-        f"Largest net shift: “{top.option}” {top.net_change:+d} in {top.arm.name} "
+        f"Largest net shift: “{top.option}” {top.net_change:+d} in {top.condition_votes.name} "
         f"({top.gained_votes} gained, {top.lost_votes} lost)."
         if top.net_change
         else "No option gained or lost on balance.",
@@ -404,49 +425,49 @@ def towards_opposition(votes: Votes) -> Finding | None:
     The share is compared with the share expected if movers chose among the other options at random.
     Return None if no participant with a dialogue voted twice.
     """
-    facing = votes.dialogue_participants
-    if not facing:
+    participants = votes.dialogue_participants
+    if not participants:
         return None
-    found = moves_towards(
-        [str(voter.initial_choice) for voter in facing],
-        [str(voter.final_choice) for voter in facing],
-        [str(voter.opposition_view) for voter in facing],
+    moves = moves_towards(
+        [str(voter.initial_choice) for voter in participants],
+        [str(voter.final_choice) for voter in participants],
+        [str(voter.opposition_view) for voter in participants],
         len(votes.options),
     )
-    says = (
-        f"Of {format_count(found.n, 'participant')} who faced an opposing view, {found.to_target} "
-        f"moved to it, {found.elsewhere} to another option, {found.stayed} stayed."
+    statement = (
+        f"Of {format_count(moves.n, 'participant')} who faced an opposing view, {moves.to_target} "
+        f"moved to it, {moves.elsewhere} to another option, {moves.stayed} stayed."
     )
     # The comparison with chance needs participants who moved and more than one other option.
-    if excess := towards_target(found.moved_count, found.to_target, len(votes.options)):
-        says += (
+    if excess := towards_target(moves.moved_count, moves.to_target, len(votes.options)):
+        statement += (
             f" Of those who moved that is {format_share(excess.share)}; moving at random would "
             "give "
             f"{format_percent(excess.expected)}."
         )
     if agreeing := agreeing_share(votes.rebuttal_texts):
-        says += f" {format_percent(agreeing.value)} of their replies open by agreeing."
+        statement += f" {format_percent(agreeing.value)} of their replies open by agreeing."
     counts = {
-        "to the opposing view": found.to_target,
-        "to another option": found.elsewhere,
-        "stayed": found.stayed,
+        "to the opposing view": moves.to_target,
+        "to another option": moves.elsewhere,
+        "stayed": moves.stayed,
     }
-    parts = category_shares(counts)
-    arms = votes.conditions_with("dialogue")
-    where = arms[0].name if len(arms) == 1 else "With a dialogue"
+    shares = category_shares(counts)
+    conditions = votes.conditions_with("dialogue")
+    group_label = conditions[0].name if len(conditions) == 1 else "With a dialogue"
     return Finding(
         "towards_opposition",
         "Moved towards the opposing view",
-        says,
+        statement,
         ResultTable.from_records(
             [
-                {"move": move, "participants": n, "participants_share": parts[move]}
-                for move, n in counts.items()
+                {"move": move, "participants": count, "participants_share": shares[move]}
+                for move, count in counts.items()
             ],
             "Participants of a dialogue, by what they did with their vote.",
         ),
         BarChart(
-            tuple((where, move, n / found.n) for move, n in counts.items()),
+            tuple((group_label, move, count / moves.n) for move, count in counts.items()),
             unit="share of those who faced an opposing view",
             percent=True,
         ),
@@ -455,12 +476,12 @@ def towards_opposition(votes: Votes) -> Finding | None:
             "two apart. The share that opens by agreeing is a rough count of English phrases.",
         ),
         unit=votes.conditional_basis["unit"],
-        units=len(facing),
+        units=len(participants),
     )
 
 
-def _arm_transitions(votes: Votes, arm: ConditionVotes) -> IntArray:
-    return transition_table(arm.first, arm.final_choices, votes.options)
+def _arm_transitions(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
+    return transition_table(condition_votes.first, condition_votes.final_choices, votes.options)
 
 
 def regression_finding(votes: Votes) -> Finding | None:
@@ -472,21 +493,24 @@ def regression_finding(votes: Votes) -> Finding | None:
     if len(votes.two_vote_conditions) < 2:
         return None
     title = "Change by condition, with first choices held equal"
-    rows = [
-        voter for condition_votes in votes.two_vote_conditions for voter in condition_votes.moved
+    voters = [
+        voter
+        for condition_votes in votes.two_vote_conditions
+        for voter in condition_votes.two_vote_voters
     ]
     order = [condition_votes.condition for condition_votes in votes.two_vote_conditions]
-    fitted, with_people = _fit_regression(rows, order[0], votes)
+    fitted, has_demographics = _fit_regression(voters, order[0], votes)
     if not fitted.terms:
         return Finding("regression", title, _no_fit_reason(fitted), ResultTable((), ()))
     # The reference is the first condition of the design, which is simple voting in the source
     # study.
     base = condition_label(order[0]).lower()
-    arms = [term for term in fitted.terms if term.variable == "condition"]
-    arms.sort(key=lambda term: order.index(term.level))
+    condition_terms = [term for term in fitted.terms if term.variable == "condition"]
+    condition_terms.sort(key=lambda term: order.index(term.level))
     others = [term for term in fitted.terms if term.variable != "condition"]
     odds = tuple(
-        (condition_label(term.level), term.odds_ratio, term.low, term.high) for term in arms
+        (condition_label(term.level), term.odds_ratio, term.low, term.high)
+        for term in condition_terms
     )
     return Finding(
         "regression",
@@ -494,19 +518,19 @@ def regression_finding(votes: Votes) -> Finding | None:
         # Only the claims say how conditions differ. A second sentence about it might contradict
         # them.
         f"The table has the odds of changing against {base}, with first choice"
-        f"{' and demographics' if with_people else ''} held equal: exploratory, no conclusion."
-        if arms
+        f"{' and demographics' if has_demographics else ''} held equal: exploratory, no conclusion."
+        if condition_terms
         else "This model gives no estimate for the conditions.",
         ResultTable.from_records(
             [
                 {
                     "variable": term.variable,
-                    "level": condition_label(term.level) if term in arms else term.level,
+                    "level": condition_label(term.level) if term in condition_terms else term.level,
                     "odds_ratio": term.odds_ratio,
                     "low": term.low,
                     "high": term.high,
                 }
-                for term in (*arms, *others)
+                for term in (*condition_terms, *others)
             ],
             f"Logistic regression, {fitted.estimator}, errors {fitted.errors}.",
         ),
@@ -514,7 +538,7 @@ def regression_finding(votes: Votes) -> Finding | None:
         if odds
         else None,
         notes=(
-            *_regression_notes(fitted, with_people),
+            *_regression_notes(fitted, has_demographics),
             # The regression is not clustered by draw, because the draws are too few for its
             # coefficients.
             *([NOT_BY_DRAW] if votes.summary_draws > 1 else []),
@@ -523,54 +547,55 @@ def regression_finding(votes: Votes) -> Finding | None:
     )
 
 
-def _fit_regression(rows: list[Voter], base: str, votes: Votes) -> tuple[Logit, bool]:
+def _fit_regression(voters: list[Voter], base: str, votes: Votes) -> tuple[Logit, bool]:
     """Return the fitted model, and True if it includes demographics."""
-    outcome = [bool(voter.position_changed) for voter in rows]
+    outcome = [bool(voter.position_changed) for voter in voters]
     columns: dict[str, Column] = {
-        "condition": [str(voter.condition) for voter in rows],
-        "first choice": [voter.initial_choice for voter in rows],
+        "condition": [str(voter.condition) for voter in voters],
+        "first choice": [voter.initial_choice for voter in voters],
     }
     demographics = {
-        demographic.replace("_", " "): [voter.demographics.get(demographic) for voter in rows]
+        demographic.replace("_", " "): [voter.demographics.get(demographic) for voter in voters]
         for demographic in DEMOGRAPHICS
     }
     # A demographic with a single known value cannot be a predictor.
-    people = columns | {
-        d: values for d, values in demographics.items() if len(set(values) - {None}) > 1
+    all_columns = columns | {
+        name: values for name, values in demographics.items() if len(set(values) - {None}) > 1
     }
     reference = {"condition": base, "first choice": votes.options[0]}
-    rarer = min(sum(outcome), len(outcome) - sum(outcome))
-    terms = sum(_coefficient_count(person) for person in people.values())
-    if len(people) > len(columns) and rarer >= EVENTS_PER_TERM * terms:
-        full = logistic(outcome, people, reference=reference)
+    rarer_count = min(sum(outcome), len(outcome) - sum(outcome))
+    terms = sum(_coefficient_count(column) for column in all_columns.values())
+    if len(all_columns) > len(columns) and rarer_count >= EVENTS_PER_TERM * terms:
+        full = logistic(outcome, all_columns, reference=reference)
         # Rows with an unknown demographic drop out of the full model. If they are more than a
         # fifth, the remaining participants are too selected a group.
-        if full.terms and full.incomplete <= 0.2 * len(rows):
+        if full.terms and full.incomplete <= 0.2 * len(voters):
             return full, True
     return logistic(outcome, columns, reference=reference), False
 
 
 def _coefficient_count(values: Column) -> int:
     """Return the number of coefficients of a column: one for numbers, else levels minus one."""
-    kinds = {value for value in values if value is not None}
-    numbers = all(isinstance(kind, (int, float)) for kind in kinds)
-    return 1 if numbers else max(0, len(kinds) - 1)
+    distinct_values = {value for value in values if value is not None}
+    numbers = all(isinstance(value, (int, float)) for value in distinct_values)
+    return 1 if numbers else max(0, len(distinct_values) - 1)
 
 
 def _no_fit_reason(fitted: Logit) -> str:
-    who = {0: "Nobody", fitted.n: "Everybody"}.get(fitted.events)
-    if who:
-        return f"{who} changed, so no regression can be fitted."
+    quantifier = {0: "Nobody", fitted.n: "Everybody"}.get(fitted.events)
+    if quantifier:
+        return f"{quantifier} changed, so no regression can be fitted."
     return f"Too few participants ({fitted.n}) for a regression."
 
 
-def _regression_notes(fitted: Logit, with_people: bool) -> list[str]:
-    against = ", ".join(
+def _regression_notes(fitted: Logit, has_demographics: bool) -> list[str]:
+    reference_levels = ", ".join(
         f"{name}: {condition_label(level) if name == 'condition' else level}"
         for name, level in fitted.reference.items()
     )
     notes = [
-        f"Odds ratios against — {against}. {fitted.n} participants, {fitted.events} changed.",
+        f"Odds ratios against — {reference_levels}. "
+        f"{fitted.n} participants, {fitted.events} changed.",
         EXPLORATORY,
         "Coefficients other than those of conditions are there to hold things equal.",
     ]
@@ -579,7 +604,7 @@ def _regression_notes(fitted: Logit, with_people: bool) -> list[str]:
             "Some group changed never or always, where plain odds ratios run to infinity; Firth's "
             "penalised likelihood keeps them finite."
         )
-    if not with_people:
+    if not has_demographics:
         notes.append(
             "Demographics are left out: unknown, or too few changes for so many coefficients."
         )
@@ -601,7 +626,7 @@ def main_effects(votes: Votes) -> Finding | None:
     Return None if the conditions add switches one by one. The differences between neighbouring
     conditions then say the same. Placebo conditions are left out, because no switch describes them.
     """
-    arms = [
+    conditions = [
         condition_votes
         for condition_votes in votes.two_vote_conditions
         if condition_votes.condition not in PLACEBOS
@@ -609,34 +634,44 @@ def main_effects(votes: Votes) -> Finding | None:
     varied = [
         switch
         for switch in SWITCHES
-        if len({getattr(votes.exposure_of(condition_votes), switch) for condition_votes in arms})
+        if len(
+            {getattr(votes.exposure_of(condition_votes), switch) for condition_votes in conditions}
+        )
         > 1
     ]
     if (
         not votes.compared_by_one_thing
-        or len({votes.exposure_of(condition_votes) for condition_votes in arms}) <= len(varied) + 1
+        or len({votes.exposure_of(condition_votes) for condition_votes in conditions})
+        <= len(varied) + 1
     ):
         return None
-    found = factorial(
-        [changed for condition_votes in arms for changed in condition_votes.changed_flags],
+    fitted = factorial(
+        [changed for condition_votes in conditions for changed in condition_votes.changed_flags],
         {
-            text: [
-                getattr(votes.exposure_of(condition_votes), text)
-                for condition_votes in arms
-                for _ in condition_votes.moved
+            switch: [
+                getattr(votes.exposure_of(condition_votes), switch)
+                for condition_votes in conditions
+                for _ in condition_votes.two_vote_voters
             ]
-            for text in varied
+            for switch in varied
         },
-        [unit for condition_votes in arms for unit in votes.independent_units(condition_votes)],
+        [
+            unit
+            for condition_votes in conditions
+            for unit in votes.independent_units(condition_votes)
+        ],
     )
-    effects = {name.capitalize(): estimate for name, estimate in found.main.items()}
-    effects |= {f"{a.capitalize()} × {b}": pair for (a, b), pair in found.pairs.items()}
+    effects = {name.capitalize(): estimate for name, estimate in fitted.main.items()}
+    effects |= {
+        f"{first.capitalize()} × {second}": estimate
+        for (first, second), estimate in fitted.pairs.items()
+    }
     if not effects:
         return None
     results = adjust_families(
         [fitted_result(_effect_claim(name, votes), estimate) for name, estimate in effects.items()]
     )
-    said = (
+    clauses = (
         f"{result.claim.outcome} {result.claim.format_signed(result.estimate.value)} "
         f"({result.span})"
         for result in results
@@ -644,8 +679,8 @@ def main_effects(votes: Votes) -> Finding | None:
     return Finding(
         "main_effects",
         "What summaries, interview and dialogue each do",
-        f"Change in the share that changed, over {len(arms)} conditions. {ESTIMATES} "
-        f"{join_clauses(said)}",
+        f"Change in the share that changed, over {len(conditions)} conditions. {ESTIMATES} "
+        f"{join_clauses(clauses)}",
         ResultTable.from_records(
             [
                 {"effect": result.claim.outcome, **result_cells(result, "change_points", "_points")}

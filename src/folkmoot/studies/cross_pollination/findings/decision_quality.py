@@ -37,7 +37,7 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 # --- spread of the votes, and comparison with human benchmarks ---------------------------------
 
 # Names of the human benchmarks that fit a table.
-SHORT = {
+SHORT_LABELS = {
     "top_choice_changed": "changed their choice",
     "effective_number_ratio": "options after over before",
     "normalised_entropy": "evenness",
@@ -51,38 +51,40 @@ def diversity_finding(votes: Votes) -> Finding | None:
     rows: list[Row] = []
     bars = []
     parts = []
-    for arm in votes.two_vote_conditions:
+    for condition_votes in votes.two_vote_conditions:
         numbers = []
-        for when, counts in zip(("before", "after"), _vote_counts(votes, arm), strict=True):
+        for when, counts in zip(
+            ("before", "after"), _vote_counts(votes, condition_votes), strict=True
+        ):
             numbers.append(effective_number(counts))
             rows.append(
                 {
-                    "condition": arm.name,
+                    "condition": condition_votes.name,
                     "vote": when,
-                    "n": arm.participant_count,
+                    "n": condition_votes.participant_count,
                     "effective_options": numbers[-1],
                     "evenness": evenness_estimate(counts).value,
                     "esteban_ray": esteban_ray(counts),
                     "van_der_eijk_polarisation": polarisation(counts),
                 }
             )
-            bars.append((arm.name, when, numbers[-1]))
-        parts.append(f"{arm.name} from {numbers[0]:.2f} to {numbers[1]:.2f}")
+            bars.append((condition_votes.name, when, numbers[-1]))
+        parts.append(f"{condition_votes.name} from {numbers[0]:.2f} to {numbers[1]:.2f}")
     ratios = {
         condition_votes.name: effective_ratio(count_moves(votes, condition_votes))
         for condition_votes in votes.two_vote_conditions
     }
-    says = [f"Effective number of the {len(votes.options)} options: {'; '.join(parts)}."]
+    sentences = [f"Effective number of the {len(votes.options)} options: {'; '.join(parts)}."]
     if any(estimate.has_interval for estimate in ratios.values()):
-        told = (
+        clauses = (
             f"{name} {estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
             for name, estimate in ratios.items()
         )
-        says.append(f"After over before: {join_clauses(told)}")
+        sentences.append(f"After over before: {join_clauses(clauses)}")
     return Finding(
         "diversity",
         "How spread the votes are",
-        " ".join(says),
+        " ".join(sentences),
         ResultTable.from_records(
             rows, "Esteban–Ray at unit distance (largest: .25 for two equal camps)."
         ),
@@ -106,26 +108,27 @@ def shift_finding(votes: Votes) -> Finding | None:
     if not votes.two_vote_conditions:
         return None
     rows: list[Row] = []
-    moved = {}
-    for arm in votes.two_vote_conditions:
-        before, after = _vote_counts(votes, arm)
-        moved[arm.name] = total_variation(before, after)
+    moved_share = {}
+    for condition_votes in votes.two_vote_conditions:
+        before, after = _vote_counts(votes, condition_votes)
+        moved_share[condition_votes.name] = total_variation(before, after)
         rows.append(
             {
-                "condition": arm.name,
-                "changed_rate": arm.changed_count / arm.participant_count,
-                "total_variation_share": moved[arm.name],
+                "condition": condition_votes.name,
+                "changed_rate": condition_votes.changed_count / condition_votes.participant_count,
+                "total_variation_share": moved_share[condition_votes.name],
                 "jensen_shannon_bits": jensen_shannon(before, after),
             }
         )
-    far = max(moved, key=lambda name: moved[name])
+    furthest = max(moved_share, key=lambda name: moved_share[name])
     return Finding(
         "outcome_shift",
         "How far the outcome moved",
-        f"The outcome moved most in {far}: at least {100 * moved[far]:.0f} % of the votes would "
-        "have to be moved to turn the first result into the final one. Where far more people "
+        f"The outcome moved most in {furthest}: "
+        f"at least {100 * moved_share[furthest]:.0f} % of the votes would have "
+        "to be moved to turn the first result into the final one. Where far more people "
         "changed than that, their moves cancelled out."
-        if moved[far]
+        if moved_share[furthest]
         else "In no condition did the result change: every option kept its number of votes.",
         ResultTable.from_records(
             rows, "Total variation and Jensen–Shannon divergence of first and final votes."
@@ -134,12 +137,12 @@ def shift_finding(votes: Votes) -> Finding | None:
     )
 
 
-def count_moves(votes: Votes, arm: ConditionVotes) -> IntArray:
+def count_moves(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
     """Return the numbers of moves between options in a condition, shape (options, options).
 
     Rows are first votes and columns are final votes, in the order of the study file.
     """
-    return transition_table(arm.first, arm.final_choices, votes.options)
+    return transition_table(condition_votes.first, condition_votes.final_choices, votes.options)
 
 
 def human_bands(votes: Votes) -> Finding | None:
@@ -149,7 +152,7 @@ def human_bands(votes: Votes) -> Finding | None:
     """
     change, ratio = human_band("top_choice_changed"), human_band("effective_number_ratio")
     level = human_band("normalised_entropy")
-    of = wilson_rates(
+    change_rates = wilson_rates(
         {
             condition_votes.name: (condition_votes.changed_count, condition_votes.participant_count)
             for condition_votes in votes.informed_conditions
@@ -161,34 +164,37 @@ def human_bands(votes: Votes) -> Finding | None:
     }
     first = votes.counts(voter.initial_choice for voter in votes.people)
     # Evenness is that of first votes, before any treatment, so all conditions count.
-    even = {"all first votes": evenness_estimate(first)} if sum(first) else {}
-    every = ((change, of), (ratio, ratios), (level, even))
-    told = [(band, values) for band, values in every if values]
-    if not told:
+    evenness = {"all first votes": evenness_estimate(first)} if sum(first) else {}
+    comparisons = ((change, change_rates), (ratio, ratios), (level, evenness))
+    observed = [(band, values) for band, values in comparisons if values]
+    if not observed:
         return None
     bands = (change, ratio, level)
     return Finding(
         "human_bands",
         "Compared with people",
-        " ".join(_describe_band(band, values) for band, values in told),
+        " ".join(_describe_band(band, values) for band, values in observed),
         ResultTable.from_records(
             [
-                _band_row(what, band, estimate)
-                for band, values in told
-                for what, estimate in values.items()
+                _band_row(label, band, estimate)
+                for band, values in observed
+                for label, estimate in values.items()
             ],
             "Ranges over cases with real people. No verdict where their design differs: hours "
             "or days of talk are no norm for minutes of reading.",
         ),
         interval_chart(
-            of, change.label, percent=True, bands=(("people", change.low, change.high),)
+            change_rates, change.label, percent=True, bands=(("people", change.low, change.high),)
         ),
         notes=(
-            *(f"{SHORT[band.key].capitalize()}: {band.range}. {band.caveat}" for band in bands),
+            *(
+                f"{SHORT_LABELS[band.key].capitalize()}: {band.range}. {band.caveat}"
+                for band in bands
+            ),
             *dict.fromkeys(f"Source: {band.source}." for band in bands),
         ),
         section="Human bands",
-        **(votes.analysis_basis if of else {"unit": "participant", "units": sum(first)}),
+        **(votes.analysis_basis if change_rates else {"unit": "participant", "units": sum(first)}),
     )
 
 
@@ -196,14 +202,14 @@ def _describe_band(band: Band, values: Mapping[str, Estimate]) -> str:
     """Return one sentence with the range of a human benchmark and the simulated values."""
     people = f"{show(band.low, band)} to {show(band.high, band)} in people ({band.design})"
     simulated = ", ".join(
-        f"{what} {show(estimate.value, band)}" for what, estimate in values.items()
+        f"{label} {show(estimate.value, band)}" for label, estimate in values.items()
     )
     return f"{band.label.capitalize()}: {people}; here {simulated}."
 
 
-def _band_row(what: str, band: Band, estimate: Estimate) -> Row:
+def _band_row(label: str, band: Band, estimate: Estimate) -> Row:
     return {
-        "what": f"{what}: {SHORT[band.key]}",
+        "what": f"{label}: {SHORT_LABELS[band.key]}",
         **estimate_cells(estimate, "simulated"),
         "people_low": band.low,
         "people_high": band.high,
@@ -212,8 +218,8 @@ def _band_row(what: str, band: Band, estimate: Estimate) -> Row:
     }
 
 
-def _vote_counts(votes: Votes, arm: ConditionVotes) -> tuple[list[int], list[int]]:
-    return votes.counts(arm.first), votes.counts(arm.final_choices)
+def _vote_counts(votes: Votes, condition_votes: ConditionVotes) -> tuple[list[int], list[int]]:
+    return votes.counts(condition_votes.first), votes.counts(condition_votes.final_choices)
 
 
 # --- optional measures of decision quality -----------------------------------------------------
@@ -223,24 +229,28 @@ QUALITY = "Decision quality"
 
 def quality_findings(votes: Votes) -> list[Finding]:
     """Return a finding for each optional measure that has an answer."""
-    found = (
+    findings = (
         _confidence_finding(votes),
         _ranking_finding(votes),
         _restatement_finding(votes),
         _delayed_vote_finding(votes),
     )
-    return [finding for finding in found if finding is not None]
+    return [finding for finding in findings if finding is not None]
 
 
-def _mean_of_arm(
-    votes: Votes, arm: ConditionVotes, of: Callable[[Voter], float | None]
+def _condition_mean(
+    votes: Votes, condition_votes: ConditionVotes, value_of: Callable[[Voter], float | None]
 ) -> Estimate | None:
     """Return the mean of a value over the participants of a condition who have it, or None.
 
     With draws of the summaries as independent units, the interval is clustered by draw.
     """
-    known = {n: value for n, voter in enumerate(arm.moved) if (value := of(voter)) is not None}
-    units = votes.independent_units(arm)
+    known = {
+        n: value
+        for n, voter in enumerate(condition_votes.two_vote_voters)
+        if (value := value_of(voter)) is not None
+    }
+    units = votes.independent_units(condition_votes)
     return skewed_mean([*known.values()], [units[n] for n in known]) if known else None
 
 
@@ -249,25 +259,27 @@ def _confidence_finding(votes: Votes) -> Finding | None:
         before, after = voter.confidence_before, voter.confidence_after
         return None if before is None or after is None else after - before
 
-    by = {
+    estimates = {
         condition_votes: estimate
         for condition_votes in votes.two_vote_conditions
-        if (estimate := _mean_of_arm(votes, condition_votes, confidence_gain)) is not None
+        if (estimate := _condition_mean(votes, condition_votes, confidence_gain)) is not None
     }
-    if not by:
+    if not estimates:
         return None
     rows: list[Row] = []
-    for arm, estimate in by.items():
+    for condition_votes, estimate in estimates.items():
         # The levels are means of the same participants as the change. Otherwise "after minus
         # before" would not equal the change.
-        both = [voter for voter in arm.moved if confidence_gain(voter) is not None]
+        both = [
+            voter for voter in condition_votes.two_vote_voters if confidence_gain(voter) is not None
+        ]
         levels = {
             "before": sum(voter.confidence_before or 0.0 for voter in both) / len(both),
             "after": sum(voter.confidence_after or 0.0 for voter in both) / len(both),
         }
         rows.append(
             {
-                "condition": arm.name,
+                "condition": condition_votes.name,
                 "participants": len(both),
                 **levels,
                 **estimate_cells(estimate, "change"),
@@ -279,11 +291,11 @@ def _confidence_finding(votes: Votes) -> Finding | None:
         "Change in confidence (0 to 100): "
         + join_clauses(
             f"{condition_votes.name} {format_change(estimate)}"
-            for condition_votes, estimate in by.items()
+            for condition_votes, estimate in estimates.items()
         ),
         ResultTable.from_records(rows, "Means; those asked before and after."),
         interval_chart(
-            {condition_votes.name: estimate for condition_votes, estimate in by.items()},
+            {condition_votes.name: estimate for condition_votes, estimate in estimates.items()},
             "change in confidence",
             zero=0.0,
         ),
@@ -301,17 +313,17 @@ def _ranking_finding(votes: Votes) -> Finding | None:
         before, after = voter.ranking_before, voter.ranking_after
         return _discordant_share(before, after) if before and after else None
 
-    found = {
+    estimates = {
         condition_votes: estimate
         for condition_votes in votes.two_vote_conditions
-        if (estimate := _mean_of_arm(votes, condition_votes, ranking_distance)) is not None
+        if (estimate := _condition_mean(votes, condition_votes, ranking_distance)) is not None
     }
-    by = {
+    clipped = {
         # The interval of a mean can pass the ends of the scale, but a share cannot.
         condition_votes: estimate.clip_bounds(0.0, 1.0)
-        for condition_votes, estimate in found.items()
+        for condition_votes, estimate in estimates.items()
     }
-    if not by:
+    if not clipped:
         return None
     return Finding(
         "rankings",
@@ -319,7 +331,7 @@ def _ranking_finding(votes: Votes) -> Finding | None:
         "Share of pairs of options that changed places: "
         + join_clauses(
             f"{condition_votes.name} {format_share(estimate)}"
-            for condition_votes, estimate in by.items()
+            for condition_votes, estimate in clipped.items()
         ),
         ResultTable.from_records(
             [
@@ -329,12 +341,12 @@ def _ranking_finding(votes: Votes) -> Finding | None:
                     **estimate_cells(estimate, "pairs_share", "_share"),
                     "top_is_the_vote_share": _top_is_vote(condition_votes),
                 }
-                for condition_votes, estimate in by.items()
+                for condition_votes, estimate in clipped.items()
             ],
             "Kendall's distance of the rankings before and after, as a share of all pairs.",
         ),
         interval_chart(
-            {condition_votes.name: estimate for condition_votes, estimate in by.items()},
+            {condition_votes.name: estimate for condition_votes, estimate in clipped.items()},
             "pairs that changed places",
             percent=True,
         ),
@@ -351,102 +363,115 @@ def _discordant_share(before: tuple[str, ...], after: tuple[str, ...]) -> float:
 
     This is Kendall's distance divided by the number of pairs: 0 for equal, 1 for reversed rankings.
     """
-    place = {option: n for n, option in enumerate(after)}
-    pairs = [(answer, b) for i, answer in enumerate(before) for b in before[i + 1 :]]
-    return sum(place[answer] > place[b] for answer, b in pairs) / len(pairs)
+    rank_of = {option: rank for rank, option in enumerate(after)}
+    pairs = [(preferred, other) for i, preferred in enumerate(before) for other in before[i + 1 :]]
+    return sum(rank_of[preferred] > rank_of[other] for preferred, other in pairs) / len(pairs)
 
 
-def _top_is_vote(arm: ConditionVotes) -> float | None:
-    tops = [(voter.ranking_after, voter.final_choice) for voter in arm.moved]
+def _top_is_vote(condition_votes: ConditionVotes) -> float | None:
+    tops = [(voter.ranking_after, voter.final_choice) for voter in condition_votes.two_vote_voters]
     known = [ranked[0] == vote for ranked, vote in tops if ranked]
     return sum(known) / len(known) if known else None
 
 
 def _restatement_finding(votes: Votes) -> Finding | None:
-    read = coding.read_codings(votes.run).get("restated")
-    if read is None:
+    codings = coding.read_codings(votes.run).get("restated")
+    if codings is None:
         return None
     title = "Can they state the opposing view?"
     # The codes of the embedded coder must not become a result.
-    if not read.supports_findings:
+    if not codings.supports_findings:
         return Finding(
             "restated",
             title,
             "The restatements are recorded; nothing can be said of them yet.",
             ResultTable((), ()),
-            notes=(read.note,),
+            notes=(codings.note,),
             section=QUALITY,
         )
     # Without a code the restatement was not given or not coded. It does not count as "not
     # restated".
     codes = {
-        condition_votes: [read.single_code(voter.participant_id) for voter in condition_votes.moved]
+        condition_votes: [
+            codings.single_code(voter.participant_id) for voter in condition_votes.two_vote_voters
+        ]
         for condition_votes in votes.two_vote_conditions
     }
     counts = {
-        condition_votes.name: (code.count("restated"), len(code) - code.count(None))
-        for condition_votes, code in codes.items()
+        condition_votes.name: (
+            participant_codes.count("restated"),
+            len(participant_codes) - participant_codes.count(None),
+        )
+        for condition_votes, participant_codes in codes.items()
     }
-    by = wilson_rates(counts)
+    rates = wilson_rates(counts)
     return Finding(
         "restated",
         title,
         "Gave the main reason of the opposing view so that its holders would recognise it: "
-        + join_clauses(f"{name} {format_share(estimate)}" for name, estimate in by.items()),
+        + join_clauses(f"{name} {format_share(estimate)}" for name, estimate in rates.items()),
         ResultTable.from_records(
             [
                 {
                     "condition": condition_votes.name,
                     "coded": counts[condition_votes.name][1],
-                    **{code: c.count(code) for code in ("restated", "partly", "not_restated")},
-                    **estimate_cells(by.get(condition_votes.name), "restated_rate", "_rate"),
+                    **{
+                        code: participant_codes.count(code)
+                        for code in ("restated", "partly", "not_restated")
+                    },
+                    **estimate_cells(rates.get(condition_votes.name), "restated_rate", "_rate"),
                 }
-                for condition_votes, c in codes.items()
+                for condition_votes, participant_codes in codes.items()
             ],
             "Coded blind to condition; 95 % Wilson.",
         ),
-        interval_chart(by, "restated", percent=True),
-        notes=(read.note,),
+        interval_chart(rates, "restated", percent=True),
+        notes=(codings.note,),
         section=QUALITY,
         **votes.analysis_basis,
     )
 
 
 def _delayed_vote_finding(votes: Votes) -> Finding | None:
-    counts = {
+    agreements = {
         condition_votes.name: [
             (
                 voter.delayed_choice == voter.final_choice,
                 voter.delayed_choice == voter.initial_choice,
             )
-            for voter in condition_votes.moved
+            for voter in condition_votes.two_vote_voters
             if voter.delayed_choice is not None
         ]
         for condition_votes in votes.two_vote_conditions
     }
-    kept = wilson_rates(
-        {name: (sum(key for key, _ in count), len(count)) for name, count in counts.items()}
+    kept_rates = wilson_rates(
+        {
+            name: (sum(as_final for as_final, _ in agreement_flags), len(agreement_flags))
+            for name, agreement_flags in agreements.items()
+        }
     )
-    if not kept:
+    if not kept_rates:
         return None
     return Finding(
         "delayed_vote",
         "Does the change last?",
         "Vote as in the final vote when asked later: "
-        + join_clauses(f"{name} {format_share(estimate)}" for name, estimate in kept.items()),
+        + join_clauses(f"{name} {format_share(estimate)}" for name, estimate in kept_rates.items()),
         ResultTable.from_records(
             [
                 {
                     "condition": name,
-                    "participants": len(counts[name]),
+                    "participants": len(agreements[name]),
                     **estimate_cells(estimate, "kept_rate", "_rate"),
-                    "back_to_first": sum(first and not final for final, first in counts[name]),
+                    "back_to_first": sum(
+                        as_first and not as_final for as_final, as_first in agreements[name]
+                    ),
                 }
-                for name, estimate in kept.items()
+                for name, estimate in kept_rates.items()
             ],
             "Third votes, with nothing in view but both earlier votes; 95 % Wilson.",
         ),
-        interval_chart(kept, "vote as in the final vote", percent=True),
+        interval_chart(kept_rates, "vote as in the final vote", percent=True),
         notes=(
             "A model neither forgets nor thinks on between two calls: this tests whether the "
             "choice stands without the texts that led to it.",

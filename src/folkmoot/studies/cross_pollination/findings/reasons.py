@@ -28,12 +28,12 @@ from folkmoot.studies.cross_pollination.findings.votes import Votes
 
 CLUSTERS = "Clusters"
 # Fewer points give no picture. More than the maximum make the chart heavy and unreadable.
-FEWEST_ON_A_MAP = 3
-MOST_ON_A_MAP = 2_000
+MIN_MAP_POINTS = 3
+MAX_MAP_POINTS = 2_000
 
 
 @dataclass(frozen=True)
-class Reasons:
+class OptionReasons:
     """The participants of one option with clustered reasons.
 
     The n ids, summaries and cluster ids are aligned with the rows of `vectors`, shape (n, d).
@@ -66,7 +66,7 @@ class Reasons:
         return best_clustering(self.vectors, self.algorithm, self.max_k, self.seed)
 
     @property
-    def describe_structure(self) -> str | None:
+    def structure(self) -> str | None:
         """The structure that the mean silhouette shows, or None if only one number was possible."""
         silhouette = self.repeated_clustering.silhouettes.get(self.cluster_count)
         return None if silhouette is None else describe_structure(silhouette)
@@ -86,71 +86,76 @@ def reason_findings(votes: Votes) -> list[Finding]:
     if not groups:
         return []
     # Without silhouettes there was no choice of a number, so that finding would be empty.
-    numbers = (
+    number_findings = (
         [_cluster_number(groups)]
         if any(reasons.repeated_clustering.silhouettes for reasons in groups)
         else []
     )
-    mapped = (
+    map_findings = (
         [_cluster_map(groups)]
-        if sum(len(reasons.ids) for reasons in groups) >= FEWEST_ON_A_MAP
+        if sum(len(reasons.ids) for reasons in groups) >= MIN_MAP_POINTS
         else []
     )
-    return [_cluster_quality(groups), *numbers, *mapped, _cluster_words(votes, groups)]
+    return [
+        _cluster_quality(groups),
+        *number_findings,
+        *map_findings,
+        _cluster_words(votes, groups),
+    ]
 
 
-def _by_option(votes: Votes) -> list[Reasons]:
+def _by_option(votes: Votes) -> list[OptionReasons]:
     """Return the clustered participants by option, in the order of the study file."""
     vectors, config = votes.summary_embeddings(), votes.config
-    found = []
+    groups = []
     for option in votes.options:
-        own = [
+        voters = [
             voter
             for voter in votes.people
             if voter.initial_choice == option
             and voter.cluster_id is not None
             and voter.participant_id in vectors
         ]
-        if own:
-            found.append(
-                Reasons(
+        if voters:
+            groups.append(
+                OptionReasons(
                     option,
-                    tuple(voter.participant_id for voter in own),
-                    tuple(voter.individual_summary or "" for voter in own),
-                    tuple(str(voter.cluster_id) for voter in own),
+                    tuple(voter.participant_id for voter in voters),
+                    tuple(voter.individual_summary or "" for voter in voters),
+                    tuple(str(voter.cluster_id) for voter in voters),
                     # Vectors are removed as they are copied, so that no second copy of all
                     # embeddings is in memory.
-                    np.array([vectors.pop(voter.participant_id) for voter in own]),
+                    np.array([vectors.pop(voter.participant_id) for voter in voters]),
                     config.get("clustering_algorithm", "kmeans"),
                     int(config.get("max_clusters_per_option", 6)),
                     int(config.get("random_seed", 42)),
                 )
             )
-    return found
+    return groups
 
 
-def _cluster_quality(groups: list[Reasons]) -> Finding:
+def _cluster_quality(groups: list[OptionReasons]) -> Finding:
     """Return silhouette and stability of the clusters of each option."""
     rows: list[Row] = []
     for reasons in groups:
-        stable = reasons.bootstrap_stability_result
+        stability = reasons.bootstrap_stability_result
         rows.append(
             {
                 "option": reasons.option,
                 "members": len(reasons.ids),
                 "clusters": reasons.cluster_count,
                 "silhouette": reasons.repeated_clustering.silhouettes.get(reasons.cluster_count),
-                "structure": reasons.describe_structure,
-                "stability": stable.mean if stable.draws else None,
-                "stability_10th": stable.low if stable.draws else None,
-                "verdict": stable.verdict if stable.draws else "one cluster",
+                "structure": reasons.structure,
+                "stability": stability.mean if stability.draws else None,
+                "stability_10th": stability.low if stability.draws else None,
+                "verdict": stability.verdict if stability.draws else "one cluster",
             }
         )
-    number = format_count(sum(reasons.cluster_count for reasons in groups), "cluster")
+    cluster_phrase = format_count(sum(reasons.cluster_count for reasons in groups), "cluster")
     return Finding(
         "cluster_quality",
         "Do the clusters of reasons hold?",
-        f"{number} of reasons over {format_count(len(groups), 'option')}. "
+        f"{cluster_phrase} of reasons over {format_count(len(groups), 'option')}. "
         f"{_describe_verdict(groups)}",
         ResultTable.from_records(
             rows, "Silhouette: −1 to 1; stability: adjusted Rand index over 20 redraws."
@@ -165,57 +170,65 @@ def _cluster_quality(groups: list[Reasons]) -> Finding:
     )
 
 
-def _describe_verdict(groups: list[Reasons]) -> str:
-    cut = [reasons for reasons in groups if reasons.repeated_clustering.silhouettes]
-    if not cut:
+def _describe_verdict(groups: list[OptionReasons]) -> str:
+    clustered = [reasons for reasons in groups if reasons.repeated_clustering.silhouettes]
+    if not clustered:
         return "Too few members, or members too much alike, to tell reasons apart."
     by_structure = {
-        name: [reasons.option for reasons in cut if reasons.describe_structure == name]
-        for _, name in reversed(STRUCTURES)
+        structure: [reasons.option for reasons in clustered if reasons.structure == structure]
+        for _, structure in reversed(STRUCTURES)
     }
     parts = [
         "Structure by the silhouette: "
-        + join_clauses(f"{name} in {', '.join(own)}" for name, own in by_structure.items() if own)
+        + join_clauses(
+            f"{structure} in {', '.join(options)}"
+            for structure, options in by_structure.items()
+            if options
+        )
     ]
-    shaky = [
-        reasons.option for reasons in cut if reasons.bootstrap_stability_result.verdict != "stable"
+    unstable_options = [
+        reasons.option
+        for reasons in clustered
+        if reasons.bootstrap_stability_result.verdict != "stable"
     ]
-    if shaky:
-        parts.append(f"Other members would have given other clusters of: {', '.join(shaky)}.")
+    if unstable_options:
+        parts.append(
+            f"Other members would have given other clusters of: {', '.join(unstable_options)}."
+        )
     else:
         parts.append("They are stable when members are redrawn.")
-    if shaky or by_structure["none"] or by_structure["weak"]:
+    if unstable_options or by_structure["none"] or by_structure["weak"]:
         parts.append(
             "Read their descriptions as a way to sort the reasons, not as camps that exist."
         )
     return " ".join(parts)
 
 
-def _cluster_number(groups: list[Reasons]) -> Finding:
+def _cluster_number(groups: list[OptionReasons]) -> Finding:
     """Return the mean silhouette of every number of clusters that was tried."""
     rows = tuple(
-        (reasons.option, key, score, reasons.cluster_count == key)
+        (reasons.option, k, score, reasons.cluster_count == k)
         for reasons in groups
-        for key, score in reasons.repeated_clustering.silhouettes.items()
+        for k, score in reasons.repeated_clustering.silhouettes.items()
     )
-    cut = [reasons for reasons in groups if reasons.repeated_clustering.silhouettes]
-    says = "For each option the number with the largest mean silhouette was taken: "
-    says += join_clauses(f"{reasons.option} {reasons.cluster_count}" for reasons in cut)
+    clustered = [reasons for reasons in groups if reasons.repeated_clustering.silhouettes]
+    statement = "For each option the number with the largest mean silhouette was taken: "
+    statement += join_clauses(f"{reasons.option} {reasons.cluster_count}" for reasons in clustered)
     # The numbers may differ if another version made the run, or if some summaries lack an embedding
     # now.
-    if otherwise := [
+    if recomputed := [
         f"{reasons.option} {reasons.repeated_clustering.cluster_count}"
-        for reasons in cut
+        for reasons in clustered
         if reasons.repeated_clustering.cluster_count != reasons.cluster_count
     ]:
-        says += f" Computed again, the largest is at: {join_clauses(otherwise)}"
+        statement += f" Computed again, the largest is at: {join_clauses(recomputed)}"
     return Finding(
         "cluster_number",
         "How many clusters?",
-        says,
+        statement,
         ResultTable(("option", "clusters", "silhouette", "chosen"), rows),
         LineChart(
-            tuple((option, float(key), score) for option, key, score, _ in rows),
+            tuple((option, float(k), score) for option, k, score, _ in rows),
             x="clusters",
             y="mean silhouette",
         ),
@@ -223,27 +236,31 @@ def _cluster_number(groups: list[Reasons]) -> Finding:
     )
 
 
-def _cluster_map(groups: list[Reasons]) -> Finding:
+def _cluster_map(groups: list[OptionReasons]) -> Finding:
     """Return a two-dimensional map of the summaries, by principal components.
 
-    A random sample is shown if there are more than MOST_ON_A_MAP.
+    A random sample is shown if there are more than MAX_MAP_POINTS.
     """
-    people = [(n, at) for n, reasons in enumerate(groups) for at in range(len(reasons.ids))]
-    part = ""
-    if len(people) > MOST_ON_A_MAP:
+    members = [
+        (group, member)
+        for group, reasons in enumerate(groups)
+        for member in range(len(reasons.ids))
+    ]
+    sample_note = ""
+    if len(members) > MAX_MAP_POINTS:
         # The sample comes from the run's seed, so that a report computed again shows the same
         # points.
         rng = generator(groups[0].seed, ("cluster map",))
-        drawn = rng.choice(len(people), MOST_ON_A_MAP, replace=False)
-        part = (
-            f" The map is of {MOST_ON_A_MAP:,} of "
-            f"{format_count(len(people), 'summary', 'summaries')}."
+        sampled = rng.choice(len(members), MAX_MAP_POINTS, replace=False)
+        sample_note = (
+            f" The map is of {MAX_MAP_POINTS:,} of "
+            f"{format_count(len(members), 'summary', 'summaries')}."
         )
-        people = [people[int(item_id)] for item_id in np.sort(drawn)]
-    flat = flat_map(np.array([groups[n].vectors[at] for n, at in people]))
+        members = [members[int(index)] for index in np.sort(sampled)]
+    flat = flat_map(np.array([groups[group].vectors[member] for group, member in members]))
     placed = [
-        (groups[n].ids[at], groups[n].clusters[at], float(x), float(y))
-        for (n, at), (x, y) in zip(people, flat.coordinates, strict=True)
+        (groups[group].ids[member], groups[group].clusters[member], float(x), float(y))
+        for (group, member), (x, y) in zip(members, flat.coordinates, strict=True)
     ]
     return Finding(
         "cluster_map",
@@ -251,10 +268,10 @@ def _cluster_map(groups: list[Reasons]) -> Finding:
         "Each point is one participant's summary; near points use like words. The map shows "
         f"{format_percent(sum(flat.explained))} of the differences between them, so points that "
         "touch "
-        f"here may lie apart.{part}",
+        f"here may lie apart.{sample_note}",
         ResultTable(("participant_id", "cluster", "x", "y"), tuple(placed)),
         ScatterChart(
-            tuple((x, y, cluster, who) for who, cluster, x, y in placed),
+            tuple((x, y, cluster, participant_id) for participant_id, cluster, x, y in placed),
             x="first component",
             y="second component",
         ),
@@ -262,7 +279,7 @@ def _cluster_map(groups: list[Reasons]) -> Finding:
     )
 
 
-def _cluster_words(votes: Votes, groups: list[Reasons]) -> Finding:
+def _cluster_words(votes: Votes, groups: list[OptionReasons]) -> Finding:
     described = {
         cluster_row["cluster_id"]: cluster_row["description"]
         for cluster_row in votes.cluster_rows
@@ -273,16 +290,16 @@ def _cluster_words(votes: Votes, groups: list[Reasons]) -> Finding:
         names = list(dict.fromkeys(reasons.clusters))
         for number, members in nearest_members(reasons.vectors, reasons.labels).items():
             name = names[number]
-            words = [described.get(name, "(the model gave none)"), *("″" for _ in members)]
+            descriptions = [described.get(name, "(the model gave none)"), *("″" for _ in members)]
             rows += [
                 (
                     name,
                     reasons.clusters.count(name),
-                    says,
+                    description,
                     reasons.ids[member],
                     reasons.summaries[member],
                 )
-                for says, member in zip(words, members, strict=False)
+                for description, member in zip(descriptions, members, strict=False)
             ]
     return Finding(
         "cluster_words",

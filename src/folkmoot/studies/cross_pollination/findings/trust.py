@@ -45,37 +45,37 @@ def persuasion_finding(votes: Votes) -> Finding | None:
     `difference_finding` reports.
     """
     floor = votes.revote_condition
-    of = {
+    rates = {
         condition_votes: votes.rate(condition_votes)
         for condition_votes in votes.two_vote_conditions
     }
-    if not of:
+    if not rates:
         return None
     if floor is None:
-        says = (
+        statement = (
             "This run cannot tell persuasion from noise: nobody was asked again without being told "
             "anything. Set `revote: true` to give simple voting a second vote."
         )
     else:
-        placebos = [
+        placebo_names = [
             condition_votes.name.lower()
             for condition_votes in votes.two_vote_conditions
             if condition_votes.condition in PLACEBOS
         ]
-        says = (
-            f"Merely asked again, {format_share(of[floor])} choose differently: that is noise. "
+        statement = (
+            f"Merely asked again, {format_share(rates[floor])} choose differently: that is noise. "
             "What "
             "conditions move beyond it stands under “Differences between conditions”."
         )
-        if placebos:
-            says += (
-                f" {' and '.join(placebos).capitalize()} hold no argument: what they move is "
+        if placebo_names:
+            statement += (
+                f" {' and '.join(placebo_names).capitalize()} hold no argument: what they move is "
                 "attention or giving in, not reasons."
             )
     return Finding(
         "persuasion",
         "Persuasion apart from noise",
-        says,
+        statement,
         ResultTable.from_records(
             [
                 {
@@ -84,7 +84,7 @@ def persuasion_finding(votes: Votes) -> Finding | None:
                     "changed": condition_votes.changed_count,
                     **estimate_cells(estimate, "changed_rate", "_rate"),
                 }
-                for condition_votes, estimate in of.items()
+                for condition_votes, estimate in rates.items()
                 if floor in (None, condition_votes)
             ]
         ),
@@ -98,13 +98,13 @@ def option_order(votes: Votes) -> Finding | None:
 
     Return None if no order of options was recorded.
     """
-    shown = _first_votes(votes)
-    if not shown:
+    first_votes = _first_votes(votes)
+    if not first_votes:
         return None
-    found = position_effects(shown)
+    effects = position_effects(first_votes)
     # With a single order the effect of the place cannot be separated from the option itself.
     title = "Order of the options"
-    if found.first is None:
+    if effects.first is None:
         return Finding(
             "position_effects",
             title,
@@ -113,8 +113,8 @@ def option_order(votes: Votes) -> Finding | None:
             ResultTable((), ()),
             section="Noise",
         )
-    first = found.first
-    holm = with_adjusted_p(found.by_place)
+    first = effects.first
+    adjusted_p_values = with_adjusted_p(effects.by_place)
     return Finding(
         "position_effects",
         title,
@@ -125,14 +125,14 @@ def option_order(votes: Votes) -> Finding | None:
                 {
                     "listed_as": place,
                     **estimate_cells(estimate, "effect_rate", "_rate"),
-                    **p_value_cells(estimate, holm[place]),
+                    **p_value_cells(estimate, adjusted_p_values[place]),
                 }
-                for place, estimate in found.by_place.items()
+                for place, estimate in effects.by_place.items()
             ],
-            f"{found.orders} orders were shown to {found.answers} participants.",
+            f"{effects.orders} orders were shown to {effects.answers} participants.",
         ),
         interval_chart(
-            {f"listed {place}": estimate for place, estimate in found.by_place.items()},
+            {f"listed {place}": estimate for place, estimate in effects.by_place.items()},
             "change in the chance of being chosen",
             zero=0.0,
             percent=True,
@@ -143,7 +143,7 @@ def option_order(votes: Votes) -> Finding | None:
         ),
         section="Noise",
         unit="participant",
-        units=found.answers,
+        units=effects.answers,
     )
 
 
@@ -163,12 +163,12 @@ def respondent_checks(votes: Votes) -> Finding:
 
 def _quality_checks(votes: Votes) -> list[Check]:
     answers = votes.answers
-    placebo, floor = votes.arm(EMPTY_ARGUMENT), votes.revote_condition
+    placebo, floor = votes.find_condition(EMPTY_ARGUMENT), votes.revote_condition
     before = votes.counts(voter.initial_choice for voter in votes.people)
     # The source's conditions are ordered by the number of switches that are on. A loss of variance
     # is looked for in the last one, which is exposed to most.
     moves = count_moves(votes, votes.informed_conditions[-1]) if votes.informed_conditions else None
-    yielded = sum(
+    yielded_count = sum(
         voter.final_choice == voter.opposition_view for voter in votes.dialogue_participants
     )
     return [
@@ -183,7 +183,7 @@ def _quality_checks(votes: Votes) -> list[Check]:
             (placebo.changed_count, placebo.participant_count) if placebo else None,
             (floor.changed_count, floor.participant_count) if floor else None,
             votes.rebuttal_texts,
-            (yielded, len(votes.dialogue_participants)),
+            (yielded_count, len(votes.dialogue_participants)),
         ),
         shrinking_variance(before, moves),
     ]
@@ -195,10 +195,13 @@ def repeated_votes(votes: Votes) -> list[Repeat]:
     `untouched` marks the participants of simple voting, who received nothing between the votes.
     """
     return [
-        Repeat(unit, "vote", first, last, untouched=arm is votes.revote_condition)
-        for arm in votes.two_vote_conditions
+        Repeat(unit, "vote", first, last, untouched=condition_votes is votes.revote_condition)
+        for condition_votes in votes.two_vote_conditions
         for unit, first, last in zip(
-            votes.independent_units(arm), arm.first, arm.final_choices, strict=True
+            votes.independent_units(condition_votes),
+            condition_votes.first,
+            condition_votes.final_choices,
+            strict=True,
         )
     ]
 
@@ -208,34 +211,36 @@ def spread_of_votes(votes: Votes) -> Finding | None:
 
     Return None if no value could be computed.
     """
-    found = {
+    checks = {
         "all first votes": shrinking_variance(
             votes.counts(voter.initial_choice for voter in votes.people)
         )
     }
-    for arm in votes.informed_conditions:
-        found[arm.name] = shrinking_variance(votes.counts(arm.first), count_moves(votes, arm))
-    failed = [name for name, check in found.items() if check.verdict == FAILED]
-    unknown = [name for name, check in found.items() if check.verdict == NOT_KNOWN]
-    if len(unknown) == len(found) and all(check.value is None for check in found.values()):
+    for condition_votes in votes.informed_conditions:
+        checks[condition_votes.name] = shrinking_variance(
+            votes.counts(condition_votes.first), count_moves(votes, condition_votes)
+        )
+    failed = [name for name, check in checks.items() if check.verdict == FAILED]
+    unknown = [name for name, check in checks.items() if check.verdict == NOT_KNOWN]
+    if len(unknown) == len(checks) and all(check.value is None for check in checks.values()):
         return None
-    inside = ", ".join(name for name in found if name not in unknown)
-    says = (
+    inside = ", ".join(name for name in checks if name not in unknown)
+    statement = (
         f"The votes do not spread as people's do: {', '.join(failed)}. Differences between "
         "participants, and any rate of change, are suspect there."
         if failed
         else f"Inside the human range: {inside or 'none'}."
     )
     if unknown:
-        says += f" Not known: {', '.join(unknown)}."
+        statement += f" Not known: {', '.join(unknown)}."
     return Finding(
         "spread_of_votes",
         "Spread of the votes",
-        says,
+        statement,
         ResultTable.from_records(
             [
                 {"votes": name, "verdict": check.verdict, "says": check.says}
-                for name, check in found.items()
+                for name, check in checks.items()
             ]
         ),
         section="Human bands",
@@ -246,42 +251,46 @@ def spread_of_votes(votes: Votes) -> Finding | None:
 def attrition_finding(votes: Votes) -> Finding:
     """Return who is missing from each condition, why, and what the missing votes could change."""
     rows: list[Row] = []
-    for arm in votes.arms:
+    for condition_votes in votes.conditions:
         # Long messages would make the table unreadable, so they are cut.
-        why = Counter(str(voter.error_message or voter.status)[:80] for voter in arm.dropout_count)
-        reasons = why.most_common(3) if _votes_twice(votes, arm) else []
-        status = Counter(voter.status for voter in arm.rows)
+        reason_counts = Counter(
+            str(voter.error_message or voter.status)[:80] for voter in condition_votes.dropouts
+        )
+        reasons = reason_counts.most_common(3) if _votes_twice(votes, condition_votes) else []
+        status = Counter(voter.status for voter in condition_votes.rows)
         rows.append(
             {
-                "condition": arm.name,
-                "participants": len(arm.rows),
+                "condition": condition_votes.name,
+                "participants": len(condition_votes.rows),
                 "failed": status["failed"],
                 "skipped": status["skipped"],
-                "no_final_vote": len(arm.dropout_count),
-                "no_final_vote_share": len(arm.dropout_count) / len(arm.rows),
+                "no_final_vote": len(condition_votes.dropouts),
+                "no_final_vote_share": len(condition_votes.dropouts) / len(condition_votes.rows),
                 "reasons": "; ".join(f"{reason} ({n})" for reason, n in reasons),
             }
         )
     lost = sum(
-        len(condition_votes.dropout_count)
-        for condition_votes in votes.arms
+        len(condition_votes.dropouts)
+        for condition_votes in votes.conditions
         if _votes_twice(votes, condition_votes)
     )
-    bounds, aloud = _claim_bounds(votes)
+    bounds, overturn_note = _claim_bounds(votes)
     if not lost:
-        says = "Nobody who should have voted twice is missing."
+        statement = "Nobody who should have voted twice is missing."
     elif votes.terminated:
-        says = (
+        statement = (
             f"The study ended early: {format_count(lost, 'participant')} did not vote a second "
             "time."
         )
     else:
-        who = format_count(lost, "participant")
-        says = f"{who} who should have voted twice did not. {aloud}".strip()
+        lost_participants = format_count(lost, "participant")
+        statement = (
+            f"{lost_participants} who should have voted twice did not. {overturn_note}".strip()
+        )
     return Finding(
         "attrition",
         "Who is missing",
-        says,
+        statement,
         ResultTable.from_records(rows, "Participants without a final vote, by condition."),
         IntervalChart(
             tuple(bounds), unit="difference at worst and at best", reference_line=0.0, percent=True
@@ -303,12 +312,12 @@ def attrition_finding(votes: Votes) -> Finding:
     )
 
 
-def _votes_twice(votes: Votes, arm: ConditionVotes) -> bool:
+def _votes_twice(votes: Votes, condition_votes: ConditionVotes) -> bool:
     """Return whether the design gives this condition a second vote."""
     return (
-        arm.condition != SIMPLE_VOTING
+        condition_votes.condition != SIMPLE_VOTING
         or bool(votes.config.get("revote"))
-        or arm.participant_count > 0
+        or condition_votes.participant_count > 0
     )
 
 
@@ -320,18 +329,18 @@ def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], 
     bounded = [
         (result, result.bounds) for result in votes.claim_results if result.bounds is not None
     ]
-    lines = [
+    intervals = [
         (result.claim.contrast_label, bounds.observed, bounds.low, bounds.high)
         for result, bounds in bounded
     ]
-    shown = [both for both in bounded if both[0].is_shown]
+    shown = [pair for pair in bounded if pair[0].is_shown]
     fragile = [
         f"{result.claim.contrast_label} ({points_span(bounds.low, bounds.high)})"
         for result, bounds in shown
         if not bounds.sign_holds
     ]
     if fragile:
-        return lines, f"They could overturn: {', '.join(fragile)}."
+        return intervals, f"They could overturn: {', '.join(fragile)}."
     if shown:
-        return lines, "Even in the worst case no difference that is shown changes its sign."
-    return lines, ""
+        return intervals, "Even in the worst case no difference that is shown changes its sign."
+    return intervals, ""

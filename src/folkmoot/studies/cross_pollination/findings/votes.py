@@ -65,7 +65,7 @@ class Voter:
 
 
 # The field names, computed once because `_build_voter` needs them for every row.
-VOTER = tuple(f.name for f in fields(Voter))
+VOTER_FIELDS = tuple(voter_field.name for voter_field in fields(Voter))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +78,7 @@ class ConditionVotes:
 
     condition: str
     rows: tuple[Voter, ...]
-    moved: tuple[Voter, ...]
+    two_vote_voters: tuple[Voter, ...]
 
     @property
     def name(self) -> str:
@@ -87,31 +87,31 @@ class ConditionVotes:
     @property
     def participant_count(self) -> int:
         """The number of participants with both votes."""
-        return len(self.moved)
+        return len(self.two_vote_voters)
 
     @property
     def changed_count(self) -> int:
         return sum(self.changed_flags)
 
     @property
-    def dropout_count(self) -> tuple[Voter, ...]:
+    def dropouts(self) -> tuple[Voter, ...]:
         """The participants without a final vote who should have had one."""
         return tuple(voter for voter in self.rows if voter.position_changed is None)
 
     @property
     def first(self) -> list[str]:
         """The first choices of the participants with both votes."""
-        return [str(voter.initial_choice) for voter in self.moved]
+        return [str(voter.initial_choice) for voter in self.two_vote_voters]
 
     @property
     def final_choices(self) -> list[str]:
         """The final choices of the participants with both votes, in the same order."""
-        return [str(voter.final_choice) for voter in self.moved]
+        return [str(voter.final_choice) for voter in self.two_vote_voters]
 
     @property
     def changed_flags(self) -> list[bool]:
         """For each participant with both votes: True if the choice changed."""
-        return [bool(voter.position_changed) for voter in self.moved]
+        return [bool(voter.position_changed) for voter in self.two_vote_voters]
 
 
 class Basis(TypedDict):
@@ -131,7 +131,7 @@ class Votes:
 
     run: RunFolder
     options: tuple[str, ...]
-    arms: tuple[ConditionVotes, ...]
+    conditions: tuple[ConditionVotes, ...]
     config: Mapping[str, Any] = field(default_factory=dict)
     terminated: str | None = None
 
@@ -139,7 +139,9 @@ class Votes:
     def two_vote_conditions(self) -> tuple[ConditionVotes, ...]:
         """The conditions in which at least one participant voted twice."""
         return tuple(
-            condition_votes for condition_votes in self.arms if condition_votes.participant_count
+            condition_votes
+            for condition_votes in self.conditions
+            if condition_votes.participant_count
         )
 
     @property
@@ -151,9 +153,9 @@ class Votes:
             if self.exposure_of(condition_votes) != ConditionDesign()
         )
 
-    def exposure_of(self, arm: ConditionVotes) -> ConditionDesign:
+    def exposure_of(self, condition_votes: ConditionVotes) -> ConditionDesign:
         """Return the switches of a condition. Conditions that are not declared have none on."""
-        return self.condition_switches.get(arm.condition, ConditionDesign())
+        return self.condition_switches.get(condition_votes.condition, ConditionDesign())
 
     @cached_property
     def condition_switches(self) -> dict[str, ConditionDesign]:
@@ -172,26 +174,27 @@ class Votes:
         """The number of draws of the summaries among which the readers were divided."""
         return max((voter.summary_draw or 1 for voter in self.people), default=1)
 
-    def rate(self, arm: ConditionVotes) -> Estimate:
+    def rate(self, condition_votes: ConditionVotes) -> Estimate:
         """Return the share of a condition that changed, with its interval.
 
         With one draw of the summaries the interval is Wilson's. With several draws, each bound is
         the wider one of Wilson's interval and an interval clustered by draw.
         """
-        plain = wilson(arm.changed_count, arm.participant_count)
-        if not self._has_several_draws(arm):
-            return self._over_draws(plain)
+        plain = wilson(condition_votes.changed_count, condition_votes.participant_count)
+        if not self._has_several_draws(condition_votes):
+            return self._with_draw_count(plain)
         by_draw = clustered_share(
-            arm.changed_flags, [f"draw {voter.summary_draw}" for voter in arm.moved]
+            condition_votes.changed_flags,
+            [f"draw {voter.summary_draw}" for voter in condition_votes.two_vote_voters],
         )
-        return self._over_draws(_wider_interval(plain, by_draw))
+        return self._with_draw_count(_wider_interval(plain, by_draw))
 
     @cached_property
     def claim_results(self) -> list[Result]:
         """The results of all claims that this study type declares."""
         return read_results(self.run, CrossPollinationConfig, declare_claims)
 
-    def _over_draws(self, estimate: Estimate) -> Estimate:
+    def _with_draw_count(self, estimate: Estimate) -> Estimate:
         """Return the estimate with draws as its clusters, if there are enough draws for that."""
         return (
             replace(estimate, clusters=self.summary_draws)
@@ -213,14 +216,16 @@ class Votes:
     @property
     def conditional_basis(self) -> Basis:
         """The independent units of results that hold for these summaries alone: participants."""
-        these = (
+        summaries_phrase = (
             f"{self.summary_draws} draws of the summaries"
             if self.summary_draws > 1
             else "summaries"
         )
-        given = f" given these {these}" * bool(self.conditions_with("summaries"))
+        condition_phrase = f" given these {summaries_phrase}" * bool(
+            self.conditions_with("summaries")
+        )
         return {
-            "unit": f"participant{given}",
+            "unit": f"participant{condition_phrase}",
             "units": sum(
                 condition_votes.participant_count for condition_votes in self.two_vote_conditions
             ),
@@ -239,27 +244,28 @@ class Votes:
         """A phrase for notes that says where the wording of the prompts comes from."""
         return "the study file's own wording" if self.config.get("prompts") else "our wording"
 
-    def _has_several_draws(self, arm: ConditionVotes) -> bool:
-        return self.summary_draws > 1 and self.exposure_of(arm).summaries
+    def _has_several_draws(self, condition_votes: ConditionVotes) -> bool:
+        return self.summary_draws > 1 and self.exposure_of(condition_votes).summaries
 
-    def independent_units(self, arm: ConditionVotes) -> list[str]:
+    def independent_units(self, condition_votes: ConditionVotes) -> list[str]:
         """Return the independent unit of each participant with both votes (`analysis_basis`)."""
-        return [self._unit_of_participant[voter.participant_id] for voter in arm.moved]
+        return [
+            self._unit_of_participant[voter.participant_id]
+            for voter in condition_votes.two_vote_voters
+        ]
 
     @cached_property
     def _unit_of_participant(self) -> dict[str, str]:
         """The independent unit of each participant, by id."""
         people = self.run.scan_table("participants")
-        known = [
-            condition
-            for condition in ("participant_id", DRAW)
-            if condition in people.collect_schema()
+        columns = [
+            column for column in ("participant_id", DRAW) if column in people.collect_schema()
         ]
         # Runs of earlier versions have no column for draws, so only existing columns are selected.
-        rows = people.select(known).collect()
+        rows = people.select(columns).collect()
         return dict(zip(rows["participant_id"], units_of(rows).of, strict=True))
 
-    def arm(self, condition: str) -> ConditionVotes | None:
+    def find_condition(self, condition: str) -> ConditionVotes | None:
         """Return this condition, or None if no participant in it voted twice."""
         return next(
             (
@@ -273,16 +279,16 @@ class Votes:
     @property
     def revote_condition(self) -> ConditionVotes | None:
         """Simple voting, if it was asked again: nothing came between its two votes."""
-        return self.arm(SIMPLE_VOTING)
+        return self.find_condition(SIMPLE_VOTING)
 
     @property
     def dialogue_participants(self) -> list[Voter]:
         """The participants with an adversarial dialogue and both votes."""
-        arguing = self.conditions_with("dialogue")
+        conditions = self.conditions_with("dialogue")
         return [
             voter
-            for condition_votes in arguing
-            for voter in condition_votes.moved
+            for condition_votes in conditions
+            for voter in condition_votes.two_vote_voters
             if voter.opposition_view is not None
         ]
 
@@ -295,12 +301,12 @@ class Votes:
 
     @property
     def people(self) -> list[Voter]:
-        return [voter for condition_votes in self.arms for voter in condition_votes.rows]
+        return [voter for condition_votes in self.conditions for voter in condition_votes.rows]
 
     def counts(self, choices: Iterable[str | None]) -> list[int]:
         """Return the number of votes per option, in the order of the study file."""
-        found = Counter(choices)
-        return [found.get(option, 0) for option in self.options]
+        counts = Counter(choices)
+        return [counts.get(option, 0) for option in self.options]
 
     @cached_property
     def answers(self) -> Collection[Mapping[str, object]]:
@@ -312,8 +318,8 @@ class Votes:
         if not self.run.has_table("utterances"):
             return ()
         # Rows without a turn are private texts, such as restatements.
-        own = pl.col("turn").is_not_null() & (pl.col("speaker_role") == "participant")
-        spoken = self.run.scan_table("utterances").filter(own, *where)
+        by_participants = pl.col("turn").is_not_null() & (pl.col("speaker_role") == "participant")
+        spoken = self.run.scan_table("utterances").filter(by_participants, *where)
         return TextStream(spoken.select("text"))
 
     @cached_property
@@ -323,15 +329,15 @@ class Votes:
     @property
     def undescribed_clusters(self) -> list[str]:
         """The clusters that readers of at least one draw did not see, for lack of a description."""
-        lacking = [
+        undescribed = [
             cluster_row["cluster_id"]
             for cluster_row in self.cluster_rows
             if not cluster_row["description"]
         ]
         # The table `clusters` holds the description of the first draw. `summaries` holds those of
         # all draws.
-        shown = {(s["draw"], s["cluster_id"]) for s in _table_rows(self.run, "summaries")}
-        return lacking + [
+        shown = {(row["draw"], row["cluster_id"]) for row in _table_rows(self.run, "summaries")}
+        return undescribed + [
             f"{cluster_row['cluster_id']} (draw {draw})"
             for draw in range(2, self.summary_draws + 1)
             for cluster_row in self.cluster_rows
@@ -371,7 +377,7 @@ def read_votes(run: RunFolder) -> Votes:
     # The persona texts take most of the memory and no finding uses them.
     rows = [
         _build_voter(row)
-        for row in _table_rows(run, "participants", but=("persona", "base_persona"))
+        for row in _table_rows(run, "participants", excluded=("persona", "base_persona"))
     ]
     options = tuple(config.get("topic", {}).get("options", ())) or _options_shown(rows)
     order = dict.fromkeys((*LABELS, *condition_switches(config)))
@@ -380,18 +386,20 @@ def read_votes(run: RunFolder) -> Votes:
     ]
     # A run of another version may have conditions that this version does not know.
     others = sorted({voter.condition for voter in rows} - set(known))
-    arms = []
+    conditions = []
     for condition in (*known, *others):
-        own = tuple(voter for voter in rows if voter.condition == condition)
-        both = tuple(
+        voters = tuple(voter for voter in rows if voter.condition == condition)
+        two_vote_voters = tuple(
             voter
-            for voter in own
+            for voter in voters
             if voter.position_changed is not None and voter.status == "complete"
         )
-        arms.append(ConditionVotes(condition, own, both))
+        conditions.append(ConditionVotes(condition, voters, two_vote_voters))
     checkpoint = run.read_json("checkpoint.json") if run.has_file("checkpoint.json") else {}
-    ended = checkpoint.get("termination_reason") if checkpoint.get("terminated_early") else None
-    return Votes(run, options, tuple(arms), config, ended)
+    termination_reason = (
+        checkpoint.get("termination_reason") if checkpoint.get("terminated_early") else None
+    )
+    return Votes(run, options, tuple(conditions), config, termination_reason)
 
 
 # Maps a column of `participants` to the stages that fill it by a vote.
@@ -426,20 +434,25 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 
 def _table_rows(
-    run: RunFolder, table: str, but: tuple[str, ...] = ()
+    run: RunFolder, table: str, excluded: tuple[str, ...] = ()
 ) -> Collection[dict[str, object]]:
-    return RowStream(run.scan_table(table).drop(but, strict=False)) if run.has_table(table) else ()
+    return (
+        RowStream(run.scan_table(table).drop(excluded, strict=False))
+        if run.has_table(table)
+        else ()
+    )
 
 
 DEMOGRAPHIC = "demographic_"
 # Cells that differ in every row, so that interning them would not save memory.
-OWN = ("participant_id", "individual_summary")
+NOT_INTERNED = ("participant_id", "individual_summary")
 
 
 def _build_voter(row: Mapping[str, object]) -> Voter:
     """Return the voter of a row. Equal cells of different rows share one object, to save memory."""
     cells: dict[str, Any] = {
-        name: row.get(name) if name in OWN else _intern_cell(row.get(name)) for name in VOTER
+        name: row.get(name) if name in NOT_INTERNED else _intern_cell(row.get(name))
+        for name in VOTER_FIELDS
     }
     # Tables keep lists as JSON text.
     for name in ("ranking_before", "ranking_after", "options_shown"):
