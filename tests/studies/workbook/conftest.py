@@ -14,10 +14,12 @@ from folkmoot.child_process import Limits
 AS_USERS_DO = ("test_workbook_security", "test_workbook_bombs")
 
 
+def call_here(fn: Callable[..., object], args: Sequence[object], *, limits: Limits) -> object:
+    """Call a function in this process, in place of a child process."""
+    return fn(*args)
+
+
 @pytest.fixture(autouse=True)
 def read_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    def call(fn: Callable[..., object], args: Sequence[object], *, limits: Limits) -> object:
-        return fn(*args)
-
     if request.module.__name__.rpartition(".")[2] not in AS_USERS_DO:
-        monkeypatch.setattr(spreadsheet_cells, "run_in_child", call)
+        monkeypatch.setattr(spreadsheet_cells, "run_in_child", call_here)

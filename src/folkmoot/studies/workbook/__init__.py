@@ -4,7 +4,6 @@ Start reading with `config` (the model of a workbook) and `protocol` (the order 
 `spreadsheet` reads files into the model, and `checks` finds problems of the design. `participants`
 draws sessions and roles. `sessions` and `asking` hold the state of a session and its questions.
 `expressions` and `placeholders` are the language of the cells. `answers` reads options and replies.
-`qualtrics` makes a workbook of a questionnaire from another program.
 No other study type imports this package.
 """
 
@@ -28,9 +27,9 @@ from folkmoot.studies.workbook.preparation import (
     preview_prompts,
 )
 from folkmoot.studies.workbook.protocol import available_seats, run_protocol
-from folkmoot.studies.workbook.qualtrics.importing import SUFFIX, import_survey
 from folkmoot.studies.workbook.respondent import PART
 from folkmoot.studies.workbook.spreadsheet.layouts import template_files
+from folkmoot.studies.workbook.spreadsheet.qualtrics.importing import SUFFIX, import_survey
 from folkmoot.studies.workbook.tables import TABLES, unusable_reason
 
 STUDY = Study(

@@ -8,7 +8,7 @@ other. All others are comparisons in the workbook's language.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -22,9 +22,13 @@ class InTreatments:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison in the workbook's language, such as `Q1 == "yes"`."""
+    """A comparison in the workbook's language, such as `Q1 == "yes"`.
+
+    `needs_answer`: it holds for nobody who was not asked.
+    """
 
     expression: str
+    needs_answer: bool = True
 
 
 @dataclass(frozen=True)
@@ -64,39 +68,62 @@ def any_of(*conditions: Condition) -> Condition:
 def _join(
     conditions: Iterable[Condition], kind: type[All] | type[Any], *, neutral: bool
 ) -> Condition:
-    parts: dict[Condition, None] = {}
-    treatments: InTreatments | None = None
-    for condition in conditions:
-        for part in condition.parts if isinstance(condition, kind) else (condition,):
-            if isinstance(part, bool):
-                if part is not neutral:
-                    return part
-            elif isinstance(part, InTreatments):
-                treatments = _join_treatments(treatments, part, kind)
-            else:
-                parts[part] = None
-    if treatments is not None:
-        simplified = _simplify(treatments)
-        if isinstance(simplified, bool):
-            if simplified is not neutral:
-                return simplified
-        else:
-            # First, because it decides without a look at the answers.
-            parts = {simplified: None, **parts}
+    flat = [
+        part
+        for condition in conditions
+        for part in (condition.parts if isinstance(condition, kind) else (condition,))
+    ]
+    of_treatments = [part for part in flat if isinstance(part, InTreatments)]
+    # First, because the treatment decides without a look at the answers.
+    others = (part for part in flat if not isinstance(part, InTreatments))
+    parts = dict.fromkeys((_join_treatments(of_treatments, kind, neutral=neutral), *others))
+    if (not neutral) in parts:
+        return not neutral
+    parts.pop(neutral, None)
     if any(negate(part) in parts for part in parts):
         return not neutral
+    reduced = [_reduce(part, parts) for part in parts]
+    if reduced != list(parts):
+        return _join((neutral if part is None else part for part in reduced), kind, neutral=neutral)
     if not parts:
         return neutral
     return kind(tuple(parts)) if len(parts) > 1 else next(iter(parts))
 
 
+def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
+    """Return a part without what is decided by the conditions that it stands beside.
+
+    In `a and (not a or b)` the second part is `b`; in `a and (a or b)` it says nothing: None.
+    Without this, the conditions of a long chain of skips would double with each of them.
+    """
+    if not isinstance(part, (All, Any)):
+        return part
+    if any(inner in beside for inner in part.parts):
+        return None
+    left = [inner for inner in part.parts if negate(inner) not in beside]
+    if len(left) == len(part.parts):
+        return part
+    return all_of(*left) if isinstance(part, All) else any_of(*left)
+
+
+def holds_only_if_asked(condition: Condition) -> bool:
+    """Return whether a condition holds for nobody who was not asked what it compares."""
+    if isinstance(condition, Comparison):
+        return condition.needs_answer
+    if isinstance(condition, All):
+        return any(map(holds_only_if_asked, condition.parts))
+    return isinstance(condition, Any) and all(map(holds_only_if_asked, condition.parts))
+
+
 def _join_treatments(
-    first: InTreatments | None, second: InTreatments, kind: type[All] | type[Any]
-) -> InTreatments:
-    if first is None:
-        return second
-    both = first.numbers & second.numbers if kind is All else first.numbers | second.numbers
-    return InTreatments(both, first.count)
+    conditions: Sequence[InTreatments], kind: type[All] | type[Any], *, neutral: bool
+) -> Condition:
+    """Return the treatments that all of these, or at least one of them, have."""
+    if not conditions:
+        return neutral
+    sets = [condition.numbers for condition in conditions]
+    joined = frozenset.intersection(*sets) if kind is All else frozenset.union(*sets)
+    return _simplify(InTreatments(joined, conditions[0].count))
 
 
 def _simplify(condition: InTreatments) -> Condition:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
+from folkmoot.child_process import Limits, run_in_child
 from folkmoot.engine.study.study import ImportedStudy
-from folkmoot.errors import InputError, Problem
+from folkmoot.errors import InputError, LimitReached, Problem
 from folkmoot.hints import shorten
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.studies.workbook.config import FACILITATOR, MAX_TEXT, Scalar, number_text
@@ -16,11 +19,6 @@ from folkmoot.studies.workbook.expressions import (
     ExpressionProblem,
     parse_expression,
 )
-from folkmoot.studies.workbook.qualtrics.conditions import Condition
-from folkmoot.studies.workbook.qualtrics.flow import PlannedTask, SurveyFlow
-from folkmoot.studies.workbook.qualtrics.questions import Item
-from folkmoot.studies.workbook.qualtrics.survey import ImportNote, read_survey
-from folkmoot.studies.workbook.qualtrics.texts import escape_braces
 from folkmoot.studies.workbook.spreadsheet.layouts import (
     COLUMNS,
     FLAGS,
@@ -28,9 +26,17 @@ from folkmoot.studies.workbook.spreadsheet.layouts import (
     Rows,
     workbook_bytes,
 )
+from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import Condition
+from folkmoot.studies.workbook.spreadsheet.qualtrics.flow import PlannedTask, SurveyFlow
+from folkmoot.studies.workbook.spreadsheet.qualtrics.questions import Item
+from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import ImportNote, read_survey
+from folkmoot.studies.workbook.spreadsheet.qualtrics.texts import escape_braces
 from folkmoot.studies.workbook.spreadsheet.reading import MAX_ID, UNSAFE
 
 SUFFIX = ".qsf"
+# As for a workbook: see the limits of `spreadsheet_cells`.
+LIMITS = Limits(seconds=120, memory_bytes=2_000_000_000)
+Problems = Sequence[Problem]
 # Excel cuts longer texts off.
 MAX_CELL = 32_767
 # Respondents of a new workbook, until the researcher enters people.
@@ -45,10 +51,31 @@ _FACILITATOR = "You hand out the questionnaire and pose its questions."
 def import_survey(path: Path) -> ImportedStudy:
     """Return the workbook of a survey in a QSF file, and a text of what it lacks.
 
-    Raises InputError if the file is no such export, or nothing in it can be asked.
+    The file is read in a process of its own, since hostile HTML can take long to read. Raises
+    InputError if it is no such export, or nothing in it can be asked.
     """
-    flow = SurveyFlow(read_survey(path))
     try:
+        made = run_in_child(_make_study_or_problems, (str(path.absolute()),), limits=LIMITS)
+    except LimitReached as error:
+        memory = f"{LIMITS.memory_bytes // 1_000_000:,} MB"
+        message = f"the survey takes more than {LIMITS.seconds} seconds or {memory} to read"
+        raise InputError(Problem(message, str(path))) from error
+    if not isinstance(made, ImportedStudy):
+        raise InputError([replace(problem, file=str(path)) for problem in cast(Problems, made)])
+    return made
+
+
+def _make_study_or_problems(path: str) -> ImportedStudy | Problems:
+    try:
+        return make_study(Path(path))
+    except InputError as error:
+        return error.problems
+
+
+def make_study(path: Path) -> ImportedStudy:
+    """Return the workbook of a survey, made in this process. See `import_survey`."""
+    try:
+        flow = SurveyFlow(read_survey(path))
         flow.plan_tasks()
     except RecursionError as error:
         raise InputError(Problem("its flow is nested too deeply", str(path))) from error

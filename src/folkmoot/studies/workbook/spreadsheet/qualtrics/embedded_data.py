@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from folkmoot.studies.workbook.qualtrics.conditions import (
+from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
     Comparison,
     Condition,
     all_of,
@@ -20,9 +20,9 @@ from folkmoot.studies.workbook.qualtrics.conditions import (
     negate,
     text_literal,
 )
-from folkmoot.studies.workbook.qualtrics.logic import SYMBOLS, compare_texts
-from folkmoot.studies.workbook.qualtrics.survey import Survey, as_text, nested_list
-from folkmoot.studies.workbook.qualtrics.treatments import ArmKey, Treatments
+from folkmoot.studies.workbook.spreadsheet.qualtrics.logic import SYMBOLS, compare_texts
+from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import Survey, as_text, nested_list
+from folkmoot.studies.workbook.spreadsheet.qualtrics.treatments import ArmKey, Treatments
 
 # The numbers that the workbook takes for numbers in a cell of the profiles.
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from folkmoot.hints import shorten
 from folkmoot.studies.workbook.config import number_text
-from folkmoot.studies.workbook.qualtrics.conditions import (
+from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
     Comparison,
     Condition,
     all_of,
@@ -22,15 +22,15 @@ from folkmoot.studies.workbook.qualtrics.conditions import (
     negate,
     text_literal,
 )
-from folkmoot.studies.workbook.qualtrics.questions import YES, Item, QuestionForm
-from folkmoot.studies.workbook.qualtrics.survey import (
+from folkmoot.studies.workbook.spreadsheet.qualtrics.questions import YES, Item, QuestionForm
+from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
     Question,
     as_mapping,
     as_number,
     as_text,
     in_order,
 )
-from folkmoot.studies.workbook.qualtrics.texts import make_plain
+from folkmoot.studies.workbook.spreadsheet.qualtrics.texts import make_plain
 
 # A negative operator holds where the positive one does not, so also for what was never asked.
 _NEGATIVE = {
@@ -161,7 +161,9 @@ class LogicReader:
             elif kind == "Question":
                 condition = self._read_question(expression, name, operand, where)
         if condition is None:
-            told = make_plain(as_text(expression.get("Description")), in_one_line=True).text
+            # Its parts are HTML elements with no space between them.
+            html = as_text(expression.get("Description")).replace("<", " <")
+            told = make_plain(html, in_one_line=True).text
             subject = as_text(expression.get("ChoiceLocator") or expression.get("LeftOperand"))
             told = told or " ".join(filter(None, (kind, subject, name, operand)))
             self._note(where, f"this part of its condition: {shorten(told, 160)}")
@@ -267,7 +269,8 @@ def _counted(asked: Asked, name: str, operand: str) -> Condition | None:
     ]
     if not each or number is None or name not in SYMBOLS:
         return None
-    return Comparison(f"{' + '.join(each)} {SYMBOLS[name][0]} {number_text(number)}")
+    expression = f"{' + '.join(each)} {SYMBOLS[name][0]} {number_text(number)}"
+    return Comparison(expression, needs_answer=False)
 
 
 def _recoded(asked: Asked, ids: tuple[str, ...], name: str, operand: str) -> Condition | None:

@@ -12,13 +12,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from folkmoot.studies.workbook.qualtrics.conditions import (
+from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
     Condition,
     InTreatments,
     any_of,
     text_literal,
 )
-from folkmoot.studies.workbook.qualtrics.survey import (
+from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
     Block,
     ImportNote,
     Survey,
@@ -28,7 +28,7 @@ from folkmoot.studies.workbook.qualtrics.survey import (
     in_order,
     nested_list,
 )
-from folkmoot.studies.workbook.qualtrics.texts import make_plain
+from folkmoot.studies.workbook.spreadsheet.qualtrics.texts import make_plain
 
 # More treatments than this have too few participants each. Randomizers that would make more show
 # everybody the same elements.

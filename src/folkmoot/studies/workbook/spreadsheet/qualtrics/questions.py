@@ -14,8 +14,8 @@ from folkmoot.conversation.choices import indistinguishable_pairs
 from folkmoot.hints import shorten
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.studies.workbook.config import VarType, number_text
-from folkmoot.studies.workbook.qualtrics.conditions import text_literal
-from folkmoot.studies.workbook.qualtrics.survey import (
+from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import text_literal
+from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
     Choice,
     ImportNote,
     Question,
@@ -26,7 +26,7 @@ from folkmoot.studies.workbook.qualtrics.survey import (
     nested_list,
     read_question,
 )
-from folkmoot.studies.workbook.qualtrics.texts import PlainText, make_plain
+from folkmoot.studies.workbook.spreadsheet.qualtrics.texts import PlainText, make_plain
 
 YES, NO = "yes", "no"
 # A literal of the workbook's language has at most 200 characters.
@@ -152,7 +152,10 @@ class FormMaker:
         return plain.text
 
     def _stem(self, question: Question) -> str:
-        return self._words(question, question.html)
+        words = self._words(question, question.html)
+        if not words and question.kind != "DB":
+            self.change(question, f"it has no words; it is asked as “{question.name}”")
+        return words or ("" if question.kind == "DB" else question.name)
 
     # --- parts of questions --------------------------------------------------------------------
 
@@ -196,11 +199,11 @@ class FormMaker:
                 what = f"the display logic of choice {choice.id}; it is always offered"
                 self.leave_out(question, what)
             texts.append((f"{number}: {text}" if numbered and text else text) or str(number))
-        if pairs := indistinguishable_pairs(texts):
-            # With a number before them, no two options can be taken for each other.
-            texts = [f"{number}: {text}" for number, text in enumerate(texts, 1)]
-            alike = ", ".join(sorted({choices[second].id for _, second in pairs}))
-            self.change(question, f"its options are numbered; choices look alike ({alike})")
+        # Words in parentheses tell options apart; numbers before them would not.
+        for number in sorted({n for pair in indistinguishable_pairs(texts) for n in pair}):
+            texts[number] += f" (choice {number + 1})"
+            what = f"choice {choices[number].id} looks like another; it is {texts[number]!r}"
+            self.change(question, what)
         return dict(zip((choice.id for choice in choices), texts, strict=True))
 
     def _randomization(self, question: Question) -> bool:

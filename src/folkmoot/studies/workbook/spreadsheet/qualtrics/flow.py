@@ -18,18 +18,30 @@ from folkmoot.hints import shorten
 from folkmoot.studies.workbook.checks import FIXED_COLUMNS
 from folkmoot.studies.workbook.expressions import AGGREGATES, FUNCTIONS, NAMESPACES
 from folkmoot.studies.workbook.placeholders import OPTIONS
-from folkmoot.studies.workbook.qualtrics.conditions import (
+from folkmoot.studies.workbook.sessions import PERSONAL_NAMES, SHARED_NAMES
+from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
     Condition,
     all_of,
     any_of,
+    holds_only_if_asked,
     negate,
     without_known,
     write_condition,
 )
-from folkmoot.studies.workbook.qualtrics.embedded_data import EmbeddedData, Setting
-from folkmoot.studies.workbook.qualtrics.logic import Asked, Locator, LogicReader, read_locator
-from folkmoot.studies.workbook.qualtrics.questions import YES, FormMaker, Item, QuestionForm
-from folkmoot.studies.workbook.qualtrics.survey import (
+from folkmoot.studies.workbook.spreadsheet.qualtrics.embedded_data import EmbeddedData, Setting
+from folkmoot.studies.workbook.spreadsheet.qualtrics.logic import (
+    Asked,
+    Locator,
+    LogicReader,
+    read_locator,
+)
+from folkmoot.studies.workbook.spreadsheet.qualtrics.questions import (
+    YES,
+    FormMaker,
+    Item,
+    QuestionForm,
+)
+from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
     TRASH,
     Block,
     ImportNote,
@@ -40,9 +52,17 @@ from folkmoot.studies.workbook.qualtrics.survey import (
     in_order,
     nested_list,
 )
-from folkmoot.studies.workbook.qualtrics.texts import Pipe, escape_braces, make_plain, split_pipes
-from folkmoot.studies.workbook.qualtrics.treatments import ArmKey, Treatments, shown_count
-from folkmoot.studies.workbook.sessions import PERSONAL_NAMES, SHARED_NAMES
+from folkmoot.studies.workbook.spreadsheet.qualtrics.texts import (
+    Pipe,
+    escape_braces,
+    make_plain,
+    split_pipes,
+)
+from folkmoot.studies.workbook.spreadsheet.qualtrics.treatments import (
+    ArmKey,
+    Treatments,
+    shown_count,
+)
 
 _TAKEN_NAMES = (
     *FIXED_COLUMNS, *NAMESPACES, *PERSONAL_NAMES, *SHARED_NAMES, *AGGREGATES, *FUNCTIONS, OPTIONS,
@@ -283,11 +303,18 @@ class SurveyFlow:
         self, id: str, skip: Mapping[str, Any], condition: Condition,
         skips: list[tuple[Condition, str]], places: Mapping[str, int],
     ) -> None:  # fmt: skip
-        found = self._logic.read_expression(skip, id, operator_key="Condition")
+        # The answer that was just given decides, not one from an earlier place of the flow.
+        reader = LogicReader(
+            lambda other: self._asked.get(id, [])[-1:] if other == id else self._find_asked(other),
+            self.data.compare,
+            self._leave_out,
+        )
+        found = reader.read_expression(skip, id, operator_key="Condition")
         if found is None:
             return
         to = as_text(skip.get("SkipToDestination"))
-        condition = all_of(condition, found)
+        # Whoever answered so was asked, so the condition of the question needs no repetition.
+        condition = found if holds_only_if_asked(found) else all_of(condition, found)
         if to == "ENDOFSURVEY":
             self._ended = any_of(self._ended, condition)
         elif to == "ENDOFBLOCK" or places.get(to, -1) > places[id]:
@@ -472,7 +499,8 @@ class SurveyFlow:
         if found is not None:
             return found
         self._leave_out(where, f"the piped text {pipe.written}")
-        return f"[{pipe.written.strip('$e{}')}]"
+        shown = f"{pipe.scheme}://{pipe.path}" if pipe.scheme else pipe.written
+        return escape_braces(f"[{shown}]")
 
     def _show_field(self, name: str) -> str:
         template = self.data.template_of(name)

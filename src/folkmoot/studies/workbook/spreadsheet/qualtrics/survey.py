@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.hidden_characters import without_hidden
 
 MAX_BYTES = 50_000_000
 TRASH = "Trash"
@@ -221,10 +222,13 @@ def as_mapping(value: object) -> Mapping[str, Any]:
 
 
 def as_text(value: object) -> str:
-    """Return a text or a number as a text; an empty one for anything else."""
+    """Return a text or a number as a text without hidden characters, which a workbook refuses.
+
+    An empty text stands for anything else.
+    """
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, (str, int, float)) else ""
+    return without_hidden(str(value)) if isinstance(value, (str, int, float)) else ""
 
 
 def as_number(value: object) -> float | None:
@@ -239,7 +243,8 @@ def as_number(value: object) -> float | None:
 def in_order(value: object) -> list[tuple[str, Any]]:
     """Return the entries of an object in the order of their keys as numbers, or those of a list."""
     if isinstance(value, dict):
-        return sorted(value.items(), key=lambda entry: (_rank(entry[0]), entry[0]))
+        entries = [(without_hidden(key), entry) for key, entry in value.items()]
+        return sorted(entries, key=lambda entry: (_rank(entry[0]), entry[0]))
     return [(str(i), each) for i, each in enumerate(value, 1)] if isinstance(value, list) else []
 
 

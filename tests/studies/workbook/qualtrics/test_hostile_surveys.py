@@ -1,0 +1,212 @@
+"""Broken and hostile surveys give plain errors or listed omissions, and never a broken workbook."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from folkmoot.child_process import Limits
+from folkmoot.errors import InputError
+from folkmoot.studies.workbook.preparation import load_workbook_config
+from folkmoot.studies.workbook.spreadsheet.qualtrics import importing
+from folkmoot.studies.workbook.spreadsheet.qualtrics.importing import (
+    import_survey,
+    make_study,
+)
+from folkmoot.studies.workbook.spreadsheet.qualtrics.texts import make_plain
+from tests.studies.workbook.qualtrics.qsf_builder import (
+    answered,
+    data,
+    draw,
+    end,
+    entry,
+    fields,
+    flow,
+    logic,
+    question,
+    several,
+    show,
+    single,
+    survey,
+    told,
+    write,
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not JSON"),
+        (b"SurveyID,Question\n1,2\n", "not JSON"),
+        (b"PK\x03\x04\xff\xfe", "not a text in UTF-8"),
+        (b"[1, 2]", "not a JSON object"),
+        (b"{}", "no SurveyElements"),
+        (b'{"SurveyElements": [{"Element": "FL", "Payload": null}]}', "no questions"),
+        (b'{"SurveyElements": [{"Element": "SQ", "Payload": []}]}', "no questions"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"SurveyElements": ' + b"[" * 900 + b"]" * 900 + b"}", "no SurveyElements"),
+    ],
+)
+def test_a_file_that_is_no_survey_is_refused_in_one_sentence(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
+    path = tmp_path / "survey.qsf"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as raised:
+        make_study(path)
+    assert words in str(raised.value) and "survey.qsf" in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        import_survey(tmp_path / "no.qsf")
+
+
+def test_a_survey_of_which_nothing_can_be_asked_says_why(tmp_path: Path) -> None:
+    document = survey(
+        [question("QID1", "FileUpload", "FileUpload", "Send a photo"), told("QID2", "Hi")]
+    )
+    with pytest.raises(InputError, match=r"QID1.*file upload"):
+        import_survey(write(document, tmp_path / "survey.qsf"))
+
+
+def test_ids_that_are_there_twice_are_listed(tmp_path: Path) -> None:
+    questions = [
+        entry("QID1", "First"),
+        entry("QID1", "Impostor", name="x"),
+        entry("QID2", "B", name="Q1"),
+    ]
+    study = import_survey(write(survey(questions), tmp_path / "survey.qsf"))
+    config = _load(study, tmp_path)
+    assert [(task.var_name, task.llm_text) for task in config.workbook.tasks[1:]] == [
+        ("Q1", "First"), ("Q1_2", "First"), ("Q1_3", "B"),
+    ]  # fmt: skip
+    assert any("QID1: a second question with the same id" in note for note in study.notes)
+
+
+def test_two_thousand_questions_are_imported_in_seconds(tmp_path: Path) -> None:
+    questions = []
+    for n in range(1, 2_001):
+        keys = (
+            {"DisplayLogic": logic([answered(f"QID{n - 1}/SelectableChoice/1")])} if n > 1 else {}
+        )
+        questions.append(single(f"QID{n}", f"<p>Question {n}</p>" * 5, "Yes", "No", **keys))
+    path = write(survey(questions), tmp_path / "survey.qsf")
+    before = time.process_time()
+    study = import_survey(path)
+    assert time.process_time() - before < 30
+    assert len(_load(study, tmp_path).workbook.tasks) == 2_001
+
+
+def test_html_that_takes_long_to_read_ends_at_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "LIMITS", Limits(seconds=2, memory_bytes=2_000_000_000))
+    questions = [entry(f"QID{n}", "<a b='" * 15_000) for n in range(5)]
+    with pytest.raises(InputError, match="more than 2 seconds"):
+        import_survey(write(survey(questions), tmp_path / "survey.qsf"))
+
+
+def test_html_becomes_the_words_that_a_participant_sees() -> None:
+    html = (
+        "<style>p {color: red}</style><p>One&nbsp;&amp; <b>two</b><br>three</p><script>alert(1)"
+        "</script><ul><li>a</li><li>b</li></ul><img src='https://x.org/g.png' alt='a dog'>"
+        "<table><tr><td>1</td><td>2</td></tr></table>x\u200by\u202e <a href='https://y.org'>there</a>"
+    )
+    plain = make_plain(html)
+    assert plain.text == ("One & two\nthree\n\n- a\n- b\n\n[image: a dog]\n\n1 2\n\nxy there")
+    assert [lost.split(" (")[0] for lost in plain.lost] == [
+        "a script", "an image", "the address of a link",
+    ]  # fmt: skip
+
+
+def _everything() -> Any:
+    """A survey with each kind of part, of which mutations are made."""
+    block = {"Looping": "Static", "LoopingOptions": {"Static": {"1": {"1": "x"}, "2": {"1": "y"}}}}
+    skip = {"ChoiceLocator": "q://QID1/SelectableChoice/2", "Condition": "Selected",
+            "SkipToDestination": "ENDOFSURVEY", "QuestionID": "QID1"}  # fmt: skip
+    return survey(
+        [
+            single("QID1", "<p>Yes?</p>", "Yes", "No", {"Display": "Other", "TextEntry": "true"}),
+            several("QID2", "Which?", "a", "b", Randomization={"Type": "All"}),
+            question("QID3", "Matrix", "Likert", "Rate", subselector="SingleAnswer",
+                     choices=["s", "t"], answers=["1", "2"], RecodeValues={"1": "5"}),
+            question("QID4", "Slider", "HSLIDER", "Heat", choices=["z"],
+                     Configuration={"CSSliderMin": 0, "CSSliderMax": 10, "NumDecimals": "1"}),
+            told("QID5", "Read ${e://Field/mood} ${lm://Field/1}."),
+            entry("QID6", "Why ${q://QID1/ChoiceGroup/SelectedChoices}?", DisplayLogic=logic(
+                [answered("QID3/SelectedAnswerRecode/1", "EqualTo", "5"),
+                 data("team", "Contains", "x", Conjuction="Or")],
+                [answered("QID2/SelectedChoicesCount", "LessThan", "2")], kinds=["If", "AndIf"])),
+            question("QID7", "RO", "DND", "Rank", choices=["p", "q"],
+                     DynamicChoices={"Locator": "q://QID2/ChoiceGroup/SelectedChoices"}),
+            question("QID8", "CS", "VRTL", "Split", choices=["p", "q"]),
+            question("QID9", "SBS", "SBSMatrix", "Both", choices=["p"], AdditionalQuestions={"1": {
+                "QuestionText": "Left", "QuestionType": "Matrix", "Selector": "Likert",
+                "SubSelector": "MultipleAnswer", "Answers": {"1": {"Display": "u"}}}}),
+            entry("QID10", "Form", "FORM", choices=["k"]),
+        ],
+        {"BL_1": [{"Type": "Question", "QuestionID": "QID1", "SkipLogic": [skip]}, "QID2", "QID3"],
+         "BL_2": ["QID4", "QID5", "QID6"], "BL_3": ["QID7", "QID8"], "BL_4": ["QID9", "QID10"]},
+        [
+            fields("FL_2", team=None, wave="1"),
+            show("BL_1"),
+            draw("FL_3", 1, flow("Group", "FL_4", fields("FL_5", mood="warm"), Description="Warm"),
+                 flow("Group", "FL_6", fields("FL_7", mood="cold"), Description="Cold")),
+            flow("Branch", "FL_8", show("BL_3"), end("FL_9"), Description="New Branch",
+                 BranchLogic=logic([answered("QID2/SelectableChoice/1")])),
+            draw("FL_10", 2, show("BL_2"), show("BL_4")),
+        ],
+        options={"BL_2": block, "BL_4": {"RandomizeQuestions": "true"}},
+    )  # fmt: skip
+
+
+_ODD: tuple[Any, ...] = (
+    None, "", [], {}, -1, 0, float("inf"), True, "x" * 70, "{{ 1 }}", "${e://Field/}",
+    "${q://QID1/", "QID1", "q://QID99/SelectableChoice/1", "<p>", "\u202e\u0000\ud800", {"1": None}, [[]],
+    {"0": {"0": {}}}, "BlockRandomizer", "EqualTo", "= 1 + 1", "%}", "sum", "treatment",
+)  # fmt: skip
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each container of a document with a key of it."""
+    keys = (
+        value.keys()
+        if isinstance(value, dict)
+        else range(len(value))
+        if isinstance(value, list)
+        else ()
+    )
+    for key in list(keys):
+        yield value, key
+        yield from _places(value[key])
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_whatever_a_survey_holds_its_workbook_has_no_mistakes(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    document = copy.deepcopy(_everything())
+    for _ in range(1 + seed % 4):
+        places = list(_places(document))
+        container, key = places[rng.integers(len(places))]
+        container[key] = copy.deepcopy(_ODD[rng.integers(len(_ODD))])
+    path = tmp_path / "survey.qsf"
+    path.write_text(json.dumps(document), "utf-8")
+    try:
+        study = make_study(path)
+    except InputError:
+        return
+    _load(study, tmp_path)
+
+
+def _load(study: Any, folder: Path) -> Any:
+    content = study.files["survey.xlsx"]
+    (folder / "survey.xlsx").write_bytes(content)
+    return load_workbook_config(folder / "survey.xlsx")

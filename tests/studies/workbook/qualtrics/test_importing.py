@@ -1,0 +1,620 @@
+"""A survey from Qualtrics is played as its participants would have seen it."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openpyxl import load_workbook
+
+import folkmoot
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.studies.workbook.config import WorkbookConfig
+from folkmoot.studies.workbook.preparation import load_workbook_config
+from folkmoot.studies.workbook.spreadsheet.qualtrics.importing import import_survey
+from tests.studies.workbook.qualtrics.qsf_builder import (
+    answered,
+    data,
+    draw,
+    end,
+    entry,
+    fields,
+    flow,
+    logic,
+    question,
+    several,
+    show,
+    single,
+    survey,
+    told,
+    write,
+)
+
+Row = Mapping[str, str]
+
+
+def made(document: object, folder: Path) -> tuple[WorkbookConfig, list[str]]:
+    """The workbook of a survey, read and checked as `folkmoot check` does, and the notes."""
+    study = import_survey(write(document, folder / "survey.qsf"))
+    assert list(study.files) == ["survey.xlsx", "survey_import.txt"]
+    for name, content in study.files.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return load_workbook_config(folder / "survey.xlsx"), list(study.notes)
+
+
+def tasks(document: object, folder: Path) -> dict[str, Any]:
+    """The tasks of a survey by variable."""
+    config, _ = made(document, folder)
+    return {task.var_name: task for task in config.workbook.tasks if task.type != "context"}
+
+
+def about(notes: list[str], where: str) -> list[str]:
+    return [note for note in notes if f": {where}: " in note]
+
+
+def played(
+    document: object,
+    folder: Path,
+    answers: Mapping[str, str],
+    profile: Mapping[str, str] | None = None,
+) -> list[tuple[Row, list[str]]]:
+    """Each participant's row of the data file, and the questions that were put to them.
+
+    A question that holds a key of `answers` is answered so, any other one with its first option, 1
+    or words.
+    """
+    made(document, folder)
+    if profile:
+        book = load_workbook(folder / "survey.xlsx")
+        sheet = book["agent_profiles"]
+        names = [cell.value for cell in sheet[1]]
+        for row in range(3, sheet.max_row + 1):
+            for name, value in profile.items():
+                sheet.cell(row, names.index(name) + 1, value)
+        book.save(folder / "survey.xlsx")
+    asked: dict[str, list[str]] = {}
+
+    def answer(request: ModelRequest, address: str) -> str:
+        text = request.messages[-1].content
+        session = re.findall(r"\d+", address)[0]
+        asked.setdefault(session, []).append(text)
+        given = next((reply for key, reply in answers.items() if key in text), None)
+        options = re.findall(r"^- (.+)$", text, re.MULTILINE)
+        return given or ("1" if "the number alone" in text else (options or ["words"])[0])
+
+    provider = ScriptedProvider(answer)
+    run = folkmoot.run(folder / "survey.xlsx", out=folder / "out", provider=provider)
+    with (run.path / "survey.csv").open(newline="") as file:
+        return [(row, asked.get(row["session"], [])) for row in csv.DictReader(file)]
+
+
+# --- kinds of questions ------------------------------------------------------------------------
+
+
+def test_each_kind_of_question_becomes_tasks_with_the_columns_of_the_data_file(
+    tmp_path: Path,
+) -> None:
+    scale = question("QID4", "Matrix", "Likert", "Rate these.", subselector="SingleAnswer",
+                     choices=["Tea", "Milk"], answers=["bad", "good"])  # fmt: skip
+    slider = question(
+        "QID5", "Slider", "HSLIDER", "How warm?", choices=["Rome", "Oslo"],
+        Configuration={"CSSliderMin": -10, "CSSliderMax": 40, "NumDecimals": "0"},
+        Labels={"1": {"Display": "cold"}, "2": {"Display": "hot"}},
+    )  # fmt: skip
+    age = entry("QID6", "Your age?", name="age", Validation={"Settings": {
+        "Type": "ContentType", "ContentType": "ValidNumber",
+        "ValidNumber": {"Min": "18", "Max": "99", "NumDecimals": "0"}}})  # fmt: skip
+    document = survey(
+        [
+            single("QID1", "<p>Do you drink <b>coffee</b>?</p>", "Yes", "No"),
+            several("QID2", "Which of these?", "Cake", "Bread", name="food"),
+            question("QID3", "RO", "DND", "Rank them.", choices=["Sea", "Hills"]),
+            scale,
+            slider,
+            age,
+            question("QID7", "MC", "NPS", "Would you recommend us?", name="nps",
+                     choices=[str(n) for n in range(11)],
+                     ColumnLabels=[{"Display": "never"}, {"Display": "surely"}]),
+            entry("QID8", "Who are you?", "FORM", choices=["First name", "Town"]),
+        ]
+    )  # fmt: skip
+    found = tasks(document, tmp_path)
+
+    assert {name: (task.var_type, task.response_options) for name, task in found.items()} == {
+        "Q1": ("category", '["Yes", "No"]'),
+        "food_1": ("category", '["yes", "no"]'),
+        "food_2": ("category", '["yes", "no"]'),
+        "Q3_1": ("integer", "(1, 2)"),
+        "Q3_2": ("integer", "(1, 2)"),
+        "Q4_1": ("category", '["bad", "good"]'),
+        "Q4_2": ("category", '["bad", "good"]'),
+        "Q5_1": ("integer", "(-10, 40)"),
+        "Q5_2": ("integer", "(-10, 40)"),
+        "age": ("integer", "(18, 99)"),
+        "nps": ("integer", "(0, 10)"),
+        "Q8_1": (None, None),
+        "Q8_2": (None, None),
+    }
+    assert found["Q1"].llm_text == "Do you drink coffee?"
+    assert found["food_2"].llm_text == "Which of these?\n\nDoes this apply: “Bread”?"
+    assert found["Q4_2"].llm_text == "Rate these.\n\nMilk"
+    assert "How warm?\n\nOslo" in found["Q5_2"].llm_text and "cold | hot" in found["Q5_2"].llm_text
+    assert "from 0 (never) to 10 (surely)" in found["nps"].llm_text
+    assert found["Q8_2"].llm_text == "Who are you?\n\nTown"
+    orders = [task.task_order for task in found.values()]
+    assert orders == sorted(set(orders))  # one after the other
+
+
+def test_a_choice_with_a_text_field_is_followed_by_a_question(tmp_path: Path) -> None:
+    other = {"Display": "Other:", "TextEntry": "true"}
+    document = survey([single("QID1", "Your pet?", "Cat", other)])
+
+    for row, _ in played(document, tmp_path, {"Your pet": "Other:", "You chose": "a newt"}):
+        assert (row["Q1"], row["Q1_2_TEXT"]) == ("Other:", "a newt")
+
+
+def test_whoever_chose_otherwise_is_not_asked_for_the_text(tmp_path: Path) -> None:
+    other = {"Display": "Other:", "TextEntry": "true"}
+    document = survey([single("QID1", "Your pet?", "Cat", other)])
+
+    for row, texts in played(document, tmp_path, {"Your pet": "Cat"}):
+        assert (row["Q1_2_TEXT"], len(texts)) == ("", 1)
+
+
+def test_a_descriptive_text_stands_before_the_next_question_of_whoever_saw_it(
+    tmp_path: Path,
+) -> None:
+    seen_by_some = logic([answered("QID1/SelectableChoice/1")])
+    document = survey(
+        [
+            told("QID9", "Welcome to the survey."),
+            single("QID1", "Do you drive?", "Yes", "No"),
+            told("QID2", "Now about cars.", DisplayLogic=seen_by_some),
+            entry("QID3", "Which car?", DisplayLogic=seen_by_some),
+            entry("QID4", "What else?"),
+        ]
+    )
+    drivers = played(document, tmp_path, {"Do you drive": "Yes"})
+    (tmp_path / "others").mkdir()
+    others = played(document, tmp_path / "others", {"Do you drive": "No"})
+
+    assert drivers[0][1][0].startswith("Welcome to the survey.\n\nDo you drive?")
+    assert drivers[0][1][1].startswith("Now about cars.\n\nWhich car?")
+    assert drivers[0][1][2].startswith("What else?")
+    assert [text.split("\n")[0] for text in others[0][1]] == [
+        "Welcome to the survey.",
+        "What else?",
+    ]
+
+
+def test_a_text_for_all_is_shown_with_the_next_question_that_each_is_asked(tmp_path: Path) -> None:
+    document = survey(
+        [
+            single("QID1", "Do you drive?", "Yes", "No"),
+            told("QID2", "Now about you."),
+            entry("QID3", "Which car?", DisplayLogic=logic([answered("QID1/SelectableChoice/1")])),
+            entry("QID4", "What else?"),
+        ]
+    )
+    drivers = played(document, tmp_path, {"Do you drive": "Yes"})
+    (tmp_path / "others").mkdir()
+    others = played(document, tmp_path / "others", {"Do you drive": "No"})
+
+    assert [text.count("Now about you.") for text in drivers[0][1]] == [0, 1, 0]
+    assert others[0][1][1].startswith("Now about you.\n\nWhat else?")
+
+
+def test_questions_of_the_trash_and_unknown_kinds_are_listed_with_their_ids(tmp_path: Path) -> None:
+    document = survey(
+        [
+            single("QID1", "Fine?", "Yes", "No"),
+            question("QID2", "FileUpload", "FileUpload", "Send a photo"),
+            question("QID3", "Hologram", "X", "Look"),
+            entry("QID4", "An old one"),
+            question("QID5", "Matrix", "MaxDiff", "Best?", choices=["a"], answers=["b"]),
+            entry("QID6", "A forgotten one"),
+            single("QID7", "Wait", "Yes", QuestionJS="alert(1)"),
+        ],
+        {"BL_1": ["QID1", "QID2", "QID3", "QID5", "QID7", "QID99"], "BL_trash": ["QID4"]},
+    )
+    config, notes = made(document, tmp_path)
+
+    assert [task.var_name for task in config.workbook.tasks] == ["context", "Q1", "Q7"]
+    for id, words in {
+        "QID2": "file upload", "QID3": "Hologram", "QID4": "trash", "QID5": "MaxDiff",
+        "QID6": "no block", "QID7": "JavaScript", "QID99": "does not have it",
+    }.items():  # fmt: skip
+        assert any(note.startswith("Left out") and words in note for note in about(notes, id))
+    listed = (tmp_path / "survey_import.txt").read_text("utf-8").splitlines()
+    sheet = load_workbook(tmp_path / "survey.xlsx")["notes"]
+    assert listed == notes == [row[0] for row in sheet.iter_rows(values_only=True)]
+
+
+def test_blank_choices_and_choices_that_look_alike_stay_playable(tmp_path: Path) -> None:
+    document = survey([single("QID1", "Pick", "Yes", "yes", "", "{{ Yes }}", 'a "quoted" one\\')])
+    found = tasks(document, tmp_path)["Q1"]
+
+    rows = played(document, tmp_path, {})
+    assert len({row["Q1"] for row, _ in rows}) == 1
+    assert "Yes (choice 1)" in rows[0][1][0] and "yes (choice 2)" in rows[0][1][0]
+    assert "{{ Yes }}" in rows[0][1][0] and 'a "quoted" one' in rows[0][1][0]
+    assert found.randomize_response_order is False
+
+
+# --- logic -------------------------------------------------------------------------------------
+
+PETS = ("Cat", "Dog", "None")
+
+
+@pytest.mark.parametrize(
+    ("sets", "kinds", "pet", "is_asked"),
+    [
+        ([[answered("QID1/SelectableChoice/2")]], [], "Dog", True),
+        ([[answered("QID1/SelectableChoice/2")]], [], "Cat", False),
+        ([[answered("QID1/SelectableChoice/2", "NotSelected")]], [], "Cat", True),
+        ([[answered("QID1/SelectableChoice/2", "NotSelected")]], [], "Dog", False),
+        # "and" binds more strongly: cat, or (dog and never).
+        ([[answered("QID1/SelectableChoice/1"),
+           answered("QID1/SelectableChoice/2", Conjuction="Or"),
+           answered("QID1/SelectableChoice/3", Conjuction="And")]], [], "Cat", True),
+        ([[answered("QID1/SelectableChoice/1"),
+           answered("QID1/SelectableChoice/2", Conjuction="Or"),
+           answered("QID1/SelectableChoice/3", Conjuction="And")]], [], "Dog", False),
+        ([[answered("QID1/SelectableChoice/1")], [answered("QID1/SelectableChoice/2")]],
+         ["If", "OrIf"], "Dog", True),
+        ([[answered("QID1/SelectableChoice/1")], [answered("QID1/SelectableChoice/2")]],
+         ["If", "AndIf"], "Dog", False),
+        ([[answered("QID1/QuestionDisplayed", "Displayed")]], [], "Dog", True),
+        # Who was not asked QID8 did not select anything there.
+        ([[answered("QID8/SelectableChoice/1")]], [], "Dog", False),
+        ([[answered("QID8/SelectableChoice/1", "NotSelected")]], [], "Dog", True),
+    ],
+)  # fmt: skip
+def test_display_logic_decides_as_in_the_survey(
+    tmp_path: Path, sets: Any, kinds: Any, pet: str, is_asked: bool
+) -> None:
+    never = logic([answered("QID1/SelectableChoice/1"), answered("QID1/SelectableChoice/2")])
+    document = survey(
+        [
+            single("QID1", "Your pet?", *PETS),
+            single("QID8", "Never asked", "Yes", "No", DisplayLogic=never),
+            entry("QID2", "Its name?", DisplayLogic=logic(*sets, kinds=kinds)),
+        ]
+    )
+    rows = played(document, tmp_path, {"Your pet": pet})
+    assert {bool(row["Q2"]) for row, _ in rows} == {is_asked}
+
+
+@pytest.mark.parametrize(
+    ("expression", "answers", "is_asked"),
+    [
+        (answered("QID1/ChoiceNumericEntryValue/1", "GreaterThan", "50"), {"Heat": "60"}, True),
+        (answered("QID1/ChoiceNumericEntryValue/1", "GreaterThan", "50"), {"Heat": "50"}, False),
+        (answered("QID1/ChoiceNumericEntryValue/1", "LessThanOrEqual", "50"), {"Heat": "50"}, True),
+        (answered("QID2/ChoiceTextEntryValue", "Contains", "SEA", IgnoreCase=1),
+         {"Where": "by the sea"}, True),
+        (answered("QID2/ChoiceTextEntryValue", "Contains", "SEA"), {"Where": "by the sea"}, False),
+        (answered("QID2/ChoiceTextEntryValue", "DoesNotContain", "sea"), {"Where": "hills"}, True),
+        (answered("QID2/ChoiceTextEntryValue", "EqualTo", 'a "b"}}'), {"Where": 'a "b"}}'}, True),
+        (answered("QID3/SelectableChoice/1/2"), {"Tea": "good"}, True),
+        (answered("QID3/SelectableChoice/1/2"), {"Milk": "good", "Tea": "bad"}, False),
+        (answered("QID3/SelectableAnswer/2"), {"Milk": "good", "Tea": "bad"}, True),
+        (answered("QID3/SelectedAnswerRecode/1", "GreaterThan", "3"), {"Tea": "good"}, True),
+        (answered("QID3/SelectedAnswerRecode/1", "GreaterThan", "3"), {"Tea": "bad"}, False),
+        (answered("QID4/SelectableChoice/2"), {"“Bread”": "yes", "“Cake”": "no"}, True),
+        (answered("QID4/SelectedChoicesCount", "EqualTo", "2"),
+         {"“Bread”": "yes", "“Cake”": "yes"}, True),
+        (answered("QID4/SelectedChoicesCount", "LessThan", "1"),
+         {"“Bread”": "no", "“Cake”": "no"}, True),
+    ],
+)  # fmt: skip
+def test_logic_compares_numbers_texts_cells_and_counts(
+    tmp_path: Path, expression: Any, answers: Mapping[str, str], is_asked: bool
+) -> None:
+    document = survey(
+        [
+            question("QID1", "Slider", "HSLIDER", "Heat", choices=["now"],
+                     Configuration={"CSSliderMin": 0, "CSSliderMax": 100, "NumDecimals": "0"}),
+            entry("QID2", "Where do you live?"),
+            question("QID3", "Matrix", "Likert", "Rate", subselector="SingleAnswer",
+                     choices=["Tea", "Milk"], answers=["bad", "good"],
+                     RecodeValues={"1": "1", "2": "5"}),
+            several("QID4", "Which?", "Cake", "Bread"),
+            entry("QID5", "And now?", DisplayLogic=logic([expression])),
+        ]
+    )  # fmt: skip
+    rows = played(document, tmp_path, answers)
+    assert {bool(row["Q5"]) for row, _ in rows} == {is_asked}
+
+
+def test_conditions_that_a_workbook_cannot_have_are_listed_and_ask_everybody(
+    tmp_path: Path,
+) -> None:
+    place = {"LogicType": "GeoIP", "Operator": "EqualTo", "LeftOperand": "loc://City",
+             "Description": "<span>City</span><span>Is</span><span>Paris</span>"}  # fmt: skip
+    document = survey(
+        [
+            single("QID1", "Your pet?", *PETS),
+            entry("QID2", "In Paris?", DisplayLogic=logic([place])),
+            entry("QID3", "A cat there?", DisplayLogic=logic(
+                [answered("QID1/SelectableChoice/1"), place | {"Conjuction": "And"}])),
+            entry("QID4", "Later?", DisplayLogic=logic([answered("QID5/SelectableChoice/1")])),
+            single("QID5", "Last", "Yes", "No"),
+        ]
+    )  # fmt: skip
+    rows = played(document, tmp_path, {"Your pet": "Dog"})
+    _, notes = made(document, tmp_path)
+
+    assert {(bool(row["Q2"]), bool(row["Q3"])) for row, _ in rows} == {(True, False)}
+    assert "City Is Paris" in about(notes, "QID2")[0]
+    assert "asked of everybody" in about(notes, "QID2")[1]
+    assert "QID5, which is not asked before it" in about(notes, "QID4")[0]
+    assert "nobody would be asked" in about(notes, "QID4")[1]
+
+
+def test_skips_and_ends_leave_out_what_follows(tmp_path: Path) -> None:
+    to_third = {"ChoiceLocator": "q://QID1/SelectableChoice/1", "Condition": "Selected",
+                "SkipToDestination": "QID3", "QuestionID": "QID1"}  # fmt: skip
+    to_end = to_third | {"ChoiceLocator": "q://QID1/SelectableChoice/2",
+                         "SkipToDestination": "ENDOFSURVEY"}  # fmt: skip
+    first = {"Type": "Question", "QuestionID": "QID1", "SkipLogic": [to_third, to_end]}
+    document = survey(
+        [
+            single("QID1", "Your pet?", *PETS),
+            entry("QID2", "Second?"),
+            entry("QID3", "Third?"),
+            entry("QID4", "Fourth?"),
+        ],
+        {"BL_1": [first, "QID2", "QID3"], "BL_2": ["QID4"]},
+    )
+    for pet, asked in {"Cat": (0, 1, 1), "Dog": (0, 0, 0), "None": (1, 1, 1)}.items():
+        folder = tmp_path / pet
+        folder.mkdir()
+        rows = played(document, folder, {"Your pet": pet})
+        names = ("Q2", "Q3", "Q4")
+        assert {tuple(int(bool(row[n])) for n in names) for row, _ in rows} == {asked}
+
+
+def test_a_branch_with_an_end_screens_participants_out(tmp_path: Path) -> None:
+    minors = flow("Branch", "FL_5", end("FL_6"), Description="New Branch",
+                  BranchLogic=logic([answered("QID1/SelectableChoice/2")]))  # fmt: skip
+    document = survey(
+        [single("QID1", "Are you of age?", "Yes", "No"), entry("QID2", "Your job?")],
+        {"BL_1": ["QID1"], "BL_2": ["QID2"]},
+        [show("BL_1"), minors, show("BL_2")],
+    )
+    assert {row["Q2"] for row, _ in played(document, tmp_path, {"of age": "No"})} == {""}
+
+
+def test_a_long_chain_of_skips_keeps_its_conditions_short(tmp_path: Path) -> None:
+    """Each of 60 questions may end the survey, and each has display logic on the one before."""
+    questions, elements = [], []
+    for n in range(1, 61):
+        id = f"QID{n}"
+        keys = (
+            {"DisplayLogic": logic([answered(f"QID{n - 1}/SelectableChoice/1")])} if n > 1 else {}
+        )
+        questions.append(single(id, f"Question {n}?", "Yes", "No", "Stop", **keys))
+        skip = {"ChoiceLocator": f"q://{id}/SelectableChoice/3", "Condition": "Selected",
+                "SkipToDestination": "ENDOFSURVEY", "QuestionID": id}  # fmt: skip
+        elements.append({"Type": "Question", "QuestionID": id, "SkipLogic": [skip]})
+    found = tasks(survey(questions, {"BL_1": elements}), tmp_path)
+
+    assert len(found) == 60
+    assert len(found["Q60"].llm_text) < 2_000
+
+
+# --- randomizers and embedded data -------------------------------------------------------------
+
+
+def arm_survey(*elements: Any) -> Any:
+    return survey(
+        [
+            told("QID1", "A warm text."),
+            told("QID2", "A cold text."),
+            told("QID3", "A long text."),
+            entry("QID4", "What do you think?"),
+        ],
+        {"BL_Warm": ["QID1"], "BL_Cold": ["QID2"], "BL_Warmer": ["QID3"], "BL_Q": ["QID4"]},
+        elements,
+    )
+
+
+def test_a_randomizer_of_one_makes_a_treatment_of_each_arm(tmp_path: Path) -> None:
+    document = arm_survey(draw("FL_2", 1, show("BL_Warm"), show("BL_Cold")), show("BL_Q"))
+    rows = played(document, tmp_path, {})
+
+    assert sorted({row["treatment"] for row, _ in rows}) == ["Cold", "Warm"]
+    for row, texts in rows:
+        assert texts[0].startswith(f"A {row['treatment'].lower()} text.\n\nWhat do you think?")
+
+
+def test_a_randomizer_that_shows_two_of_three_makes_a_treatment_of_each_pair(
+    tmp_path: Path,
+) -> None:
+    three = draw("FL_2", 2, show("BL_Warm"), show("BL_Cold"), show("BL_Warmer"))
+    rows = played(arm_survey(three, show("BL_Q")), tmp_path, {})
+
+    assert len({row["treatment"] for row, _ in rows}) == 3
+    for row, texts in rows:
+        said = {"Warm": "A warm text", "Cold": "A cold text", "Warmer": "A long text"}
+        shown = {name for name, text in said.items() if text in texts[0]}
+        assert len(shown) == 2
+        # `[1] Warm` is told from `Warmer`.
+        assert shown == {label.removeprefix("[1] ") for label in row["treatment"].split(" + ")}
+
+
+def test_nested_randomizers_and_embedded_data_of_arms(tmp_path: Path) -> None:
+    inner = draw("FL_5", 1, fields("FL_6", size="big"), fields("FL_7", size="small"))
+    arms = draw(
+        "FL_2", 1,
+        flow("Group", "FL_3", fields("FL_4", mood="warm"), inner, Description="Warm"),
+        flow("Group", "FL_8", fields("FL_9", mood="cold"), Description="Cold"),
+    )  # fmt: skip
+    document = survey(
+        [
+            entry("QID1", "Your mood is ${e://Field/mood}, size ${e://Field/size}."),
+            entry("QID2", "Warm?", DisplayLogic=logic([data("mood", "EqualTo", "warm")])),
+            entry("QID3", "Not big?", DisplayLogic=logic([data("size", "NotEqualTo", "big")])),
+        ],
+        flow_elements=[fields("FL_10", mood=None, size=None), arms, show("BL_1")],
+    )
+    rows = played(document, tmp_path, {})
+
+    seen = {row["treatment"]: (texts[0], bool(row["Q2"]), bool(row["Q3"])) for row, texts in rows}
+    assert sorted(seen) == ["Cold", "Warm + size big", "Warm + size small"]
+    assert seen["Warm + size big"][0].startswith("Your mood is warm, size big.")
+    assert seen["Cold"][0].startswith("Your mood is cold, size")
+    assert {label: asked[1:] for label, asked in seen.items()} == {
+        "Cold": (False, True), "Warm + size big": (True, False), "Warm + size small": (True, True),
+    }  # fmt: skip
+
+
+def test_embedded_data_of_participants_are_columns_of_the_profiles(tmp_path: Path) -> None:
+    document = survey(
+        [
+            entry("QID1", "Hello ${e://Field/team name}."),
+            entry("QID2", "Red?", DisplayLogic=logic([data("team name", "EqualTo", "Red")])),
+            entry("QID3", "Over 9?", DisplayLogic=logic([data("score", "GreaterThan", "9")])),
+            entry("QID4", "Ed?", DisplayLogic=logic([data("team name", "Contains", "ed")])),
+            entry("QID5", "From a link?", DisplayLogic=logic([data("source", "NotEmpty")])),
+        ],
+        flow_elements=[fields("FL_2", **{"team name": None, "wave": "3"}), show("BL_1")],
+    )
+    config, notes = made(document, tmp_path)
+    profiles = config.workbook.profiles
+    assert profiles.names == ("ID", "team_name", "wave", "score", "source")
+    assert profiles.questions[1] == "team name" and profiles.rows[0][2] == "3"
+    assert any("fill in" in note and "team name" in note for note in notes)
+
+    (tmp_path / "red").mkdir()
+    red = played(document, tmp_path / "red", {}, {"team_name": "Red", "score": "10", "source": "x"})
+    assert red[0][1][0].startswith("Hello Red.")
+    assert {tuple(bool(row[n]) for n in ("Q2", "Q3", "Q4", "Q5")) for row, _ in red} == {
+        (True,) * 4
+    }
+    (tmp_path / "none").mkdir()
+    none = played(document, tmp_path / "none", {}, {"team_name": "7", "score": "many"})
+    assert {tuple(bool(row[n]) for n in ("Q2", "Q3", "Q4", "Q5")) for row, _ in none} == {
+        (False,) * 4
+    }
+
+
+def test_random_orders_that_a_workbook_has_are_kept_and_others_listed(tmp_path: Path) -> None:
+    rows = {"Randomization": {"Type": "All", "Advanced": None, "TotalRandSubset": ""}}
+    document = survey(
+        [
+            single("QID1", "One", "a", "b", **rows),
+            question("QID2", "Matrix", "Likert", "Two", subselector="SingleAnswer",
+                     choices=["x", "y"], answers=["bad", "good"], **rows),
+            entry("QID3", "Three"),
+            entry("QID4", "Four"),
+            entry("QID5", "Five, after ${q://QID6/ChoiceTextEntryValue}"),
+            entry("QID6", "Six"),
+            entry("QID7", "Seven, after ${q://QID6/ChoiceTextEntryValue}"),
+        ],
+        {"BL_1": ["QID1", "QID2"], "BL_2": ["QID3", "QID4"], "BL_3": ["QID5", "QID6", "QID7"]},
+        options={"BL_2": {"RandomizeQuestions": "true"}, "BL_3": {"RandomizeQuestions": "true"}},
+    )  # fmt: skip
+    config, notes = made(document, tmp_path)
+    found = {task.var_name: task for task in config.workbook.tasks}
+
+    assert found["Q1"].randomize_response_order
+    assert found["Q2_1"].task_order == found["Q2_2"].task_order
+    assert found["Q3"].task_order == found["Q4"].task_order > found["Q2_1"].task_order
+    assert found["Q6"].task_order < found["Q7"].task_order
+    assert any("random order" in note for note in about(notes, "BL_3"))
+    assert any("piped text" in note for note in about(notes, "QID5"))
+
+
+def test_too_many_treatments_are_cut_and_said(tmp_path: Path) -> None:
+    questions = [entry(f"QID{n}", f"Question {n}") for n in range(1, 41)]
+    blocks = {f"BL_{n}": [f"QID{n}"] for n in range(1, 41)}
+    many = draw("FL_2", 5, *(show(id) for id in blocks))
+    config, notes = made(survey(questions, blocks, [many]), tmp_path)
+
+    assert [task.var_name for task in config.workbook.tasks[1:]] == [f"Q{n}" for n in range(1, 6)]
+    assert any("658,008 treatments" in note for note in about(notes, "FL_2"))
+    assert all(about(notes, f"QID{n}") for n in range(6, 41))
+
+
+# --- piped texts and loops ---------------------------------------------------------------------
+
+
+def test_answers_are_piped_into_later_texts(tmp_path: Path) -> None:
+    document = survey(
+        [
+            single("QID1", "Your pet?", *PETS),
+            several("QID2", "You like", "Cake", "Bread", "Milk"),
+            entry("QID3", "Its name?"),
+            entry("QID4", "Pet ${q://QID1/ChoiceGroup/SelectedChoices} called "
+                          "${q://QID3/ChoiceTextEntryValue} of ${q://QID1/ChoiceDescription/2} "
+                          "likes ${q://QID2/ChoiceGroup/SelectedChoices}. ${m://FirstName} "
+                          "{{ Q3 }} {% endif %} {response_options}"),
+        ]
+    )  # fmt: skip
+    answers = {"Your pet": "Cat", "name?": "Tom", "“Bread”": "no", "“Cake”": "yes", "“Milk”": "yes"}
+    rows = played(document, tmp_path, answers)
+    _, notes = made(document, tmp_path)
+
+    expected = "Pet Cat called Tom of Dog likes Cake, Milk. [m://FirstName] {{ Q3 }} {% endif %}"
+    assert rows[0][1][-1].startswith(f"{expected} {{response_options}}")
+    assert "${m://FirstName}" in about(notes, "QID4")[0]
+
+
+def test_a_loop_over_fixed_rows_is_written_out(tmp_path: Path) -> None:
+    loop = {"Looping": "Static", "LoopingOptions": {"Randomization": "None", "Static": {
+        "1": {"1": "apples"}, "2": {"1": "pears"}}}}  # fmt: skip
+    document = survey(
+        [
+            single("QID1", "Do you like ${lm://Field/1}?", "Yes", "No"),
+            entry("QID2", "Why ${lm://Field/1}?", DisplayLogic=logic(
+                [answered("QID1/SelectableChoice/1")])),
+        ],
+        options={"BL_1": loop},
+    )  # fmt: skip
+    rows = played(document, tmp_path, {"like apples": "No", "like pears": "Yes", "Why": "sweet"})
+    wanted = {"Q1_1": "No", "Q2_1": "", "Q1_2": "Yes", "Q2_2": "sweet"}
+    assert {name: rows[0][0][name] for name in wanted} == wanted
+    assert rows[0][1][-1].startswith("Why pears?")
+
+
+def test_a_loop_over_answers_is_listed_by_question(tmp_path: Path) -> None:
+    loop = {"Looping": "Question", "LoopingOptions": {
+        "Locator": "q://QID1/ChoiceGroup/SelectedChoices", "Static": {"1": {"2": ""}}}}  # fmt: skip
+    document = survey(
+        [several("QID1", "Which?", "a", "b"), entry("QID2", "Why ${lm://Field/1}?")],
+        {"BL_1": ["QID1"], "BL_2": ["QID2"]},
+        options={"BL_2": loop},
+    )
+    config, notes = made(document, tmp_path)
+    assert [task.var_name for task in config.workbook.tasks[1:]] == ["Q1_1", "Q1_2"]
+    assert "loop" in about(notes, "QID2")[0]
+
+
+def test_a_block_that_is_shown_in_two_arms_has_a_column_for_each(tmp_path: Path) -> None:
+    arms = draw(
+        "FL_2", 1,
+        flow("Group", "FL_3", show("BL_Warm"), show("BL_Q"), Description="One"),
+        flow("Group", "FL_4", show("BL_Q"), show("BL_Cold"), Description="Two"),
+    )  # fmt: skip
+    document = survey(
+        [
+            entry("QID1", "First"),
+            entry("QID2", "Second"),
+            single("QID3", "Common?", "Yes", "No"),
+            entry("QID4", "Why ${q://QID3/ChoiceGroup/SelectedChoices}?",
+                  DisplayLogic=logic([answered("QID3/SelectableChoice/1")])),
+        ],
+        {"BL_Warm": ["QID1"], "BL_Cold": ["QID2"], "BL_Q": ["QID3"], "BL_End": ["QID4"]},
+        [arms, show("BL_End")],
+    )  # fmt: skip
+    for row, texts in played(document, tmp_path, {"Common": "Yes"}):
+        asked = ("Q1", "Q3") if row["treatment"] == "One" else ("Q3_2", "Q2")
+        assert {name for name in ("Q1", "Q2", "Q3", "Q3_2") if row[name]} == set(asked)
+        assert texts[-1].startswith("Why Yes?")
