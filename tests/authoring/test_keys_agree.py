@@ -111,7 +111,7 @@ def test_every_study_type_and_what_types_share_has_a_table(name: str) -> None:
 
 def test_a_table_that_is_stale_is_noticed() -> None:
     page = (DOCS / "people.md").read_text("utf-8")
-    stale = page.replace("number of seats, drawn by lot", "some seats")
+    stale = page.replace("number of seats, drawn by the seed", "some seats")
     assert stale != page and updated(stale) == page
 
 

@@ -91,7 +91,7 @@ def test_a_study_comes_from_an_empty_form_to_its_report_by_clicks(
     file = studio.folder / "ovens" / "focus_group.yaml"
     wait_until(lambda: "199 dollars" in file.read_text(), file.read_text)
     written = file.read_text()
-    assert "num_personas: 4                     # people in a group" in written
+    assert "num_personas: 4                     # participants in a group" in written
     assert "stimulus_material: |\n  Two lines:\n  of an oven\n" in written
     page.get_by_role("button", name="Remove prices 1").click()
     expect(page.locator(".estimate pre")).to_contain_text("Calls")

@@ -94,16 +94,18 @@ class SeatSettings(BaseModel):
         json_schema_extra=field_notes(unit="minutes"),
     )
     ids: tuple[str, ...] = Field((), description="participants, by name")
-    count: int | None = Field(None, ge=1, description="number of seats, drawn by lot", examples=[1])
+    count: int | None = Field(
+        None, ge=1, description="number of seats, drawn by the seed", examples=[1]
+    )
     role: str | None = Field(None, description="only seats of this role")
     condition: str | None = Field(None, description="only seats of this condition")
     as_: Literal["persona", "self"] = Field(
         "persona",
         alias="as",
-        description="play the description of a participant (`persona`), or speak for oneself "
+        description="play the description of a participant (`persona`), or answer as oneself "
         "(`self`)",
     )
-    consent: str | None = Field(None, description="text that a person must agree to first")
+    consent: str | None = Field(None, description="text that a human must agree to first")
     debriefing: str | None = Field(None, description="text shown at the end")
     completion_code: str | None = Field(None, description="code shown at the end")
     query: tuple[str, ...] = Field(

@@ -197,17 +197,17 @@ class StudyConfig(BaseModel):
     local: LocalSettings | None = Field(None, description="how the model `local` is served")
     seats: SeatSettingsField = Field(
         None,
-        description="participants whom people play: a number, a list of names, or a group of keys",
+        description="participants whom humans play: a number, a list of names, or a group of keys",
     )
     respondent: Annotated[
         dict[str, object], BeforeValidator(_as_given, json_schema_input_type=RespondentSettings)
     ] = Field(default_factory=dict, description="settings of the embedded respondent")
     hypotheses: tuple[Hypothesis, ...] = Field(
-        (), description="differences between arms that are tested first and reported apart"
+        (), description="differences between conditions that are tested first and reported apart"
     )
 
     controls: ControlSettings | None = Field(
-        None, description="asked after the protocol: why do participants answer so?"
+        None, description="questions after the protocol: why do participants answer as they do?"
     )
 
     @field_validator("endpoints")

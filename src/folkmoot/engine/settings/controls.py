@@ -44,9 +44,9 @@ class ControlQuestion(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str = Field(pattern=r"^\w+$", description="short name of the question")
-    text: str = Field(min_length=1, description="the question as it is put")
+    text: str = Field(min_length=1, description="the wording of the question")
     options: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        (), description="what can be answered; left out: a number"
+        (), description="the possible answers; default: a number"
     )
     number: tuple[float, float] | None = Field(
         None, description="lowest and highest number that can be answered"

@@ -43,8 +43,10 @@ class Hypothesis(BaseModel):
     measure: str = Field(
         min_length=1, description="column of a table, e.g. `position_changed` or `votes.choice`"
     )
-    contrast: tuple[str, str] = Field(description="two arms; the difference is first minus second")
-    direction: Direction = Field(description="how the first arm differs from the second")
+    contrast: tuple[str, str] = Field(
+        description="two conditions; the difference is first minus second"
+    )
+    direction: Direction = Field(description="how the first condition differs from the second")
     smallest: float = Field(
         0.0,
         ge=0,

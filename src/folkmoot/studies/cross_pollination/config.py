@@ -88,7 +88,9 @@ class ConditionDesign(_Part):
 
     summaries: bool = Field(False, description="participants read the summaries of all interviews")
     interview: bool = Field(False, description="a neutral moderator interviews each participant")
-    dialogue: bool = Field(False, description="a moderator puts the opposing view to each")
+    dialogue: bool = Field(
+        False, description="a moderator puts the opposing view to each participant"
+    )
 
 
 ExposureSetting = Annotated[
@@ -215,7 +217,7 @@ class Personas(_Part):
     )
     url: str | None = Field(None, description="address from which `persona_hub` is downloaded")
     pool: str = Field(
-        "data/personas.json", description="file that keeps enriched people between runs"
+        "data/personas.json", description="file that keeps enriched personas between runs"
     )
 
     @field_validator("source")
@@ -313,7 +315,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         6, ge=1, description="maximum number of clusters per option"
     )
     use_persona_storage: bool = Field(
-        True, description="draw `persona_hub` people from a pool that is kept between runs"
+        True, description="draw `persona_hub` personas from a pool that is kept between runs"
     )
 
     # The keys below are additions of Folkmoot. The source study has no counterpart for them.
@@ -326,7 +328,7 @@ class CrossPollinationConfig(CodingStudyConfig):
     )
     extra_conditions: tuple[Literal["names_only", "empty_argument"], ...] = Field(
         (),
-        description="placebo arms: the options named again, or an argument without content",
+        description="placebo conditions: the options named again, or an argument without content",
         examples=[list(PLACEBOS)],
     )
     option_order: Literal["fixed", "random"] = Field(
@@ -338,8 +340,8 @@ class CrossPollinationConfig(CodingStudyConfig):
     )
     exposure: ExposureSetting = Field(
         {},
-        description="further conditions by their switches, or `source`: a final vote has only what "
-        "the source's prompts hold in view",
+        description="further conditions by their switches; `source`: prompts of final votes have "
+        "only the texts that the source's prompts have",
         examples=[{"argued": {"summaries": False, "interview": False, "dialogue": True}}],
     )
     conditions: tuple[str, ...] | None = Field(
@@ -352,14 +354,19 @@ class CrossPollinationConfig(CodingStudyConfig):
         1, ge=1, le=50, description="draws of the summaries, over which readers are divided"
     )
     confidence: bool = Field(
-        False, description="ask how sure each is of the choice (0 to 100), before and after"
+        False,
+        description="ask how sure each participant is of the choice (0 to 100), before and after",
     )
     ranking: bool = Field(False, description="ask for a ranking of all options, before and after")
     restatement: bool = Field(
-        False, description="ask each to state the opposing view in words its holders would accept"
+        False,
+        description="ask each participant to state the opposing view in words that its holders "
+        "would accept",
     )
     delayed_vote: bool = Field(
-        False, description="ask for a third vote at the end, with only both earlier ones in view"
+        False,
+        description="ask for a third vote at the end, with only the two earlier votes in the "
+        "prompt",
     )
     judge_sample: int = Field(
         12, ge=1, description="number of positions shown to the judge of `llm_judge`"

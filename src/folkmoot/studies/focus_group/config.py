@@ -149,8 +149,8 @@ class DiscussionConfig(CodingStudyConfig):
     )
     stimulus_material: str | None = Field(
         None,
-        description="ad copy or product description, also the address of an image, read in private "
-        "before the talk and shown again from the reaction phase on",
+        description="ad copy or product description, or the address of an image, read in private "
+        "before the discussion and shown again from the reaction phase on",
         examples=[
             "Meet the oven that reads. Hold the package to the window, close the door, and dinner "
             "is ready\nin twelve minutes, crisp on the outside, hot in the middle.\n"
@@ -159,7 +159,7 @@ class DiscussionConfig(CodingStudyConfig):
     )
     price: Price | None = Field(
         None,
-        description="what it costs, as people say it",
+        description="price of the product, as it is spoken of",
         examples=["299 dollars"],
         json_schema_extra=field_notes(essential=True),
     )
@@ -170,11 +170,11 @@ class DiscussionConfig(CodingStudyConfig):
     )
     first_opinion: Literal["asked", "seeded"] = Field(
         "asked",
-        description="`asked`: each reads the concept in private and says what they think; "
-        "`seeded`: first opinions are planted by what a person is like",
+        description="`asked`: each participant reads the concept in private and states an "
+        "opinion; `seeded`: first opinions follow from the participant's traits",
     )
     num_personas: PositiveInt = Field(
-        8, description="people in a group", json_schema_extra=field_notes(essential=True)
+        8, description="participants in a group", json_schema_extra=field_notes(essential=True)
     )
     phases: tuple[DiscussionPhase, ...] = Field(
         tuple(DiscussionPhase), min_length=1, description="phases, in order"
@@ -192,7 +192,7 @@ class DiscussionConfig(CodingStudyConfig):
         ge=0,
         le=5,
         allow_inf_nan=False,
-        description="sampling temperature of all calls but those of the coder, who works at 0",
+        description="sampling temperature of all calls except those of the coder, which is 0",
     )
     guide: dict[
         DiscussionPhase,
@@ -206,8 +206,8 @@ class DiscussionConfig(CodingStudyConfig):
     )
     control: Literal["alone", "order"] | None = Field(
         None,
-        description="control for giving in to the group: interview the same people alone as well, "
-        "or draw every speaking order at random",
+        description="control for giving in to the group: interview the same participants alone "
+        "as well, or draw every speaking order at random",
     )
     replications: PositiveInt = Field(
         1,
@@ -226,7 +226,8 @@ class DiscussionConfig(CodingStudyConfig):
     )
     quotas: dict[str, dict[str, float]] = Field(
         default_factory=dict,
-        description="shares or numbers of people by `age` (bands), `sex`, `education`, `income`, "
+        description="shares or numbers of participants by `age` (bands), `sex`, `education`, "
+        "`income`, "
         "`location_type`, `political_leaning`, `vals` or `adoption`",
         examples=[{"sex": {"F": 1, "M": 1}}],
     )

@@ -52,7 +52,7 @@ class Trip(_Part):
     """
 
     file: str | None = Field(
-        None, description="CSV in TripCraft's format, whose rows are dealt to the groups"
+        None, description="CSV in TripCraft's format; its rows are assigned to the groups"
     )
     org: str = Field("", description="where the trip starts")
     dest: str = Field("", description="where it goes")
@@ -256,8 +256,8 @@ class NegotiationConfig(CodingStudyConfig):
     )
     confirm: bool = Field(
         True,
-        description="ask each member whether the record is what the talk came to, and whether it "
-        "gives them what they refuse",
+        description="ask each member whether the record is what the discussion arrived at, and "
+        "whether it gives them what they refuse",
     )
     trip: Trip = Field(Trip(), description="the trip, for the export in TripCraft's input format")
 

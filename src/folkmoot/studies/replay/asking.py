@@ -26,8 +26,8 @@ class ReplayConfig(StudyConfig):
     scale: tuple[float, float] = Field(description="lowest and highest answer")
     first_answer: Literal["given", "asked"] = Field(
         "given",
-        description="`given`: the model is told the human's own first answer; `asked`: the model is "
-        "asked for it",
+        description="`given`: the model is told the human's own first answer; `asked`: the model "
+        "is asked for it",
     )
     answers: PositiveInt | None = Field(
         None, description="maximum number of rows of the table to use, drawn by the seed"

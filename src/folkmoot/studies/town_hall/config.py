@@ -122,7 +122,7 @@ class Ratios(_Part):
     )
     participation_tendency: Shares = Field(
         {"active": 0.20, "moderate": 0.50, "passive": 0.30},
-        description="shares of how much people take part",
+        description="shares of how much residents take part",
     )
     information_access: Shares = Field(
         {"high": 0.30, "medium": 0.45, "low": 0.25}, description="shares of access to information"
@@ -176,27 +176,28 @@ class LevelSettings(_Part):
     like: LevelName | None = Field(None, description="level from which the rest is taken")
     context: Literal["shared", "separate"] | None = Field(
         None,
-        description="`shared`: one session speaks for all residents; `separate`: each resident has "
-        "calls and a memory of their own",
+        description="`shared`: one session speaks for all residents; `separate`: each resident "
+        "has their own calls and memory",
     )
     models: Annotated[
         list[str] | None, BeforeValidator(_as_list, json_schema_input_type=GivenList | None)
-    ] = Field(None, description="one model, or several to deal over the seats")
+    ] = Field(None, description="one model, or several that are assigned to the residents")
     moderator: str | None = Field(
         None, min_length=1, description="`none`, `model` (the run's own) or the name of a model"
     )
     think: bool | None = Field(None, description="residents think in private before they speak")
     reflect: bool | None = Field(None, description="residents reflect in private after a round")
     vulnerable: bool | None = Field(
-        None, description="false: a control in which others sit in the seats of the vulnerable"
+        None,
+        description="false: a control in which other residents take the places of the vulnerable",
     )
     moderator_list: bool | None = Field(
         None, description="false: a control in which the moderator is not told who is vulnerable"
     )
     labels: Literal["own", "shuffled"] | None = Field(
         None,
-        description="`shuffled`: a placebo in which the list of vulnerable residents is drawn by "
-        "lot",
+        description="`shuffled`: a placebo in which the list of vulnerable residents is drawn at "
+        "random",
     )
     stories: Literal["vulnerable", "all", "none"] | None = Field(
         None, description="who has a life story in the prompts; with `all` of the same length"
@@ -237,8 +238,8 @@ class TownHallConfig(CodingStudyConfig):
     model: str | None = Field(
         None,
         min_length=1,
-        description="model of the planner, and of every seat for which a level names none; without "
-        "a hosted model here the models of the levels are not asked either",
+        description="model of the planner, and of every resident for whom a level names none; "
+        "without a hosted model here the models of the levels are not asked either",
         examples=["synthetic", SOURCE_MODEL],
         json_schema_extra=field_notes(essential=True),
     )
@@ -272,7 +273,7 @@ class TownHallConfig(CodingStudyConfig):
         examples=[{"4": {}}],
     )
     residents: ResidentSettings = Field(
-        default_factory=ResidentSettings, description="how the general residents are made"
+        default_factory=ResidentSettings, description="how the general residents are generated"
     )
     vulnerable: Listed = Field(
         ["builtin"],

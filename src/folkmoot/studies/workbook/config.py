@@ -109,22 +109,22 @@ class Settings(_Part):
     num_sessions: int = Field(description="How many sessions are played.")
     max_conversation_length: int | None = Field(
         None,
-        description="Most messages of a session that a model writes. A session that reaches it "
-        "ends there.",
+        description="Maximum number of messages of a session that a model writes. A session that "
+        "reaches it ends there.",
     )
     max_rounds: int | None = Field(
         None, description="Most tasks of a session (the short layout's own limit)."
     )
     treatment_assignment_strategy: TreatmentStrategy = Field(
-        description="simple_random: each session draws by itself. complete_random: as even as can "
-        "be. manual: by a column of agent_profiles."
+        description="simple_random: each session draws independently. complete_random: as "
+        "balanced as possible. manual: by a column of agent_profiles."
     )
     treatment_column: str | None = Field(
         None, description="Only for manual: name of the column (row 1 or row 2)."
     )
     session_assignment_strategy: Strategy = Field(
-        description="random, or manual by a column of agent_profiles. Who is blank there takes no "
-        "part."
+        description="random, or manual by a column of agent_profiles. A respondent with a blank "
+        "cell takes no part."
     )
     session_column: str | None = Field(
         None, description="Only for manual: name of the column (row 1 or row 2)."
@@ -201,8 +201,9 @@ class Task(_Part):
 
     task_id: str = Field(description="Must be unique.")
     type: TaskType = Field(
-        description="context: told before everything, must come first. discussion: one after the "
-        "other, all hear. public_question: one after the other, answers so far are shown. "
+        description="context: told to all at the beginning, must come first. discussion: one "
+        "after another, all hear. public_question: one after another, answers so far "
+        "are shown. "
         "private_question: answers are hidden until the round ends."
     )
     task_order: int = Field(
@@ -214,8 +215,9 @@ class Task(_Part):
     human_text: str = Field("", description="The original wording. For the record only.")
     llm_text: str | Mapping[str, str] = Field(
         description='What is asked. Plain text for all, or {"Role 1": "…", "Role 2": "…"}: the '
-        "order of the dict is the order of speaking, and who is not in it sits out. {{ name }} "
-        "puts a constant or an earlier result in, {response_options} the options."
+        "order of the dict is the order of speaking, and a role that is not in it "
+        "takes no part. {{ name }} inserts a constant or an earlier result, "
+        "{response_options} the options."
     )
     var_name: str = Field(description="Column of the answer in the CSV file; must be unique.")
     var_type: VarType | None = Field(None, description="category, integer or float. Blank: text.")
@@ -225,10 +227,10 @@ class Task(_Part):
         'dict of these by role {"Role 1": (0, 10)}.',
     )
     randomize_response_order: bool = Field(
-        False, description="1: each participant sees the list in an order of its own."
+        False, description="1: each participant sees the list in their own order."
     )
     validate_response: bool = Field(
-        False, description="1: an answer that does not fit is asked for again, up to 5 times."
+        False, description="1: an answer that does not fit is re-asked, up to 5 times."
     )
     generate_speculation_score: bool = Field(
         False, description="1: asks how speculative the answer is, 0 to 100."
