@@ -49,8 +49,8 @@ def parse_amount(price: str) -> float:
 
     Raise ValueError if the price does not contain exactly one number.
     """
-    (found,) = _AMOUNT.findall(price)
-    return float(found.replace(",", ""))
+    (amount,) = _AMOUNT.findall(price)
+    return float(amount.replace(",", ""))
 
 
 def _with_amount(price: str) -> str:
@@ -274,10 +274,10 @@ class DiscussionConfig(CodingStudyConfig):
         if not isinstance(value, Mapping):
             return value
         return {
-            key: {str(concept): name for concept, name in value.items()}
-            if isinstance(value, Mapping)
-            else value
-            for key, value in value.items()
+            attribute: {str(level): share for level, share in shares.items()}
+            if isinstance(shares, Mapping)
+            else shares
+            for attribute, shares in value.items()
         }
 
     def questions_in(self, phase: DiscussionPhase) -> int:
@@ -286,8 +286,12 @@ class DiscussionConfig(CodingStudyConfig):
         The questions of the researcher's guide count if there are any. Otherwise it is
         `questions_per_phase`.
         """
-        part = self.guide.get(phase)
-        return len(part.questions) if part and part.questions else self.questions_per_phase
+        guide_part = self.guide.get(phase)
+        return (
+            len(guide_part.questions)
+            if guide_part and guide_part.questions
+            else self.questions_per_phase
+        )
 
     @property
     def all_questions(self) -> int:
@@ -317,9 +321,12 @@ class DiscussionConfig(CodingStudyConfig):
     @property
     def ladder_prices(self) -> tuple[str, ...]:
         """The prices at which intent is asked in addition to the product's own, lowest first."""
-        own = None if self.price is None else parse_amount(self.price)
+        own_amount = None if self.price is None else parse_amount(self.price)
         return tuple(
-            sorted((price for price in self.prices if parse_amount(price) != own), key=parse_amount)
+            sorted(
+                (price for price in self.prices if parse_amount(price) != own_amount),
+                key=parse_amount,
+            )
         )
 
     @property
@@ -330,8 +337,8 @@ class DiscussionConfig(CodingStudyConfig):
     @property
     def groups(self) -> tuple[str, ...]:
         """The names of the groups: `group_001` and so on."""
-        width = max(3, len(str(self.replications)))
-        return tuple(f"group_{i:0{width}d}" for i in range(1, self.replications + 1))
+        digit_count = max(3, len(str(self.replications)))
+        return tuple(f"group_{i:0{digit_count}d}" for i in range(1, self.replications + 1))
 
     def for_stimulus(self, stimulus: Stimulus) -> DiscussionConfig:
         """Return the settings for the discussion of one concept.
@@ -346,9 +353,9 @@ class DiscussionConfig(CodingStudyConfig):
                 "price": stimulus.price or self.price,
                 "category": stimulus.category or self.category,
                 "phases": tuple(
-                    discussion_phase
-                    for discussion_phase in self.phases
-                    if material or discussion_phase is not DiscussionPhase.REACTION
+                    phase
+                    for phase in self.phases
+                    if material or phase is not DiscussionPhase.REACTION
                 ),
                 "stimuli": (),
             }
@@ -371,21 +378,21 @@ def declare_claims(config: DiscussionConfig) -> list[Claim]:
     stated.
     """
     concepts = [concept.id for concept in config.concepts]
-    first: Family = "primary" if len(concepts) <= MOST_PRIMARY else "secondary"
-    second: Family = "primary" if len(concepts) == 1 else "secondary"
-    several = len(concepts) > 1
-    moved = [
+    movement_family: Family = "primary" if len(concepts) <= MOST_PRIMARY else "secondary"
+    intent_family: Family = "primary" if len(concepts) == 1 else "secondary"
+    has_several_concepts = len(concepts) > 1
+    concept_claims = [
         claim
         for concept in concepts
         for claim in (
-            _movement_claim(concept, first, several),
-            _would_buy(concept, second, several),
+            _movement_claim(concept, movement_family, has_several_concepts),
+            _would_buy(concept, intent_family, has_several_concepts),
         )
     ]
-    return [*moved, *(_concept_claim(concept, concepts[0]) for concept in concepts[1:])]
+    return [*concept_claims, *(_concept_claim(concept, concepts[0]) for concept in concepts[1:])]
 
 
-def _movement_claim(concept: str, family: Family, several: bool) -> Claim:
+def _movement_claim(concept: str, family: Family, has_several_concepts: bool) -> Claim:
     return Claim(
         POSITION,
         ("after", "before"),
@@ -394,19 +401,20 @@ def _movement_claim(concept: str, family: Family, several: bool) -> Claim:
         unit="group",
         estimand=(
             "Among simulated recruits like those drawn for this run: the mean private position "
-            f"on {concept if several else 'the concept'} after the talk minus that before it, "
+            f"on {concept if has_several_concepts else 'the concept'} after the talk "
+            "minus that before it, "
             "within persons, from −1 (against) to 1 (in favour); independent unit: group."
         ),
         by="when",
         where=(("stimulus", (concept,)),),
         subject=TALK,
         paired=True,
-        outcome="position" + f" on {concept}" * several,
+        outcome="position" + f" on {concept}" * has_several_concepts,
         names=("after the talk", "before"),
     )
 
 
-def _would_buy(concept: str, family: Family, several: bool) -> Claim:
+def _would_buy(concept: str, family: Family, has_several_concepts: bool) -> Claim:
     return Claim(
         INTENT,
         ("after", "before"),
@@ -414,7 +422,8 @@ def _would_buy(concept: str, family: Family, several: bool) -> Claim:
         unit="group",
         estimand=(
             "Among simulated recruits like those drawn for this run: the share who would "
-            f"definitely or probably buy {concept if several else 'the product'}, asked in "
+            "definitely or probably buy "
+            f"{concept if has_several_concepts else 'the product'}, asked in "
             "private after the talk, minus the share before it, within persons; independent "
             "unit: group."
         ),
@@ -423,7 +432,7 @@ def _would_buy(concept: str, family: Family, several: bool) -> Claim:
         subject=TALK,
         paired=True,
         at_least=LIKELY,
-        outcome="would buy" + f" {concept}" * several,
+        outcome="would buy" + f" {concept}" * has_several_concepts,
         names=("after the talk", "before"),
     )
 

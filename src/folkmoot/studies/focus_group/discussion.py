@@ -199,10 +199,8 @@ class DiscussionTranscript(BaseModel):
     def by_phase(self) -> list[tuple[DiscussionPhase, list[DiscussionMessage]]]:
         """Return the messages of each phase, in order."""
         return [
-            (phase, list(ms))
-            for phase, ms in groupby(
-                self.messages, lambda discussion_message: discussion_message.phase
-            )
+            (phase, list(messages))
+            for phase, messages in groupby(self.messages, lambda message: message.phase)
         ]
 
     def positions(self, when: InterviewTime) -> dict[str, float]:
@@ -216,29 +214,25 @@ class DiscussionTranscript(BaseModel):
     def positions_before_and_after(self) -> dict[str, tuple[float, float]]:
         """Return the positions before and after by participant id, for those who have both."""
         before, after = self.positions(InterviewTime.BEFORE), self.positions(InterviewTime.AFTER)
-        return {who: (before[who], after[who]) for who in before if who in after}
+        return {
+            persona_id: (before[persona_id], after[persona_id])
+            for persona_id in before
+            if persona_id in after
+        }
 
     def intents_by_participant(self, when: InterviewTime) -> dict[str, str]:
         """Return the purchase intent at the product's own price by participant id."""
         return {
-            purchase_intent.persona_id: purchase_intent.answer
-            for purchase_intent in self.intents
-            if purchase_intent.when is when
-            and not purchase_intent.ladder
-            and purchase_intent.answer is not None
+            intent.persona_id: intent.answer
+            for intent in self.intents
+            if intent.when is when and not intent.ladder and intent.answer is not None
         }
 
     def by_participants(self) -> Iterator[DiscussionMessage]:
         """Return the messages of participants, in order."""
-        return (
-            discussion_message
-            for discussion_message in self.messages
-            if discussion_message.by_participant
-        )
+        return (message for message in self.messages if message.by_participant)
 
 
 def recent_transcript(messages: Sequence[DiscussionMessage], last: int) -> Transcript:
     """Return the last messages as the transcript that a speaker is shown."""
-    return Transcript(
-        tuple(discussion_message.as_utterance for discussion_message in messages[-last:])
-    )
+    return Transcript(tuple(message.as_utterance for message in messages[-last:]))

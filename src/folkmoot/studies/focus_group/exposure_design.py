@@ -47,51 +47,69 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     Of the questions about intent only the one at the product's own price counts.
     """
     config = DiscussionConfig.model_validate(run.config)
-    on = {concept.id: config.for_stimulus(concept) for concept in config.concepts}
-    said = run.read_table("utterances")
+    config_of = {concept.id: config.for_stimulus(concept) for concept in config.concepts}
+    utterances = run.read_table("utterances")
     # No participant has spoken yet.
-    if "turn" not in said.columns:
+    if "turn" not in utterances.columns:
         return
-    said = said.filter(pl.col("turn").is_not_null())
+    utterances = utterances.filter(pl.col("turn").is_not_null())
     # Maps each discussion or interview to its utterance ids and their speakers. The key is (group,
     # concept, participant), with None as participant for a discussion.
-    spoken: dict[tuple[str, str, str | None], dict[str, str]] = defaultdict(dict)
+    speakers_by_talk: dict[tuple[str, str, str | None], dict[str, str]] = defaultdict(dict)
     columns = ("group", "stimulus", "persona_id", "utterance_id", "speaker_id")
-    for group, concept, who, id, speaker in said.select(columns).iter_rows():
-        spoken[group, concept, who][id] = speaker
-    stated = run.read_table("statements").filter(when="before").select(*columns[:4])
-    first = {(group, concept, who): id for group, concept, who, id in stated.iter_rows() if id}
-    for address, who in run.rows("answers", "address", "speaker_id"):
+    for group, concept, persona_id, utterance_id, speaker_id in utterances.select(
+        columns
+    ).iter_rows():
+        speakers_by_talk[group, concept, persona_id][utterance_id] = speaker_id
+    statements = run.read_table("statements").filter(when="before").select(*columns[:4])
+    first_statement_ids = {
+        (group, concept, persona_id): utterance_id
+        for group, concept, persona_id, utterance_id in statements.iter_rows()
+        if utterance_id
+    }
+    for address, persona_id in run.rows("answers", "address", "speaker_id"):
         parts = str(address).split("/")
         if len(parts) != ADDRESS_PARTS or parts[3] not in WHEN or parts[5] not in ASKED:
             continue
-        _, group, concept, when, _, what, _ = parts
-        talk = (group, concept, who if when == ALONE else None)
-        heard = {} if when == "before" else spoken[talk]
+        _, group, concept, when, _, question, _ = parts
+        talk_key = (group, concept, persona_id if when == ALONE else None)
+        history = {} if when == "before" else speakers_by_talk[talk_key]
         # A participant is shown the last `context_messages` messages. Earlier ones must not be in
         # the prompt.
-        heard = dict([*heard.items()][-config.context_messages :])
-        own = [id for id, speaker in heard.items() if speaker == who]
-        others = [id for id, speaker in heard.items() if speaker not in (who, MODERATOR)]
+        history = dict([*history.items()][-config.context_messages :])
+        own_ids = [
+            utterance_id for utterance_id, speaker_id in history.items() if speaker_id == persona_id
+        ]
+        other_ids = [
+            utterance_id
+            for utterance_id, speaker_id in history.items()
+            if speaker_id not in (persona_id, MODERATOR)
+        ]
         concepts, material, price = (
             [cell_id(column, concept)] for column in (texts.CONCEPT, texts.MATERIAL, texts.PRICE)
         )
         shows = {
             CONCEPT: concepts,
-            MATERIAL: material if on[concept].stimulus_material else (),
-            STATEMENTS: others,
+            MATERIAL: material if config_of[concept].stimulus_material else (),
+            STATEMENTS: other_ids,
         }
-        if own:
-            shows[OWN_WORDS] = own
-        if on[concept].price and what == "intent":
+        if own_ids:
+            shows[OWN_WORDS] = own_ids
+        if config_of[concept].price and question == "intent":
             shows[PRICE] = price
         yield Decision(
             address,
-            who,
+            persona_id,
             concept,
-            f"{what.replace('_', ' ')} {when}",
+            f"{question.replace('_', ' ')} {when}",
             shows,
-            {*concepts, *material, *price, *heard, first.get((group, concept, who), "")},
+            {
+                *concepts,
+                *material,
+                *price,
+                *history,
+                first_statement_ids.get((group, concept, persona_id), ""),
+            },
             unit=group,
         )
 

@@ -48,41 +48,54 @@ def folder_of(config: DiscussionConfig, group: str, stimulus: str) -> str:
 
 def write_discussion(session: Session[DiscussionConfig], transcript: DiscussionTranscript) -> None:
     """Write `transcript.md`, `.json`, `.html` and `statistics.json` of one discussion."""
-    at = folder_of(session.config, transcript.group, transcript.stimulus)
-    mark = session.provenance_label
-    session.write_text(f"{at}transcript.md", TranscriptFormatter.to_markdown(transcript, mark))
-    session.write_text(f"{at}transcript.json", TranscriptFormatter.to_json(transcript))
-    session.write_text(f"{at}transcript.html", TranscriptFormatter.to_html(transcript, mark))
-    session.write_json(f"{at}statistics.json", TranscriptFormatter.summary_stats(transcript))
+    prefix = folder_of(session.config, transcript.group, transcript.stimulus)
+    provenance_label = session.provenance_label
+    session.write_text(
+        f"{prefix}transcript.md", TranscriptFormatter.to_markdown(transcript, provenance_label)
+    )
+    session.write_text(f"{prefix}transcript.json", TranscriptFormatter.to_json(transcript))
+    session.write_text(
+        f"{prefix}transcript.html", TranscriptFormatter.to_html(transcript, provenance_label)
+    )
+    session.write_json(f"{prefix}statistics.json", TranscriptFormatter.summary_stats(transcript))
 
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
     """Yield `topline.json` and `topline.md` over all discussions that have ended."""
     config = DiscussionConfig.model_validate(run.config)
-    ended = set(run.rows("statements", "group", "stimulus"))
-    order = ((group, concept.id) for group in config.groups for concept in config.concepts)
-    folders = {at: folder_of(config, *at) for at in order if at in ended}
+    recorded_talks = set(run.rows("statements", "group", "stimulus"))
+    talk_keys = ((group, concept.id) for group in config.groups for concept in config.concepts)
+    folders = {
+        talk_key: folder_of(config, *talk_key)
+        for talk_key in talk_keys
+        if talk_key in recorded_talks
+    }
     transcripts = [
         TranscriptFormatter.from_json(run.text(f"{folder}transcript.json"))
         for folder in folders.values()
     ]
     pages = {
-        f"{group}/{text}": f"{folder}transcript.html" for (group, text), folder in folders.items()
+        f"{group}/{stimulus}": f"{folder}transcript.html"
+        for (group, stimulus), folder in folders.items()
     }
-    mark, read = run.mark_of_files, read_codings(run).get("remarks")
+    provenance_label, codings = run.mark_of_files, read_codings(run).get("remarks")
     # The codes of the embedded coder stay in the table `codes`. In the topline they would look like
     # findings.
     codes = (
-        {id: read.codes_of(id) or {} for id in read.codes_by_text}
-        if read and read.supports_findings
+        {text_id: codings.codes_of(text_id) or {} for text_id in codings.codes_by_text}
+        if codings and codings.supports_findings
         else {}
     )
     data = topline_data(transcripts, pages, codes)
-    if read is not None and read.primary_coder is not None and read.primary_coder.is_embedded:
+    if (
+        codings is not None
+        and codings.primary_coder is not None
+        and codings.primary_coder.is_embedded
+    ):
         data["coding_note"] = EMBEDDED_NOTE
-    marked = {"mark": mark, **data} if mark else data
-    yield "topline.json", marked
-    yield "topline.md", topline_page(data, mark)
+    labelled_data = {"mark": provenance_label, **data} if provenance_label else data
+    yield "topline.json", labelled_data
+    yield "topline.md", topline_page(data, provenance_label)
 
 
 def topline_page(data: dict[str, object], mark: str = "") -> str:
@@ -145,47 +158,45 @@ class TranscriptFormatter:
         most and least active participants, the balance of speaking and the sycophancy check.
         """
         names = {profile.id: profile.name for profile in transcript.personas}
-        said = list(transcript.by_participants())
+        messages = list(transcript.by_participants())
         words = dict.fromkeys(names, 0)
         turns = dict.fromkeys(names, 0)
-        for discussion_message in said:
-            words[discussion_message.speaker_id] += discussion_message.words
-            turns[discussion_message.speaker_id] += 1
-        all_words = sum(discussion_message.words for discussion_message in transcript.messages)
+        for message in messages:
+            words[message.speaker_id] += message.words
+            turns[message.speaker_id] += 1
+        all_words = sum(message.words for message in transcript.messages)
         replies = Counter(
-            (discussion_message.speaker_id, discussion_message.replied_to)
-            for discussion_message in said
-            if discussion_message.replied_to
+            (message.speaker_id, message.replied_to) for message in messages if message.replied_to
         )
         check = sycophancy.check_transcripts([transcript])
-        ranked = sorted(turns, key=lambda who: -turns[who])
-        shifts = [
-            discussion_message for discussion_message in said if discussion_message.changed_mind
-        ]
+        most_active_first = sorted(turns, key=lambda who: -turns[who])
+        shifts = [message for message in messages if message.changed_mind]
         by_phase = {phase.value: messages for phase, messages in transcript.by_phase()}
         return {
             "messages": len(transcript.messages),
             "messages_by_role": dict(
                 Counter(discussion_message.role.value for discussion_message in transcript.messages)
             ),
-            "messages_per_phase": {part: len(ms) for part, ms in by_phase.items()},
-            "messages_per_participant": {names[who]: n for who, n in turns.items()},
-            "words_per_participant": {names[who]: n for who, n in words.items()},
+            "messages_per_phase": {phase: len(messages) for phase, messages in by_phase.items()},
+            "messages_per_participant": {
+                names[persona_id]: count for persona_id, count in turns.items()
+            },
+            "words_per_participant": {
+                names[persona_id]: count for persona_id, count in words.items()
+            },
             "average_sentiment_by_phase": {
-                part: _mean_or_none(
+                phase: _mean_or_none(
                     discussion_message.sentiment
-                    for discussion_message in ms
+                    for discussion_message in messages
                     if discussion_message.by_participant
                 )
-                for part, ms in by_phase.items()
+                for phase, messages in by_phase.items()
             },
-            "sentiment_source": said[0].sentiment_source if said else None,
+            "sentiment_source": messages[0].sentiment_source if messages else None,
             "opinion_shifts": len(shifts),
-            "people_who_shifted": len(
-                {discussion_message.speaker_id for discussion_message in shifts}
-            ),
-            "most_active": names[ranked[0]] if ranked else None,
-            "least_active": names[ranked[-1]] if ranked else None,
+            "people_who_shifted": len({message.speaker_id for message in shifts}),
+            "most_active": names[most_active_first[0]] if most_active_first else None,
+            "least_active": names[most_active_first[-1]] if most_active_first else None,
             "possibly_out_of_character": sum(
                 discussion_message.out_of_character for discussion_message in transcript.messages
             ),
@@ -198,8 +209,12 @@ class TranscriptFormatter:
                 round(1 - sum(words.values()) / all_words, 4) if all_words else 0.0
             ),
             "replies": [
-                {"from": names[answer], "to": names.get(b, "Moderator"), "times": n}
-                for (answer, b), n in replies.items()
+                {
+                    "from": names[speaker_id],
+                    "to": names.get(replied_to, "Moderator"),
+                    "times": count,
+                }
+                for (speaker_id, replied_to), count in replies.items()
             ],
             "mean_valence_before": _mean_or_none(
                 transcript.positions(InterviewTime.BEFORE).values()
@@ -221,8 +236,8 @@ class TranscriptFormatter:
 
 
 def _mean_or_none(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(fmean(known), 3) if known else None
+    known_values = [value for value in values if value is not None]
+    return round(fmean(known_values), 3) if known_values else None
 
 
 def _nan_to_none(value: float) -> float | None:
@@ -257,8 +272,8 @@ def _page_templates() -> Environment:
 
 
 def _describe_participant(profile: Profile) -> str:
-    place = f" in {profile.location}" if profile.location else ""
-    return f"{profile.age}, {profile.occupation}, lives {profile.household}{place}"
+    location = f" in {profile.location}" if profile.location else ""
+    return f"{profile.age}, {profile.occupation}, lives {profile.household}{location}"
 
 
 def _escape_markdown(text: str) -> str:
@@ -271,14 +286,14 @@ def _escape_markdown(text: str) -> str:
 
 def _format_signed(value: float) -> str:
     """Return a number with a sign and two decimals. A value that rounds to zero has no sign."""
-    shown = f"{value:+.2f}".replace("-", "−")
-    return "0.00" if shown[1:] == "0.00" else shown
+    text = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if text[1:] == "0.00" else text
 
 
 # Text id → code → quote.
 Codes = Mapping[str, Mapping[str, str]]
 # Maximum number of quotes per code in the topline.
-QUOTES = 3
+MAX_QUOTES = 3
 WOULD_BUY = INTENTS[3:]
 
 
@@ -289,21 +304,19 @@ def topline_data(
 
     `pages` maps "group/stimulus" to the path of the HTML transcript.
     """
-    stimuli = list(
-        dict.fromkeys(discussion_transcript.stimulus for discussion_transcript in transcripts)
-    )
+    stimuli = list(dict.fromkeys(transcript.stimulus for transcript in transcripts))
     return {
         "concepts": [
             _concept_data(
                 [
                     discussion_transcript
                     for discussion_transcript in transcripts
-                    if discussion_transcript.stimulus == text
+                    if discussion_transcript.stimulus == stimulus
                 ],
                 pages,
                 codes,
             )
-            for text in stimuli
+            for stimulus in stimuli
         ]
     }
 
@@ -312,7 +325,7 @@ def _concept_data(
     group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, object]:
     first = group[0]
-    found: dict[str, object] = {
+    data: dict[str, object] = {
         "stimulus": first.stimulus,
         "product_concept": first.config.product_concept,
         "groups": len(group),
@@ -324,14 +337,14 @@ def _concept_data(
         "sycophancy": sycophancy.check_transcripts(group).describe_check(),
     }
     if len(group) == 1:
-        found["who_said_what"] = _participant_summaries(first, pages)
+        data["who_said_what"] = _participant_summaries(first, pages)
     else:
-        found["across_groups"] = _across_groups(group)
-    return found
+        data["across_groups"] = _across_groups(group)
+    return data
 
 
 def _intent_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
-    given = [
+    answers_after = [
         (discussion_transcript.group, answer)
         for discussion_transcript in group
         for answer in discussion_transcript.intents_by_participant(InterviewTime.AFTER).values()
@@ -341,11 +354,11 @@ def _intent_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
         for discussion_transcript in group
         for answer in discussion_transcript.intents_by_participant(InterviewTime.BEFORE).values()
     ]
-    counts = Counter(answer for _, answer in given)
-    out: dict[str, object] = {
+    counts = Counter(answer for _, answer in answers_after)
+    data: dict[str, object] = {
         "price": group[0].config.price,
         "counts": {intent: counts[intent] for intent in INTENTS},
-        "answered": len(given),
+        "answered": len(answers_after),
         "unanswered": dict(
             Counter(
                 purchase_intent.missing or "unknown"
@@ -358,16 +371,19 @@ def _intent_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
         ),
         "would_buy_share_before": _share_who_would_buy(before),
     }
-    if given:
+    if answers_after:
         # Participants of one group heard each other, so groups are the independent units.
-        share = clustered_share(
-            [answer in WOULD_BUY for _, answer in given], [group for group, _ in given]
+        would_buy = clustered_share(
+            [answer in WOULD_BUY for _, answer in answers_after],
+            [group for group, _ in answers_after],
         )
-        out |= {
-            "would_buy_share": round(share.value, 4),
-            "interval": [round(share.low, 4), round(share.high, 4)] if share.has_interval else None,
+        data |= {
+            "would_buy_share": round(would_buy.value, 4),
+            "interval": [round(would_buy.low, 4), round(would_buy.high, 4)]
+            if would_buy.has_interval
+            else None,
         }
-    return out
+    return data
 
 
 def _share_who_would_buy(answers: Sequence[str]) -> float | None:
@@ -375,12 +391,12 @@ def _share_who_would_buy(answers: Sequence[str]) -> float | None:
 
 
 def _position_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
-    both = [
+    position_pairs = [
         pair
         for discussion_transcript in group
         for pair in discussion_transcript.positions_before_and_after().values()
     ]
-    moved = [
+    movers = [
         message for discussion_transcript in group for message in _movers(discussion_transcript)
     ]
     return {
@@ -389,30 +405,37 @@ def _position_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
             for discussion_transcript in group
             for statement in discussion_transcript.statements
         ),
-        "mean_before": round(fmean(b for b, _ in both), 3) if both else None,
-        "mean_after": round(fmean(a for _, a in both), 3) if both else None,
-        "people_who_moved": len(moved),
-        "people": len(both),
-        "moved": moved if len(group) == 1 else [],
+        "mean_before": round(fmean(before for before, _ in position_pairs), 3)
+        if position_pairs
+        else None,
+        "mean_after": round(fmean(after for _, after in position_pairs), 3)
+        if position_pairs
+        else None,
+        "people_who_moved": len(movers),
+        "people": len(position_pairs),
+        "moved": movers if len(group) == 1 else [],
     }
 
 
 def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, object]]:
     """Return the participants with a changed position and the turns of the change."""
-    people = {profile.id: profile for profile in discussion_transcript.personas}
+    profiles = {profile.id: profile for profile in discussion_transcript.personas}
     return [
         {
             "group": discussion_transcript.group,
-            "name": title_of(people[who]),
+            "name": title_of(profiles[persona_id]),
             "from": before,
             "to": after,
             "turns": [
                 discussion_message.turn_number
                 for discussion_message in discussion_transcript.by_participants()
-                if discussion_message.speaker_id == who and discussion_message.changed_mind
+                if discussion_message.speaker_id == persona_id and discussion_message.changed_mind
             ],
         }
-        for who, (before, after) in discussion_transcript.positions_before_and_after().items()
+        for persona_id, (
+            before,
+            after,
+        ) in discussion_transcript.positions_before_and_after().items()
         if has_moved(before, after)
     ]
 
@@ -425,8 +448,8 @@ def _remark_data(
     Within one group each quote is from another participant. With several groups each quote is from
     another group.
     """
-    people: dict[str, set[tuple[str, str]]] = {}
-    quotes: dict[str, dict[str, dict[str, object]]] = {}
+    speakers_by_code: dict[str, set[tuple[str, str]]] = {}
+    quotes_by_code: dict[str, dict[str, dict[str, object]]] = {}
     for discussion_transcript in group:
         names = {profile.id: title_of(profile) for profile in discussion_transcript.personas}
         page = pages[f"{discussion_transcript.group}/{discussion_transcript.stimulus}"]
@@ -434,45 +457,56 @@ def _remark_data(
             for code, quote in codes.get(
                 answer_id(discussion_transcript, discussion_message), {}
             ).items():
-                seen, kept = people.setdefault(code, set()), quotes.setdefault(code, {})
+                speakers, quotes = (
+                    speakers_by_code.setdefault(code, set()),
+                    quotes_by_code.setdefault(code, {}),
+                )
                 # A quote is kept only if it adds a voice: a new participant with one group, a new
                 # group with several.
-                heard = {who for group, who in seen if group == discussion_transcript.group}
-                fresh = discussion_message.speaker_id not in heard if len(group) == 1 else not heard
-                seen.add((discussion_transcript.group, discussion_message.speaker_id))
-                if fresh and len(kept) < QUOTES and quote not in kept:
-                    kept[quote] = {
+                heard_speakers = {
+                    speaker_id
+                    for group, speaker_id in speakers
+                    if group == discussion_transcript.group
+                }
+                is_new = (
+                    discussion_message.speaker_id not in heard_speakers
+                    if len(group) == 1
+                    else not heard_speakers
+                )
+                speakers.add((discussion_transcript.group, discussion_message.speaker_id))
+                if is_new and len(quotes) < MAX_QUOTES and quote not in quotes:
+                    quotes[quote] = {
                         "quote": quote,
                         "who": names[discussion_message.speaker_id],
                         "group": discussion_transcript.group,
                         "turn": discussion_message.turn_number,
                         "link": f"{page}#turn-{discussion_message.turn_number}",
                     }
-    found_of: dict[str, list[dict[str, object]]] = {"objections": [], "needs": [], "themes": []}
-    for code in sorted(people, key=lambda code: (-len(people[code]), code)):
+    themes: dict[str, list[dict[str, object]]] = {"objections": [], "needs": [], "themes": []}
+    for code in sorted(speakers_by_code, key=lambda code: (-len(speakers_by_code[code]), code)):
         kind, name = kind_and_name(code)
-        found_of[f"{kind}s"].append(
+        themes[f"{kind}s"].append(
             {
                 "theme": name,
-                "people": len(people[code]),
-                "groups": len({group for group, _ in people[code]}),
-                "quotes": list(quotes[code].values()),
+                "people": len(speakers_by_code[code]),
+                "groups": len({group for group, _ in speakers_by_code[code]}),
+                "quotes": list(quotes_by_code[code].values()),
             }
         )
-    return found_of
+    return themes
 
 
 def _participant_summaries(
     discussion_transcript: DiscussionTranscript, pages: dict[str, str]
 ) -> list[dict[str, object]]:
     """Return per participant the first and last position, share of words and a typical quote."""
-    first, last = (
+    positions_before, positions_after = (
         discussion_transcript.positions(InterviewTime.BEFORE),
         discussion_transcript.positions(InterviewTime.AFTER),
     )
     intents = discussion_transcript.intents_by_participant(InterviewTime.AFTER)
     page = pages[f"{discussion_transcript.group}/{discussion_transcript.stimulus}"]
-    total = (
+    total_words = (
         sum(
             discussion_message.words
             for discussion_message in discussion_transcript.by_participants()
@@ -480,38 +514,42 @@ def _participant_summaries(
         # A discussion without words must not divide by zero.
         or 1
     )
-    out = []
+    summaries = []
     for profile in discussion_transcript.personas:
-        own = [
+        own_messages = [
             discussion_message
             for discussion_message in discussion_transcript.by_participants()
             if discussion_message.speaker_id == profile.id
         ]
-        later = [
+        later_messages = [
             discussion_message
-            for discussion_message in own
+            for discussion_message in own_messages
             # Participants introduce themselves in the warm-up, so its messages say nothing about
             # the concept.
             if discussion_message.phase is not DiscussionPhase.WARMUP
         ]
-        telling = max(
-            later, key=partial(_representativeness, last.get(profile.id, 0.0)), default=None
+        representative = max(
+            later_messages,
+            key=partial(_representativeness, positions_after.get(profile.id, 0.0)),
+            default=None,
         )
-        out.append(
+        summaries.append(
             {
                 "name": title_of(profile),
-                "began": _describe_leaning(first.get(profile.id)),
-                "ended": _describe_leaning(last.get(profile.id)),
+                "began": _describe_leaning(positions_before.get(profile.id)),
+                "ended": _describe_leaning(positions_after.get(profile.id)),
                 "share_of_words": round(
-                    sum(discussion_message.words for discussion_message in own) / total, 3
+                    sum(discussion_message.words for discussion_message in own_messages)
+                    / total_words,
+                    3,
                 ),
                 "purchase_intent": intents.get(profile.id),
-                "quote": telling.content if telling else None,
-                "turn": telling.turn_number if telling else None,
-                "link": f"{page}#turn-{telling.turn_number}" if telling else None,
+                "quote": representative.content if representative else None,
+                "turn": representative.turn_number if representative else None,
+                "link": f"{page}#turn-{representative.turn_number}" if representative else None,
             }
         )
-    return out
+    return summaries
 
 
 def _describe_leaning(position: float | None) -> str:
@@ -530,17 +568,19 @@ def _representativeness(position: float, message: DiscussionMessage) -> float:
 
 def _across_groups(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
     """Return in how many groups each result came out the same way."""
-    drift, majority = [], 0
+    mean_shifts, majority_count = [], 0
     for discussion_transcript in group:
-        both = discussion_transcript.positions_before_and_after().values()
-        drift += [fmean(a - b for b, a in both)] if both else []
+        position_pairs = discussion_transcript.positions_before_and_after().values()
+        mean_shifts += (
+            [fmean(after - before for before, after in position_pairs)] if position_pairs else []
+        )
         answers = list(discussion_transcript.intents_by_participant(InterviewTime.AFTER).values())
-        majority += 2 * sum(answer in WOULD_BUY for answer in answers) > len(answers)
+        majority_count += 2 * sum(answer in WOULD_BUY for answer in answers) > len(answers)
     return {
         "groups": len(group),
-        "mean_shift_per_group": [round(distance, 3) for distance in drift],
+        "mean_shift_per_group": [round(shift, 3) for shift in mean_shifts],
         # A mean shift within ±0.02 counts as neither, so that rounding does not decide.
-        "groups_that_warmed": sum(distance > 0.02 for distance in drift),
-        "groups_that_cooled": sum(distance < -0.02 for distance in drift),
-        "groups_where_most_would_buy": majority,
+        "groups_that_warmed": sum(shift > 0.02 for shift in mean_shifts),
+        "groups_that_cooled": sum(shift < -0.02 for shift in mean_shifts),
+        "groups_where_most_would_buy": majority_count,
     }

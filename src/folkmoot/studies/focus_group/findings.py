@@ -48,7 +48,7 @@ from folkmoot.studies.focus_group.config import (
 )
 from folkmoot.studies.focus_group.discussion import INTENTS, InterviewTime
 from folkmoot.studies.focus_group.positions import (
-    MOST_LINES,
+    MAX_LINES,
     PERSON,
     TALK,
     carry_positions_forward,
@@ -57,16 +57,16 @@ from folkmoot.studies.focus_group.positions import (
     position_pairs,
 )
 from folkmoot.studies.focus_group.tables import read_talk
-from folkmoot.studies.focus_group.talk.reading import STANDS, kind_and_name
+from folkmoot.studies.focus_group.talk.reading import CODE_POSITIONS, kind_and_name
 
 INTERVALS = (
     "Intervals, from five groups on: 95 %, groups as units, not adjusted for the number of rows."
 )
-WITHHELD_REMARKS = "Objections, needs and themes, by how many people raised them, with quotes,"
+WITHHELD_REMARKS_TEXT = "Objections, needs and themes, by how many people raised them, with quotes,"
 # Krippendorff's customary limits for conclusions and for tentative conclusions.
-GOOD, FAIR = 0.8, 0.667
+GOOD_ALPHA, FAIR_ALPHA = 0.8, 0.667
 # A position closer to zero than this is neither for nor against.
-NEUTRAL = 0.05
+MAX_NEUTRAL_POSITION = 0.05
 
 
 @dataclass(frozen=True)
@@ -78,77 +78,77 @@ class Concept:
     """
 
     name: str
-    said: pl.DataFrame
+    utterances: pl.DataFrame
     opinions: pl.DataFrame
     people: pl.DataFrame
     statements: pl.DataFrame
     intents: pl.DataFrame
     codes: Mapping[str, CodebookResults]
-    single: bool
-    several: bool
+    has_one_talk: bool
+    has_several_concepts: bool
     results: tuple[Result, ...] = ()
     control: str | None = None
 
-    def finding(self, key: str, title: str, *about: Any, **more: Any) -> Finding:
+    def finding(self, key: str, title: str, *content: Any, **options: Any) -> Finding:
         """Return a finding with groups as units. It names the concept if there are several."""
-        if self.several:
+        if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
-        more |= {"unit": "group", "units": self.said["group"].n_unique()}
-        return Finding(key, title, *about, **more)
+        options |= {"unit": "group", "units": self.utterances["group"].n_unique()}
+        return Finding(key, title, *content, **options)
 
     def measure_result(self, measure: str) -> Result | None:
         """Return the claim that a measure moved with this discussion, or None without data."""
-        own = ("stimulus", (self.name,))
-        found = (
+        stimulus_filter = ("stimulus", (self.name,))
+        matching = (
             result
             for result in self.results
-            if result.claim.measure == measure and own in result.claim.where
+            if result.claim.measure == measure and stimulus_filter in result.claim.where
         )
-        return next((result for result in found if result.counts != (0, 0)), None)
+        return next((result for result in matching if result.counts != (0, 0)), None)
 
-    def withheld_finding(self, key: str, title: str, says: str, section: str) -> Finding:
+    def withheld_finding(self, key: str, title: str, statement: str, section: str) -> Finding:
         """Return a finding that says that the codes do not support this result."""
-        if self.several:
+        if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
-        return Finding(key, title, says, ResultTable((), ()), section=section)
+        return Finding(key, title, statement, ResultTable((), ()), section=section)
 
     @property
     def answers(self) -> pl.DataFrame:
         """The utterances of participants."""
-        return self.said.filter(pl.col("speaker_role") == "participant")
+        return self.utterances.filter(pl.col("speaker_role") == "participant")
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
     """Return all findings, concept by concept. The comparison of concepts comes first."""
     if not run.has_table("utterances"):
         return []
-    said, opinions, stated = (
+    utterances, opinions, statements = (
         read_talk(run),
         run.read_table("opinions"),
         run.read_table("statements"),
     )
-    stimuli = said["stimulus"].unique(maintain_order=True).to_list()
+    stimuli = utterances["stimulus"].unique(maintain_order=True).to_list()
 
     codes = read_codings(run)
     results = tuple(read_results(run, DiscussionConfig, declare_claims))
     concepts = [
         Concept(
             stimulus,
-            said.filter(pl.col("stimulus") == stimulus),
+            utterances.filter(pl.col("stimulus") == stimulus),
             opinions.filter(pl.col("stimulus") == stimulus),
             run.read_table("personas"),
             run.read_table("statements").filter(pl.col("stimulus") == stimulus),
             run.read_table("intents").filter(pl.col("stimulus") == stimulus),
             codes,
-            single=said.select(TALK).unique().height == 1,
-            several=len(stimuli) > 1,
+            has_one_talk=utterances.select(TALK).unique().height == 1,
+            has_several_concepts=len(stimuli) > 1,
             results=results,
             control=run.config.get("control"),
         )
         for stimulus in stimuli
     ]
     return collect_findings(
-        compare_stimuli(stated, stimuli, results) if len(stimuli) > 1 else None,
+        compare_stimuli(statements, stimuli, results) if len(stimuli) > 1 else None,
         *(
             (
                 purchase_intent(concept),
@@ -156,7 +156,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
                 position_finding(concept),
                 words_and_positions(concept),
                 coded_themes(concept),
-                reply_finding(concept) if concept.single else None,
+                reply_finding(concept) if concept.has_one_talk else None,
                 talk_time(concept),
                 out_of_character(concept),
                 sycophancy_finding(concept),
@@ -169,49 +169,68 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 def repeated_positions(run: RunFolder) -> list[Repeat]:
     """Return private answers given twice: before the discussion, and before and after it."""
-    stated = run.read_table("statements").filter(~pl.col("planted"))
-    stated = stated.rename({"position": "answer", "when": "occasion"})
+    statements = run.read_table("statements").filter(~pl.col("planted"))
+    statements = statements.rename({"position": "answer", "when": "occasion"})
     intents = run.read_table("intents").rename({"when": "occasion"})
-    who, talk = (
+    participant_keys, talk_times = (
         ["stimulus", "group", "persona_id"],
         [(InterviewTime.BEFORE.value, InterviewTime.AFTER.value)],
     )
-    retest = [(InterviewTime.BEFORE.value, InterviewTime.RETEST.value)]
-    alone, asked = ["group", "persona_id"], ["stimulus", "price"]
+    retest_times = [(InterviewTime.BEFORE.value, InterviewTime.RETEST.value)]
+    participant_unit, question_keys = ["group", "persona_id"], ["stimulus", "price"]
     return [
-        *pair_answers(stated, retest, who, unit=alone, question=["stimulus"], untouched=True),
-        *pair_answers(stated, talk, who, unit=["group"], question=["stimulus"]),
-        *pair_answers(intents, talk, [*who, "price"], unit=["group"], question=asked),
+        *pair_answers(
+            statements,
+            retest_times,
+            participant_keys,
+            unit=participant_unit,
+            question=["stimulus"],
+            untouched=True,
+        ),
+        *pair_answers(
+            statements, talk_times, participant_keys, unit=["group"], question=["stimulus"]
+        ),
+        *pair_answers(
+            intents,
+            talk_times,
+            [*participant_keys, "price"],
+            unit=["group"],
+            question=question_keys,
+        ),
     ]
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
     """Return `intents` with the excluded answers blanked."""
-    asked = set()
-    intent = (pl.col("kind") == "choice") & pl.col("address").str.contains("/intent/")
-    for address in excluded.filter(intent)["address"]:
+    excluded_keys = set()
+    is_intent = (pl.col("kind") == "choice") & pl.col("address").str.contains("/intent/")
+    for address in excluded.filter(is_intent)["address"]:
         # Addresses end in `group/concept/when/who/intent/ask0`, with a ladder price before `ask0`.
-        _, group, concept, when, who, _, *price, _ask = split_address(address)
-        asked.add((group, concept, when, who, *price))
+        _, group, concept, when, persona_id, _, *price, _ask = split_address(address)
+        excluded_keys.add((group, concept, when, persona_id, *price))
     intents = run.read_table("intents")
     keys = intents.select(*TALK, "when", "persona_id", "ladder", "price").iter_rows()
     left_out = pl.Series(
         [
-            (*key, f"{parse_amount(price):g}") in asked if ladder else tuple(key) in asked
+            (*key, f"{parse_amount(price):g}") in excluded_keys
+            if ladder
+            else tuple(key) in excluded_keys
             for *key, ladder, price in keys
         ],
         dtype=pl.Boolean,
     )
-    kept = pl.when(~pl.lit(left_out)).then(pl.col("answer", "score"))
-    return {"intents": intents.lazy().with_columns(kept)}
+    kept_columns = pl.when(~pl.lit(left_out)).then(pl.col("answer", "score"))
+    return {"intents": intents.lazy().with_columns(kept_columns)}
 
 
 def purchase_intent(concept: Concept) -> Finding | None:
     """Return the purchase intent before and after the discussion, or None without the latter."""
     asked = concept.intents.filter(~pl.col("ladder"))
-    own = asked.filter(pl.col("answer").is_not_null())
-    parts = {when: own.filter(pl.col("when") == when) for when in own["when"].unique()}
-    after = parts.get("after", own.clear())
+    answered = asked.filter(pl.col("answer").is_not_null())
+    answers_by_time = {
+        when: answered.filter(pl.col("when") == when) for when in answered["when"].unique()
+    }
+    after = answers_by_time.get("after", answered.clear())
     missing = asked.filter((pl.col("when") == "after") & pl.col("answer").is_null())["missing"]
     unanswered = describe_missing(missing)
     title = "Would they buy it?"
@@ -227,41 +246,48 @@ def purchase_intent(concept: Concept) -> Finding | None:
             headline=True,
         )
     likely = clustered_share((after["score"] >= LIKELY).to_list(), after["group"].to_list())
-    moved = concept.measure_result(INTENT)
+    change_result = concept.measure_result(INTENT)
     price = after["price"][0]
     groups = after["group"].n_unique()
     counts = {
-        when: {intent: part.filter(pl.col("answer") == intent).height for intent in INTENTS}
-        for when, part in sorted(
-            parts.items(), key=lambda item: list(InterviewTime).index(InterviewTime(item[0]))
+        when: {intent: answers.filter(pl.col("answer") == intent).height for intent in INTENTS}
+        for when, answers in sorted(
+            answers_by_time.items(),
+            key=lambda item: list(InterviewTime).index(InterviewTime(item[0])),
         )
     }
-    said = (
+    statement = (
         f"{format_share(likely)} would definitely or probably buy "
         f"it{f' at {price}' if price else ''}, "
         f"asked in private after the talk; {after.height} people in "
         f"{'one group' if groups == 1 else format_count(groups, 'group')}."
     )
     if unanswered:
-        said += f" Not counted: {unanswered}."
-    if moved is not None:
-        said += f" {_result_sentence(moved)}"
+        statement += f" Not counted: {unanswered}."
+    if change_result is not None:
+        statement += f" {_result_sentence(change_result)}"
     return concept.finding(
         "purchase_intent",
         title,
-        said,
+        statement,
         ResultTable.from_records(
             [
                 {"answer": intent}
-                | {f"{when}_share": category_shares(of)[intent] for when, of in counts.items()}
-                | {f"people {when}": of[intent] for when, of in counts.items()}
+                | {
+                    f"{when}_share": category_shares(counts_by_answer)[intent]
+                    for when, counts_by_answer in counts.items()
+                }
+                | {
+                    f"people {when}": counts_by_answer[intent]
+                    for when, counts_by_answer in counts.items()
+                }
                 for intent in INTENTS
             ]
         ),
         BarChart(
             tuple(
-                (intent, when, float(of[intent]))
-                for when, of in counts.items()
+                (intent, when, float(counts_by_answer[intent]))
+                for when, counts_by_answer in counts.items()
                 for intent in INTENTS
             ),
             unit="people",
@@ -269,8 +295,8 @@ def purchase_intent(concept: Concept) -> Finding | None:
         notes=("Stated intent overstates what people buy; use it to compare concepts.",),
         section="Purchase intent",
         headline=True,
-        conclusion=_conclude_intent(likely, moved),
-        primary=_is_primary(moved),
+        conclusion=_conclude_intent(likely, change_result),
+        primary=_is_primary(change_result),
     )
 
 
@@ -278,10 +304,10 @@ def _is_primary(result: Result | None) -> bool:
     return result is not None and result.claim.family == "primary"
 
 
-def _conclude_intent(likely: Estimate, moved: Result | None) -> str:
+def _conclude_intent(likely: Estimate, change_result: Result | None) -> str:
     """Return on which side of one half the intent lies, and the verdict on its movement."""
     side = "most would buy it" if likely.value > 0.5 else "at most half would buy it"
-    return f"{side}; {moved.verdict_phrase}" if moved is not None else side
+    return f"{side}; {change_result.verdict_phrase}" if change_result is not None else side
 
 
 def _result_sentence(result: Result) -> str:
@@ -294,35 +320,39 @@ def _result_sentence(result: Result) -> str:
 
 def demand_finding(concept: Concept) -> Finding | None:
     """Return the share that would buy at each price of the ladder, or None without a ladder."""
-    asked = concept.intents.filter(pl.col("answer").is_not_null() & pl.col("price").is_not_null())
-    if asked["price"].n_unique() < 2:
+    answered = concept.intents.filter(
+        pl.col("answer").is_not_null() & pl.col("price").is_not_null()
+    )
+    if answered["price"].n_unique() < 2:
         return None
     rows: list[Row] = []
     curves: dict[str, list[tuple[str, Estimate]]] = {}
-    for price in sorted(asked["price"].unique(), key=parse_amount):
+    for price in sorted(answered["price"].unique(), key=parse_amount):
         for when in InterviewTime:
-            at = asked.filter((pl.col("price") == price) & (pl.col("when") == when.value))
-            if at.is_empty():
+            answers = answered.filter((pl.col("price") == price) & (pl.col("when") == when.value))
+            if answers.is_empty():
                 continue
-            estimate = clustered_share((at["score"] >= LIKELY).to_list(), at["group"].to_list())
+            estimate = clustered_share(
+                (answers["score"] >= LIKELY).to_list(), answers["group"].to_list()
+            )
             curves.setdefault(when.value, []).append((price, estimate))
-            about: Row = {"price": price, "when": when.value, "people": estimate.n}
-            rows.append(about | estimate_cells(estimate, "would_buy_share", "_share"))
-    last = "after" if "after" in curves else next(iter(curves))
-    told = ", ".join(
-        f"{format_share(estimate)} would buy it at {price}" for price, estimate in curves[last]
+            labels: Row = {"price": price, "when": when.value, "people": estimate.n}
+            rows.append(labels | estimate_cells(estimate, "would_buy_share", "_share"))
+    last_time = "after" if "after" in curves else next(iter(curves))
+    shares = ", ".join(
+        f"{format_share(estimate)} would buy it at {price}" for price, estimate in curves[last_time]
     )
-    rising = [
-        f"{when} the talk at {dear} more than at {cheap}"
+    rises = [
+        f"{when} the talk at {higher_price} more than at {lower_price}"
         for when, curve in curves.items()
-        for (cheap, estimate), (dear, b) in pairwise(curve)
-        if b.value > estimate.value
+        for (lower_price, lower_estimate), (higher_price, higher_estimate) in pairwise(curve)
+        if higher_estimate.value > lower_estimate.value
     ]
     return concept.finding(
         "demand",
         "What would they pay?",
-        f"{last.capitalize()} the talk {told}."
-        + (f" Demand rises with the price in places ({'; '.join(rising)})." if rising else ""),
+        f"{last_time.capitalize()} the talk {shares}."
+        + (f" Demand rises with the price in places ({'; '.join(rises)})." if rises else ""),
         ResultTable.from_records(
             rows, "Definitely or probably would buy, asked in private at each price"
         ),
@@ -347,12 +377,12 @@ def demand_finding(concept: Concept) -> Finding | None:
 
 def position_finding(concept: Concept) -> Finding | None:
     """Return how positions moved: by participant with one group, by group mean with several."""
-    path = position_pairs(concept.statements)
+    pairs = position_pairs(concept.statements)
     asked = concept.statements.filter(pl.col("when").is_in(["before", "after"]))
     unknown = describe_missing(asked.filter(pl.col("position").is_null())["missing"])
-    if path.is_empty() and not unknown:
+    if pairs.is_empty() and not unknown:
         return None
-    if path.is_empty():
+    if pairs.is_empty():
         return concept.finding(
             "positions",
             "What moved?",
@@ -361,57 +391,60 @@ def position_finding(concept: Concept) -> Finding | None:
             section="Positions",
             headline=True,
         )
-    moved = concept.measure_result(POSITION)
-    movers = sum(has_moved(*pair) for pair in path.select("before", "after").iter_rows())
-    said = f"{movers} of {path.height} people changed their position."
-    if moved is not None:
-        said += f" On a scale from −1 to 1: {_result_sentence(moved)}"
-    again = position_pairs(concept.statements, InterviewTime.RETEST)
-    if not again.is_empty():
-        wavered = sum(has_moved(*pair) for pair in again.select("before", "after").iter_rows())
-        said += (
-            f" When the same question was merely asked again before the talk, {wavered} of "
-            f"{again.height} gave another position; no comparison of the two counts is made."
+    change_result = concept.measure_result(POSITION)
+    mover_count = sum(has_moved(*pair) for pair in pairs.select("before", "after").iter_rows())
+    statement = f"{mover_count} of {pairs.height} people changed their position."
+    if change_result is not None:
+        statement += f" On a scale from −1 to 1: {_result_sentence(change_result)}"
+    retest_pairs = position_pairs(concept.statements, InterviewTime.RETEST)
+    if not retest_pairs.is_empty():
+        wavering_count = sum(
+            has_moved(*pair) for pair in retest_pairs.select("before", "after").iter_rows()
+        )
+        statement += (
+            f" When the same question was merely asked again before the talk, {wavering_count} of "
+            f"{retest_pairs.height} gave another position; no comparison of the two counts is made."
         )
     if unknown:
-        said += f" Statements without a position, not counted: {unknown}."
+        statement += f" Statements without a position, not counted: {unknown}."
     shifts = concept.opinions.group_by(PERSON).agg(shifts=pl.col("changed").sum())
-    path = path.join(shifts, on=PERSON, how="left", maintain_order="left")
-    if concept.single:
-        rows = path.select(pl.col("name").alias("person"), "before", "after", "shifts")
-        lines = LineChart(
+    pairs = pairs.join(shifts, on=PERSON, how="left", maintain_order="left")
+    if concept.has_one_talk:
+        rows = pairs.select(pl.col("name").alias("person"), "before", "after", "shifts")
+        chart = LineChart(
             tuple(carry_positions_forward(concept.opinions)),
             "turn",
             "position (−1 against, 1 in favor)",
         )
     else:
-        rows = path.group_by("group", maintain_order=True).agg(
+        rows = pairs.group_by("group", maintain_order=True).agg(
             pl.col("before").mean().alias("mean before"),
             pl.col("after").mean().alias("mean after"),
             pl.col("shifts").sum(),
         )
-        lines = LineChart(
+        chart = LineChart(
             tuple(mean_position_by_question(concept.opinions)),
             "question",
             "mean position of the group",
         )
-    planted = bool(concept.statements["planted"].any())
+    is_planted = bool(concept.statements["planted"].any())
     return concept.finding(
         "positions",
         "What moved?",
-        said + (" The positions before the talk were planted, not asked." if planted else ""),
+        statement
+        + (" The positions before the talk were planted, not asked." if is_planted else ""),
         ResultTable.from_records(rows.to_dicts()),
-        lines,
+        chart,
         notes=(
             "Positions after the talk are those that the coder read last: nobody was asked."
-            if planted
+            if is_planted
             else "Positions before and after are each person's own, stated in private; the path "
             "between them is a coder's reading of the answers.",
             *_unread_answers(concept),
         ),
         section="Positions",
         headline=True,
-        primary=_is_primary(moved),
+        primary=_is_primary(change_result),
     )
 
 
@@ -423,7 +456,7 @@ def describe_missing(reasons: pl.Series) -> str:
 
 def _unread_answers(concept: Concept) -> tuple[str, ...]:
     """Return a note on answers without a coded position. Earlier versions did not record them."""
-    if "reading_missing" not in concept.said.columns:
+    if "reading_missing" not in concept.utterances.columns:
         return ()
     unread = concept.answers["reading_missing"].drop_nulls()
     if unread.is_empty():
@@ -437,47 +470,66 @@ def _unread_answers(concept: Concept) -> tuple[str, ...]:
 
 def coded_themes(concept: Concept) -> Finding | None:
     """Return coded objections, needs and themes, the most frequent first, or None without codes."""
-    read = concept.codes.get("remarks")
-    if read is None or read.primary_coder is None:
+    codings = concept.codes.get("remarks")
+    if codings is None or codings.primary_coder is None:
         return None
     title = "What do they object to, need and talk about?"
-    if not read.supports_findings:
-        withheld = read.describe_withheld(WITHHELD_REMARKS)
+    if not codings.supports_findings:
+        withheld = codings.describe_withheld(WITHHELD_REMARKS_TEXT)
         return concept.withheld_finding("remarks", title, withheld, "Objections")
     everyone, groups = concept.people.height, concept.people["group"].n_unique()
-    raised: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+    quotes_by_code: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
     for row in concept.answers.iter_rows(named=True):
-        found_in = read.codes_of(f"{row['group']}/{row['stimulus']}/turn{row['turn']}") or {}
-        for code, quote in found_in.items():
-            who = (row["group"], row["speaker_id"])
-            told = f"“{quote}” ({row['speaker_name']}, {row['group']} turn {row['turn']})"
-            raised.setdefault(kind_and_name(code), {}).setdefault(who, told)
-    if not raised or not everyone:
-        return None
-    people = list(concept.people.select("group", "persona_id").rows())
-    rows: list[Row] = []
-    says: dict[str, str] = {}
-    for (kind, name), by in sorted(raised.items(), key=lambda item: (-len(item[1]), item[0])):
-        estimate = clustered_share([who in by for who in people], [group for group, _ in people])
-        within = len({group for group, _ in by})
-        about: Row = {"kind": kind, "what": name, "people": len(by), "people_share": estimate.value}
-        bounds = estimate_cells(estimate, "people_share", "_share")
-        rows.append({**about, "groups": within, **bounds, "for example": next(iter(by.values()))})
-        most = f"The most frequent {kind} is {name}: {len(by)} of {everyone} people"
-        most += f", in {within} of {groups} groups" * (groups > 1)
-        says.setdefault(
-            kind, most + (f", {format_share(estimate)}." if estimate.has_interval else ".")
+        answer_quotes = (
+            codings.codes_of(f"{row['group']}/{row['stimulus']}/turn{row['turn']}") or {}
         )
-    said = " ".join(says[kind] for kind in ("objection", "need") if kind in says)
+        for code, quote in answer_quotes.items():
+            participant_key = (row["group"], row["speaker_id"])
+            quote_text = f"“{quote}” ({row['speaker_name']}, {row['group']} turn {row['turn']})"
+            quotes_by_code.setdefault(kind_and_name(code), {}).setdefault(
+                participant_key, quote_text
+            )
+    if not quotes_by_code or not everyone:
+        return None
+    participant_keys = list(concept.people.select("group", "persona_id").rows())
+    rows: list[Row] = []
+    statements: dict[str, str] = {}
+    for (kind, name), quotes in sorted(
+        quotes_by_code.items(), key=lambda item: (-len(item[1]), item[0])
+    ):
+        estimate = clustered_share(
+            [participant_key in quotes for participant_key in participant_keys],
+            [group for group, _ in participant_keys],
+        )
+        group_count = len({group for group, _ in quotes})
+        labels: Row = {
+            "kind": kind,
+            "what": name,
+            "people": len(quotes),
+            "people_share": estimate.value,
+        }
+        bounds = estimate_cells(estimate, "people_share", "_share")
+        rows.append(
+            {**labels, "groups": group_count, **bounds, "for example": next(iter(quotes.values()))}
+        )
+        sentence = f"The most frequent {kind} is {name}: {len(quotes)} of {everyone} people"
+        sentence += f", in {group_count} of {groups} groups" * (groups > 1)
+        statements.setdefault(
+            kind, sentence + (f", {format_share(estimate)}." if estimate.has_interval else ".")
+        )
+    statement = " ".join(statements[kind] for kind in ("objection", "need") if kind in statements)
     return concept.finding(
         "remarks",
         title,
-        f"{said} The quotes with their turns are in topline.md.",
+        f"{statement} The quotes with their turns are in topline.md.",
         ResultTable.from_records(rows),
         BarChart(
-            tuple((name, kind, float(len(by))) for (kind, name), by in raised.items()), "people"
+            tuple(
+                (name, kind, float(len(quotes))) for (kind, name), quotes in quotes_by_code.items()
+            ),
+            "people",
         ),
-        notes=(read.note, INTERVALS),
+        notes=(codings.note, INTERVALS),
         section="Objections",
         headline=True,
     )
@@ -486,25 +538,27 @@ def coded_themes(concept: Concept) -> Finding | None:
 def reply_finding(concept: Concept) -> Finding:
     """Return how often each participant responded to each other one."""
     names = dict(
-        concept.said.select("speaker_id", "speaker_name").unique(maintain_order=True).rows()
+        concept.utterances.select("speaker_id", "speaker_name").unique(maintain_order=True).rows()
     )
     counts = {
-        (answer, b): name
-        for answer, b, name in concept.answers.filter(pl.col("replied_to").is_not_null())
+        (speaker_id, replied_to): count
+        for speaker_id, replied_to, count in concept.answers.filter(
+            pl.col("replied_to").is_not_null()
+        )
         .group_by("speaker_id", "replied_to", maintain_order=True)
         .len()
         .iter_rows()
     }
-    people = {item_id: name for item_id, name in names.items() if item_id != "moderator"}
-    among = sum(count for (_, b), count in counts.items() if b in people)
+    people = {speaker_id: name for speaker_id, name in names.items() if speaker_id != "moderator"}
+    reply_count = sum(count for (_, replied_to), count in counts.items() if replied_to in people)
     return concept.finding(
         "replies",
         "Who replied to whom?",
-        f"{among} of {concept.answers.height} answers take up what another participant said.",
+        f"{reply_count} of {concept.answers.height} answers take up what another participant said.",
         ResultTable.from_records(
             [
-                {"who": names[answer], "to": names.get(b, b), "times": count}
-                for (answer, b), count in counts.items()
+                {"who": names[speaker_id], "to": names.get(replied_to, replied_to), "times": count}
+                for (speaker_id, replied_to), count in counts.items()
             ]
         ),
         interaction_matrix(counts, people, "replies"),
@@ -514,66 +568,73 @@ def reply_finding(concept: Concept) -> Finding:
 
 def talk_time(concept: Concept) -> Finding | None:
     """Return the distribution of words, by participant or as Gini coefficients of groups."""
-    words = concept.said.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
+    talk = concept.utterances.group_by([*TALK, "speaker_id"], maintain_order=True).agg(
         pl.col("speaker_name").first(), pl.col("words").sum(), pl.len().alias("messages")
     )
-    total = int(words["words"].sum())
-    people = words.filter(pl.col("speaker_id") != "moderator")
-    moderator = total - int(people["words"].sum())
-    uneven = {
+    total = int(talk["words"].sum())
+    participants = talk.filter(pl.col("speaker_id") != "moderator")
+    moderator_words = total - int(participants["words"].sum())
+    gini_by_group = {
         str(group): gini(part["words"].to_numpy())
-        for (group, _), part in people.group_by(TALK, maintain_order=True)
+        for (group, _), part in participants.group_by(TALK, maintain_order=True)
     }
-    if not uneven or not total:
+    if not gini_by_group or not total:
         return None
-    gap = clustered_mean(list(uneven.values()), list(uneven))
-    if concept.single:
-        spoken = words.sort("words", descending=True, maintain_order=True)
+    mean_gini = clustered_mean(list(gini_by_group.values()), list(gini_by_group))
+    if concept.has_one_talk:
+        by_words = talk.sort("words", descending=True, maintain_order=True)
         rows: list[Row] = [
-            {"who": who, "words": name, "words_share": name / total, "messages": messages}
-            for who, name, messages in spoken.select(
+            {
+                "who": name,
+                "words": word_count,
+                "words_share": word_count / total,
+                "messages": messages,
+            }
+            for name, word_count, messages in by_words.select(
                 "speaker_name", "words", "messages"
             ).iter_rows()
         ]
         bars = [
-            (who, "words", float(name))
-            for who, name in spoken.select("speaker_name", "words").iter_rows()
+            (name, "words", float(word_count))
+            for name, word_count in by_words.select("speaker_name", "words").iter_rows()
         ]
     else:
         rows = [
-            {"group": group, "gini of words": round(value, 3)} for group, value in uneven.items()
+            {"group": group, "gini of words": round(value, 3)}
+            for group, value in gini_by_group.items()
         ]
-        bars = [(group, "Gini", round(value, 3)) for group, value in uneven.items()][
-            : 2 * MOST_LINES
+        bars = [(group, "Gini", round(value, 3)) for group, value in gini_by_group.items()][
+            : 2 * MAX_LINES
         ]
     return concept.finding(
         "talk_time",
         "Who had the floor?",
-        f"The moderator has {format_percent(moderator / total)} of the words; among participants "
+        f"The moderator has {format_percent(moderator_words / total)} of the words; "
+        "among participants "
         "the "
         "Gini coefficient of words is "
-        f"{format_mean_value(gap.value) if concept.single else format_mean(gap)}"
-        f"{'' if concept.single else ' on average'} (0: all the same).",
+        f"{format_mean_value(mean_gini.value) if concept.has_one_talk else format_mean(mean_gini)}"
+        f"{'' if concept.has_one_talk else ' on average'} (0: all the same).",
         ResultTable.from_records(rows),
-        BarChart(tuple(bars), unit="words" if concept.single else "Gini of words"),
+        BarChart(tuple(bars), unit="words" if concept.has_one_talk else "Gini of words"),
         section="Conversation",
     )
 
 
 def out_of_character(concept: Concept) -> Finding | None:
     """Return how many replies may be out of character, or None if no reply has a sign of it."""
-    if "out_of_character" not in concept.said.columns:
+    if "out_of_character" not in concept.utterances.columns:
         return None
-    signs = concept.said.filter(pl.col("out_of_character"))
-    if signs.is_empty():
+    flagged = concept.utterances.filter(pl.col("out_of_character"))
+    if flagged.is_empty():
         return None
-    shown = signs.select(
+    shown = flagged.select(
         "group", "turn", name="speaker_name", text=pl.col("text").str.slice(0, 160)
-    ).head(MOST_LINES)
+    ).head(MAX_LINES)
     return concept.finding(
         "out_of_character",
         "Did they stay in character?",
-        f"{signs.height} of {format_count(concept.said.height, 'message')} may be out of "
+        f"{flagged.height} of {format_count(concept.utterances.height, 'message')} may be out of "
         "character: the "
         "speaker talks as an assistant, as the player of a role, or in the headings of a script.",
         ResultTable.from_records(shown.to_dicts()),
@@ -584,17 +645,17 @@ def out_of_character(concept: Concept) -> Finding | None:
 
 def sycophancy_finding(concept: Concept) -> Finding:
     """Return the sycophancy check, with agreement by place in the speaking order."""
-    people, answers = [], []
+    records, answers = [], []
     for (group, stimulus), part in concept.answers.group_by(TALK, maintain_order=True):
-        stated = concept.statements.filter(
+        positions = concept.statements.filter(
             (pl.col("group") == group) & pl.col("position").is_not_null()
         ).select("when", "persona_id", "position")
         by_when = [
-            dict(stated.filter(pl.col("when") == when.value).drop("when").rows())
+            dict(positions.filter(pl.col("when") == when.value).drop("when").rows())
             for when in InterviewTime
         ]
-        people.append(sycophancy.PositionRecord(str(group), *by_when))
-        moved = sycophancy.answer_movements(
+        records.append(sycophancy.PositionRecord(str(group), *by_when))
+        movements = sycophancy.answer_movements(
             by_when[0], part.select("speaker_id", "valence").iter_rows()
         )
         answers += [
@@ -605,30 +666,28 @@ def sycophancy_finding(concept: Concept) -> Finding:
                 step,
                 sycophancy.takes_up_others(row["stance"], row["replied_to"]),
             )
-            for row, step in zip(part.iter_rows(named=True), moved, strict=True)
+            for row, step in zip(part.iter_rows(named=True), movements, strict=True)
             if not row["probe"]
         ]
-    check = sycophancy.compute_check(answers, people, concept.control)
+    check = sycophancy.compute_check(answers, records, concept.control)
     rows = []
     bars = []
-    for place in sorted(
+    for position in sorted(
         {
             positioned_answer.position
             for positioned_answer in answers
             if positioned_answer.position > 1
         }
     ):
-        at = [
-            positioned_answer.stance
-            for positioned_answer in answers
-            if positioned_answer.position == place
-        ]
-        of = {stance: at.count(stance) / len(at) for stance in ("agree", "disagree")}
+        stances = [answer.stance for answer in answers if answer.position == position]
+        share_by_stance = {
+            stance: stances.count(stance) / len(stances) for stance in ("agree", "disagree")
+        }
         rows.append(
-            {"place in order": place, "answers": len(at)}
-            | {f"{stance}_share": part for stance, part in of.items()}
+            {"place in order": position, "answers": len(stances)}
+            | {f"{stance}_share": share for stance, share in share_by_stance.items()}
         )
-        bars += [(f"place {place}", stance, part) for stance, part in of.items()]
+        bars += [(f"place {position}", stance, share) for stance, share in share_by_stance.items()]
     return concept.finding(
         "sycophancy",
         "Did they only please each other?",
@@ -649,34 +708,35 @@ def sycophancy_finding(concept: Concept) -> Finding:
 
 def words_and_positions(concept: Concept) -> Finding | None:
     """Return Krippendorff's alpha of stated positions and coded words, or None without codes."""
-    read = concept.codes.get("opinion")
-    if read is None or read.primary_coder is None:
+    codings = concept.codes.get("opinion")
+    if codings is None or codings.primary_coder is None:
         return None
     title = "Do words and positions agree?"
-    if not read.supports_findings:
-        withheld = read.describe_withheld("The agreement of stated positions and coded words")
+    if not codings.supports_findings:
+        withheld = codings.describe_withheld("The agreement of stated positions and coded words")
         return concept.withheld_finding("words_and_positions", title, withheld, "Positions")
-    both = [
-        (row["position"], STANDS[stance])
+    pairs = [
+        (row["position"], CODE_POSITIONS[stance])
         for row in concept.statements.filter(pl.col("position").is_not_null()).iter_rows(named=True)
-        if (stance := read.single_code("/".join(row[key] for key in (*PERSON, "when")))) in STANDS
+        if (stance := codings.single_code("/".join(row[key] for key in (*PERSON, "when"))))
+        in CODE_POSITIONS
     ]
-    if len(both) < 2:
+    if len(pairs) < 2:
         return None
-    codes = np.array(both, float).T
+    codes = np.array(pairs, float).T
     alpha = krippendorff_alpha(codes, "interval")
-    sides = np.where(np.abs(codes) < NEUTRAL, 0, np.sign(codes))
-    same = float(np.mean(sides[0] == sides[1]))
+    signs = np.where(np.abs(codes) < MAX_NEUTRAL_POSITION, 0, np.sign(codes))
+    same_side = float(np.mean(signs[0] == signs[1]))
     return concept.finding(
         "words_and_positions",
         title,
         "The stated position and the coded words are on the same side in "
-        f"{format_percent(same)} of {len(both)} private statements; {_describe_alpha(alpha)}",
+        f"{format_percent(same_side)} of {len(pairs)} private statements; {_describe_alpha(alpha)}",
         ResultTable.from_records(
             [
                 {
-                    "statements": len(both),
-                    "same_side_share": same,
+                    "statements": len(pairs),
+                    "same_side_share": same_side,
                     "krippendorff alpha": known(alpha),
                     "mean position": float(codes[0].mean()),
                     "mean of the coded words": float(codes[1].mean()),
@@ -684,7 +744,7 @@ def words_and_positions(concept: Concept) -> Finding | None:
             ],
             "Krippendorff's alpha for interval data: 1 is agreement, 0 is chance",
         ),
-        notes=(read.note,),
+        notes=(codings.note,),
         section="Positions",
     )
 
@@ -692,9 +752,9 @@ def words_and_positions(concept: Concept) -> Finding | None:
 def _describe_alpha(alpha: float) -> str:
     if not math.isfinite(alpha):
         return "all were read alike, so agreement cannot be distinguished from chance."
-    if alpha >= GOOD:
+    if alpha >= GOOD_ALPHA:
         return f"Krippendorff's alpha is {alpha:.2f}: either may stand for the other."
-    if alpha >= FAIR:
+    if alpha >= FAIR_ALPHA:
         return f"Krippendorff's alpha is {alpha:.2f}: enough for tentative conclusions."
     return (
         f"Krippendorff's alpha is {alpha:.2f}: too little to trust either without reading the "
@@ -709,44 +769,48 @@ def compare_stimuli(
     after = stated.filter(pl.col("when") == InterviewTime.AFTER.value)
     means = {}
     for stimulus in stimuli:
-        own = after.filter((pl.col("stimulus") == stimulus) & pl.col("position").is_not_null())
-        means[stimulus] = clustered_mean(own["position"].to_list(), own["group"].to_list()).value
-    known_means = {text: value for text, value in means.items() if math.isfinite(value)}
+        known_positions = after.filter(
+            (pl.col("stimulus") == stimulus) & pl.col("position").is_not_null()
+        )
+        means[stimulus] = clustered_mean(
+            known_positions["position"].to_list(), known_positions["group"].to_list()
+        ).value
+    known_means = {stimulus: value for stimulus, value in means.items() if math.isfinite(value)}
     groups = after["group"].n_unique()
-    unknown = [text for text in stimuli if text not in known_means]
-    lacking = f"no final position is known for {', '.join(unknown)}."
-    between = [result for result in results if result.claim.by == "stimulus"]
-    made = claims_finding(
+    unknown = [stimulus for stimulus in stimuli if stimulus not in known_means]
+    unknown_note = f"no final position is known for {', '.join(unknown)}."
+    stimulus_results = [result for result in results if result.claim.by == "stimulus"]
+    finding = claims_finding(
         "concepts",
         "Which concept does better?",
-        between,
+        stimulus_results,
         axis="final position",
         notes=(
             "Final positions: "
             + join_clauses(
-                f"{text} {format_signed(value, 3)}" for text, value in known_means.items()
+                f"{stimulus} {format_signed(value, 3)}" for stimulus, value in known_means.items()
             ),
         ),
         section="Concept test",
         units=groups,
     )
-    if made is None or not known_means:
+    if finding is None or not known_means:
         return Finding(
             "concepts",
             "Which concept does better?",
-            f"The concepts cannot be compared: {lacking}",
+            f"The concepts cannot be compared: {unknown_note}",
             ResultTable((), ()),
             section="Concept test",
             headline=True,
             unit="group",
             units=groups,
         )
-    best = max(known_means, key=lambda text: known_means[text])
+    best = max(known_means, key=lambda stimulus: known_means[stimulus])
     return replace(
-        made,
+        finding,
         says=f"The highest mean position after the talk is that on {best} "
-        f"({format_signed(known_means[best], 3)}). {made.says}"
-        + f" {lacking.capitalize()}"
+        f"({format_signed(known_means[best], 3)}). {finding.says}"
+        + f" {unknown_note.capitalize()}"
         * bool(unknown),
         headline=True,
         conclusion=f"{best} does best",

@@ -105,22 +105,28 @@ def recruit_groups(session: Session[DiscussionConfig]) -> dict[str, list[Profile
     )
     return {
         group: [
-            _anonymous_profile(profile, f"P{n}")
+            _anonymous_profile(profile, f"P{number}")
             if session.speaks_as_self(profile.id, group)
             else profile
-            for n, profile in enumerate(people, start=1)
+            for number, profile in enumerate(people, start=1)
         ]
         for group, people in groups.items()
     }
 
 
-def _anonymous_profile(drawn: Profile, called: str) -> Profile:
+def _anonymous_profile(profile: Profile, name: str) -> Profile:
     """Return the profile of a human who answers as themselves: a name and no opinion.
 
     No prompt contains the attributes that were drawn for the seat.
     """
-    own = {"name": called, "described": True, "opinion": None, "background": "", "source": ONESELF}
-    return drawn.model_copy(update=own)
+    changes = {
+        "name": name,
+        "described": True,
+        "opinion": None,
+        "background": "",
+        "source": ONESELF,
+    }
+    return profile.model_copy(update=changes)
 
 
 def recruit_all_groups(
@@ -131,15 +137,17 @@ def recruit_all_groups(
     """Return the recruits of each group. `rng_of` returns the generator of a scope path."""
     rows = read_profiles(config, folder)
     panel = read_panel(folder / Path(config.panel).expanduser()) if config.panel else None
-    maker = PersonaGenerator(appeal=config.appeal, panel=panel)
+    persona_generator = PersonaGenerator(appeal=config.appeal, panel=panel)
     groups: dict[str, list[Profile]] = {}
     for group in config.groups:
         rng = rng_of(("recruits", group))
         if rows:
-            chosen = with_different_names(rows, config.num_personas, rng)
-            people = maker.from_profiles(chosen, rng)
+            chosen_rows = with_different_names(rows, config.num_personas, rng)
+            people = persona_generator.from_profiles(chosen_rows, rng)
         else:
-            people = maker.generate_profiles(config.num_personas, rng, config.quotas or None)
+            people = persona_generator.generate_profiles(
+                config.num_personas, rng, config.quotas or None
+            )
         groups[group] = people
     return groups
 
@@ -148,7 +156,7 @@ def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> li
     """Return the participants, without generated opinions unless `first_opinion` is `seeded`."""
     if config.first_opinion == "seeded":
         return list(people)
-    return [person.model_copy(update={"opinion": None}) for person in people]
+    return [profile.model_copy(update={"opinion": None}) for profile in people]
 
 
 def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
@@ -165,47 +173,52 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
     rows: list[dict[str, object]] = []
     for persona in table.read_personas(path):
         row = {"id": persona.id, "name": persona.name, **persona.demographics, **persona.extra}
-        known = without_answers_not_given(row)
-        described = table.describe_person(persona.name, persona.demographics, persona.extra)
-        own = [persona.text, persona.base] if persona.text != described else []
-        told = [*dict.fromkeys(own), str(known.get("background", ""))]
-        told += [
-            f"{key.replace('_', ' ')}: {value}"
-            for key, value in known.items()
-            if key not in Given.model_fields
-            or (key in LISTED and match_listed_value(value, LISTED[key]) not in LISTED[key])
-            or (key == "sex" and read_sex(value) == "X")
-            or key == "income_usd"
-            or (own and key in persona.demographics)
+        given = without_answers_not_given(row)
+        generated_text = table.describe_person(persona.name, persona.demographics, persona.extra)
+        written_texts = [persona.text, persona.base] if persona.text != generated_text else []
+        background_texts = [*dict.fromkeys(written_texts), str(given.get("background", ""))]
+        background_texts += [
+            f"{attribute.replace('_', ' ')}: {value}"
+            for attribute, value in given.items()
+            if attribute not in Given.model_fields
+            or (
+                attribute in LISTED
+                and match_listed_value(value, LISTED[attribute]) not in LISTED[attribute]
+            )
+            or (attribute == "sex" and read_sex(value) == "X")
+            or attribute == "income_usd"
+            or (written_texts and attribute in persona.demographics)
         ]
-        known["described"] = bool(own)
-        known["background"] = " ".join(f"{text.rstrip('.')}." for text in told if text)
-        rows.append({key: value for key, value in known.items() if value not in (None, "")})
+        given["described"] = bool(written_texts)
+        given["background"] = " ".join(f"{text.rstrip('.')}." for text in background_texts if text)
+        rows.append(
+            {attribute: value for attribute, value in given.items() if value not in (None, "")}
+        )
     return without_invented_places(rows)
 
 
 def with_different_names(
-    rows: Sequence[Mapping[str, object]], wanted: int, rng: np.random.Generator
+    rows: Sequence[Mapping[str, object]], count: int, rng: np.random.Generator
 ) -> list[Mapping[str, object]]:
     """Return randomly drawn rows without a repeated first name, because names address participants.
 
     `check_config` makes sure that the file has enough of them.
     """
     chosen: list[Mapping[str, object]] = []
-    taken: set[str] = set()
-    for item_id in rng.permutation(len(rows)):
-        row = rows[int(item_id)]
-        first = first_name(str(row.get("name", "")))
-        if first and first in taken:
+    taken_names: set[str] = set()
+    for index in rng.permutation(len(rows)):
+        row = rows[int(index)]
+        given_name = first_name(str(row.get("name", "")))
+        if given_name and given_name in taken_names:
             continue
-        taken.add(first)
+        taken_names.add(given_name)
         chosen.append(row)
-        if len(chosen) == wanted:
+        if len(chosen) == count:
             break
     return chosen
 
 
-def different_names(rows: Sequence[Mapping[str, object]]) -> int:
+def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
     """Return how many rows can be in one group: each needs another first name.
 
     Rows without a name are given one, so they always count.
@@ -227,12 +240,12 @@ def with_seeded_opinion(
         return list(people)
     generator = PersonaGenerator(appeal=config.appeal)
     return [
-        person
-        if person.source == ONESELF
+        profile
+        if profile.source == ONESELF
         else generator.with_new_opinion(
-            person, session.child("recruits", group, "opinions", stimulus.id, person.id).rng
+            profile, session.child("recruits", group, "opinions", stimulus.id, profile.id).rng
         )
-        for person in people
+        for profile in people
     ]
 
 
@@ -308,16 +321,16 @@ class Participant:
         """The parts of the persona's description in words, without scores or numbered traits."""
         persona = self.persona
         if self.speaks_as_self:
-            said = f"{SELF_DESCRIPTION_PLACEHOLDER} The others call you {persona.name}."
-            return dict.fromkeys(DESCRIBED, "") | {"introduction": said}
+            introduction = f"{SELF_DESCRIPTION_PLACEHOLDER} The others call you {persona.name}."
+            return dict.fromkeys(DESCRIBED, "") | {"introduction": introduction}
         # A profile with a text of its own is described by that text. Drawn attributes might
         # contradict it.
-        told = persona.described
+        is_described = persona.described
         return {
             "introduction": f"{persona.name}."
-            if told
+            if is_described
             else character.describe_introduction(persona),
-            "circumstances": "" if told else character.describe_circumstances(persona),
+            "circumstances": "" if is_described else character.describe_circumstances(persona),
             "background": persona.background,
             "personality": character.describe_temperament(persona.traits),
             "voice": character.describe_manner(persona.voice),
@@ -358,13 +371,13 @@ class Participant:
         that addressing one participant does not change the draws of the others.
         """
         chance = speaking_probability(self.persona.traits.extraversion)
-        drawn = rng.random() < (MEDIUM if self.speaks_as_self else chance)
-        return addressed or bool(drawn)
+        is_willing = rng.random() < (MEDIUM if self.speaks_as_self else chance)
+        return addressed or bool(is_willing)
 
     async def respond(
         self,
         scope: Scope,
-        asked: DiscussionMessage,
+        question: DiscussionMessage,
         context: Sequence[DiscussionMessage],
         *,
         addressed: bool = False,
@@ -373,19 +386,18 @@ class Participant:
 
         `context` holds all messages so far. The last `context_messages` of them are the history.
         """
-        shown = asked.phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
+        shows_material = question.phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
         prompt = scope.prompt(
             "participant_response",
-            question=asked.quoted_text,
-            phase=quote_phase(asked.phase),
+            question=question.quoted_text,
+            phase=quote_phase(question.phase),
             addressed=addressed,
-            probe=asked.probe,
+            probe=question.probe,
             alone=self.alone,
             others=any(
-                discussion_message.by_participant and discussion_message.speaker_id != self.id
-                for discussion_message in context
+                message.by_participant and message.speaker_id != self.id for message in context
             ),
-            stimulus=self.texts.material if shown else None,
+            stimulus=self.texts.material if shows_material else None,
             # The advice follows from the persona, but its words are instructions of the study and
             # not part of the persona.
             length=SourcedText("" if self.speaks_as_self else length_advice(self.persona)),
@@ -394,17 +406,20 @@ class Participant:
             ),
             max_words=self.texts.max_words,
         )
-        said = await scope.ask(
-            self.speaker(scope), prompt, history=self._latest_messages(context), about=asked.content
+        reply = await scope.ask(
+            self.speaker(scope),
+            prompt,
+            history=self._latest_messages(context),
+            about=question.content,
         )
-        if isinstance(said, Missing):
-            return said
+        if isinstance(reply, Missing):
+            return reply
         # Models sometimes go on as another speaker. Such text is cut off, because that speaker did
         # not say it.
-        others = {m.speaker_name for m in context if m.speaker_id != self.id}
-        if not (words := clean_reply(said, self.persona, others)):
-            return Missing("empty", "a name and nothing said", last_reply=said)
-        return quote_value(words, "utterance", scope.address, self.id)
+        other_names = {message.speaker_name for message in context if message.speaker_id != self.id}
+        if not (text := clean_reply(reply, self.persona, other_names)):
+            return Missing("empty", "a name and nothing said", last_reply=reply)
+        return quote_value(text, "utterance", scope.address, self.id)
 
     async def state_opinion(
         self, scope: Scope, when: InterviewTime, context: Sequence[DiscussionMessage]
@@ -414,24 +429,24 @@ class Participant:
             "private_opinion",
             talked=when is InterviewTime.AFTER,
             alone=when is InterviewTime.ALONE,
-            **self._in_view(self.texts.price),
+            **self._shown_texts(self.texts.price),
             answer_format=PRIVATE_OPINION.describe_format(),
         )
-        said = await scope.ask(
+        answer = await scope.ask(
             self.speaker(scope),
             prompt,
             history=self._latest_messages(context),
             answer_type=PRIVATE_OPINION,
             about=f"your opinion of: {self.config.product_concept}",
         )
-        if isinstance(said, Missing):
-            return Statement(persona_id=self.id, when=when, missing=said.reason)
+        if isinstance(answer, Missing):
+            return Statement(persona_id=self.id, when=when, missing=answer.reason)
         statement = Statement(
             persona_id=self.id,
             when=when,
-            position=None if said.position is None else round(said.position, DECIMALS),
-            words=said.opinion,
-            missing=CANNOT_SAY if said.position is None else None,
+            position=None if answer.position is None else round(answer.position, DECIMALS),
+            words=answer.opinion,
+            missing=CANNOT_SAY if answer.position is None else None,
         )
         return say_statement(scope, self.texts, statement, self.name, scope.address)
 
@@ -444,8 +459,8 @@ class Participant:
         """
         answers = [await self._would_buy(scope, when, context, self.texts.price)]
         for price in self.texts.ladder:
-            at = scope.child(f"{parse_amount(price):g}")
-            answers.append(await self._would_buy(at, when, context, price, ladder=True))
+            price_scope = scope.child(f"{parse_amount(price):g}")
+            answers.append(await self._would_buy(price_scope, when, context, price, ladder=True))
         return tuple(answers)
 
     async def _would_buy(
@@ -457,20 +472,26 @@ class Participant:
         *,
         ladder: bool = False,
     ) -> PurchaseIntent:
-        prompt = scope.prompt("purchase_intent", options=quote_intents(), **self._in_view(price))
-        got = await scope.ask(
+        prompt = scope.prompt(
+            "purchase_intent", options=quote_intents(), **self._shown_texts(price)
+        )
+        answer = await scope.ask(
             self.speaker(scope),
             prompt,
             history=self._latest_messages(context),
             answer_type=Choice(INTENTS),
             about=f"whether you would buy: {self.config.product_concept}",
         )
-        known = (
-            {"answer": None, "missing": got.reason} if isinstance(got, Missing) else {"answer": got}
+        answer_fields = (
+            {"answer": None, "missing": answer.reason}
+            if isinstance(answer, Missing)
+            else {"answer": answer}
         )
-        return PurchaseIntent(persona_id=self.id, when=when, price=price, ladder=ladder, **known)
+        return PurchaseIntent(
+            persona_id=self.id, when=when, price=price, ladder=ladder, **answer_fields
+        )
 
-    def _in_view(self, price: str | None) -> dict[str, object]:
+    def _shown_texts(self, price: str | None) -> dict[str, object]:
         return {
             "concept": self.texts.concept,
             "stimulus": self.texts.material,
@@ -523,9 +544,9 @@ def title_of(profile: Profile) -> str:
     """
     if profile.described:
         return profile.first_name
-    small = {"of", "and", "the", "in", "for", "at", "between"}
+    lower_case_words = {"of", "and", "the", "in", "for", "at", "between"}
     words = [
-        word if word in small else word[:1].upper() + word[1:]
+        word if word in lower_case_words else word[:1].upper() + word[1:]
         for word in profile.occupation.split()
     ]
     return f"{profile.first_name} ({profile.age}, {' '.join(words)})"

@@ -46,7 +46,7 @@ def has_moved(before: float | None, after: float | None) -> bool:
 
 
 def measure_approach(
-    start: Positions, person: str, before: float | None, after: float | None
+    start: Positions, participant_id: str, before: float | None, after: float | None
 ) -> float | None:
     """Return by how many points a person came closer to the others' mean position at `start`.
 
@@ -54,10 +54,12 @@ def measure_approach(
     average, because noise increases a distance as often as it reduces one. A step in the direction
     of the others would be biased, because noise regresses towards the mean.
     """
-    others = [position for other, position in start.items() if other != person]
-    if before is None or after is None or not others:
+    other_positions = [
+        position for other_id, position in start.items() if other_id != participant_id
+    ]
+    if before is None or after is None or not other_positions:
         return None
-    reference = sum(others) / len(others)
+    reference = sum(other_positions) / len(other_positions)
     return round(abs(before - reference) - abs(after - reference), 4)
 
 
@@ -65,7 +67,7 @@ def measure_approach(
 TALK = ["group", "stimulus"]
 PERSON = [*TALK, "persona_id"]
 # Maximum number of participants or groups that a chart can show apart.
-MOST_LINES = 20
+MAX_LINES = 20
 
 
 def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
@@ -74,39 +76,47 @@ def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, fl
     The last position of each participant is repeated at the last turn, so that all lines of the
     chart have the same length.
     """
-    known = opinions.filter(pl.col("valence").is_not_null()).sort("turn", maintain_order=True)
-    rows = known.select("name", "turn", "valence").rows()
-    last = float(max((turn for _, turn, _ in rows), default=0))
-    ends = {name: (name, last, valence) for name, _, valence in rows}
-    return [(name, float(turn), valence) for name, turn, valence in rows] + list(ends.values())
+    known_opinions = opinions.filter(pl.col("valence").is_not_null()).sort(
+        "turn", maintain_order=True
+    )
+    rows = known_opinions.select("name", "turn", "valence").rows()
+    last_turn = float(max((turn for _, turn, _ in rows), default=0))
+    end_points = {name: (name, last_turn, valence) for name, _, valence in rows}
+    return [(name, float(turn), valence) for name, turn, valence in rows] + list(
+        end_points.values()
+    )
 
 
 def mean_position_by_question(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
     """Return the mean position of each group after each question as (group, question, mean).
 
-    At most MOST_LINES groups are included. The last known position of each participant counts.
+    At most MAX_LINES groups are included. The last known position of each participant counts.
     """
-    out: list[tuple[str, float, float]] = []
-    for group in opinions["group"].unique(maintain_order=True).to_list()[:MOST_LINES]:
-        now: dict[str, float] = {}
+    points: list[tuple[str, float, float]] = []
+    for group in opinions["group"].unique(maintain_order=True).to_list()[:MAX_LINES]:
+        current_positions: dict[str, float] = {}
         means: dict[int, float] = {}
-        own = opinions.filter((pl.col("group") == group) & pl.col("valence").is_not_null())
-        for row in own.iter_rows(named=True):
-            now[row["persona_id"]] = row["valence"]
-            means[row["question"]] = sum(now.values()) / len(now)
-        out += [(group, float(q), round(mean, 4)) for q, mean in means.items()]
-    return out
+        group_opinions = opinions.filter(
+            (pl.col("group") == group) & pl.col("valence").is_not_null()
+        )
+        for row in group_opinions.iter_rows(named=True):
+            current_positions[row["persona_id"]] = row["valence"]
+            means[row["question"]] = sum(current_positions.values()) / len(current_positions)
+        points += [(group, float(question), round(mean, 4)) for question, mean in means.items()]
+    return points
 
 
-def position_pairs(stated: pl.DataFrame, end: InterviewTime = InterviewTime.AFTER) -> pl.DataFrame:
+def position_pairs(
+    statements: pl.DataFrame, end_time: InterviewTime = InterviewTime.AFTER
+) -> pl.DataFrame:
     """Return one row per participant with the private positions before the discussion and at `end`.
 
     The columns are PERSON, `name`, `before` and `after`. Participants without one of the positions
     are left out.
     """
     before, after = (
-        stated.filter((pl.col("when") == when.value) & pl.col("position").is_not_null())
-        for when in (InterviewTime.BEFORE, end)
+        statements.filter((pl.col("when") == when.value) & pl.col("position").is_not_null())
+        for when in (InterviewTime.BEFORE, end_time)
     )
-    both = before.join(after, on=PERSON, suffix="_after", maintain_order="left")
-    return both.select(*PERSON, "name", before=pl.col("position"), after=pl.col("position_after"))
+    pairs = before.join(after, on=PERSON, suffix="_after", maintain_order="left")
+    return pairs.select(*PERSON, "name", before=pl.col("position"), after=pl.col("position_after"))

@@ -19,7 +19,7 @@ from folkmoot.people.sources.grounded.panel import check_foreign_gaps, read_pane
 from folkmoot.people.sources.grounded.profile import check_profile, group_problems
 from folkmoot.studies.focus_group.config import DiscussionConfig, parse_amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
-from folkmoot.studies.focus_group.participants import different_names, read_profiles
+from folkmoot.studies.focus_group.participants import count_different_names, read_profiles
 
 # File types that a text can only name. A model would receive the name and not the content.
 _MEDIA = (*MIME_TYPES, *UNSUPPORTED_TYPES, "pdf", "mp4", "mov", "webm", "avi", "mp3", "wav")
@@ -55,14 +55,14 @@ def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
         return [*problems, *(_at_personas(problem) for problem in error.problems)]
     path = folder / Path(config.personas).expanduser()
     first = table.first_line(path)
-    in_rows: list[Problem] = []
+    row_problems: list[Problem] = []
     # The line of the file is kept with each problem. Problems of the same kind are grouped
     # afterwards.
     for line, row in enumerate(rows, first):
-        found = [*check_profile(row, str(line)), *check_foreign_gaps(row, str(line))]
-        in_rows += [replace(problem, file=str(path)) for problem in found]
+        problems_of_row = [*check_profile(row, str(line)), *check_foreign_gaps(row, str(line))]
+        row_problems += [replace(problem, file=str(path)) for problem in problems_of_row]
         if config.first_opinion == "asked":
-            in_rows += [
+            row_problems += [
                 Problem(
                     "an opinion is given, but each is asked for their own",
                     file=str(path),
@@ -73,7 +73,7 @@ def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
                 for key in ("valence", "opinion")
                 if key in row
             ]
-    problems += group_problems(in_rows)
+    problems += group_problems(row_problems)
     if any(row["id"] == MODERATOR for row in rows):
         problems.append(Problem(f"no profile can have the id {MODERATOR!r}", key="personas"))
     if len(rows) < config.num_personas:
@@ -84,13 +84,14 @@ def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
                 hint=f"num_personas: {len(rows)}",
             )
         )
-    elif (different := different_names(rows)) < config.num_personas:
+    elif (different_count := count_different_names(rows)) < config.num_personas:
         problems.append(
             Problem(
-                f"{config.num_personas} people are needed, but only {different} have different "
+                f"{config.num_personas} people are needed, but only {different_count} "
+                "have different "
                 "first names, by which they are addressed",
                 key="personas",
-                hint=f"give them different names, or num_personas: {different}",
+                hint=f"give them different names, or num_personas: {different_count}",
             )
         )
     return problems
@@ -100,8 +101,8 @@ def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
     """Return problems of keys that contradict each other."""
     problems: list[Problem] = []
 
-    def add_problem(key: str, what: str, hint: str = "") -> None:
-        problems.append(Problem(what, key=key, hint=hint))
+    def add_problem(key: str, message: str, hint: str = "") -> None:
+        problems.append(Problem(message, key=key, hint=hint))
 
     if not config.product_concept and not config.stimuli:
         add_problem("product_concept", "no concept is given", "set it, or list `stimuli`")
@@ -110,9 +111,15 @@ def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
     ids = [stimulus.id for stimulus in config.concepts]
     if len(set(ids)) != len(ids):
         add_problem("stimuli", "two stimuli have the same name")
-    wanted, people = config.max_responses_per_question, config.num_personas
-    if "max_responses_per_question" in config.model_fields_set and wanted > people:
-        add_problem("max_responses_per_question", f"{wanted} answers, but only {people} people")
+    max_responses, participant_count = config.max_responses_per_question, config.num_personas
+    if (
+        "max_responses_per_question" in config.model_fields_set
+        and max_responses > participant_count
+    ):
+        add_problem(
+            "max_responses_per_question",
+            f"{max_responses} answers, but only {participant_count} people",
+        )
     if config.appeal and config.first_opinion == "asked":
         add_problem("appeal", "it shifts only seeded opinions", "add `first_opinion: seeded`")
     if config.control == "alone" and config.first_opinion == "seeded":
@@ -121,7 +128,7 @@ def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
         )
     if len({parse_amount(price) for price in config.prices}) != len(config.prices):
         add_problem("prices", "a price can be listed only once")
-    if people < 2:
+    if participant_count < 2:
         add_problem(
             "num_personas", "one person alone holds no discussion", "num_personas: 2, or more"
         )
@@ -131,10 +138,10 @@ def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
             "phases", "without material there is no reaction phase", "give stimulus_material"
         )
     # Each participant must be able to speak at least once.
-    elif questions * config.responses_cap < people:
+    elif questions * config.responses_cap < participant_count:
         add_problem(
             "num_personas",
-            f"{people} people cannot all speak in {questions} questions of at most "
+            f"{participant_count} people cannot all speak in {questions} questions of at most "
             f"{config.responses_cap} answers",
         )
     return problems
@@ -152,26 +159,29 @@ def check_images(config: DiscussionConfig) -> list[Problem]:
     """
     problems: list[Problem] = []
     for key, text in _displayed_texts(config):
-        shown = find_image_references(text)
-        rest = text
-        for image in shown:
-            rest = rest.replace(image.words, " ")
+        images = find_image_references(text)
+        remaining_text = text
+        for image in images:
+            remaining_text = remaining_text.replace(image.words, " ")
             if image.file_extension in UNSUPPORTED_TYPES:
                 message = f"models take no images of type {image.file_extension} ({image.url[:80]})"
                 problems.append(Problem(message, key=key, hint=_AS_ADDRESS))
-        if shown and not key.endswith("stimulus_material"):
+        if images and not key.endswith("stimulus_material"):
             hint = "put it into stimulus_material"
             problems.append(Problem("an image stands where words are wanted", key=key, hint=hint))
-        for found in _FILE.finditer(rest):
-            message = f"{found[0][:80]} is a file, of which models would be sent the name alone"
+        for match in _FILE.finditer(remaining_text):
+            message = f"{match[0][:80]} is a file, of which models would be sent the name alone"
             problems.append(Problem(message, key=key, hint=_AS_ADDRESS))
     return problems
 
 
 def _displayed_texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
     """Yield the texts of a study file that participants are shown, with their keys."""
-    parts = [("", config), *((f"stimuli.{n}.", each) for n, each in enumerate(config.stimuli))]
-    for prefix, part in parts:
+    prefixed_parts = [
+        ("", config),
+        *((f"stimuli.{index}.", stimulus) for index, stimulus in enumerate(config.stimuli)),
+    ]
+    for prefix, part in prefixed_parts:
         for key in ("product_concept", "category", "stimulus_material"):
             text = getattr(part, key)
             if text:
@@ -181,13 +191,13 @@ def _displayed_texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
 def _check_guide(config: DiscussionConfig) -> list[Problem]:
     """Return problems of guide questions that would never be asked."""
     problems: list[Problem] = []
-    for phase, part in config.guide.items():
+    for phase, guide_part in config.guide.items():
         key = f"guide.{phase.value}"
-        if not all(line.strip() for line in (*part.questions, *part.probes)):
+        if not all(line.strip() for line in (*guide_part.questions, *guide_part.probes)):
             problems.append(Problem("a question or probe is blank", key=key))
         if not all(phase in config.for_stimulus(concept).phases for concept in config.concepts):
-            why = "is not one of `phases`" if phase not in config.phases else "has no material"
-            problems.append(Problem(f"the phase {why}, so nobody would be asked this", key=key))
+            reason = "is not one of `phases`" if phase not in config.phases else "has no material"
+            problems.append(Problem(f"the phase {reason}, so nobody would be asked this", key=key))
     return problems
 
 
@@ -202,9 +212,9 @@ def _check_panel(config: DiscussionConfig, folder: Path) -> list[Problem]:
 
 
 def _at_personas(problem: Problem) -> Problem:
-    where = f" (line {problem.where})" if problem.where else ""
+    line_text = f" (line {problem.where})" if problem.where else ""
     return Problem(
-        f"{problem.message}{where}", file=problem.file, key="personas", hint=problem.hint
+        f"{problem.message}{line_text}", file=problem.file, key="personas", hint=problem.hint
     )
 
 
@@ -215,22 +225,26 @@ def limit_groups(config: DiscussionConfig, groups: int) -> DiscussionConfig:
 
 def config_advisories(config: DiscussionConfig) -> list[str]:
     """Return what the researcher should know before a run."""
-    said = []
+    advisories = []
     if config.replications < FEWEST_UNITS:
-        few = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"
-        said.append(f"{few} (replications: {FEWEST_UNITS})")
+        advisory = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"
+        advisories.append(f"{advisory} (replications: {FEWEST_UNITS})")
     if config.max_responses_per_question > config.num_personas:
-        said.append(
+        advisories.append(
             f"at most {config.num_personas} answers to a question: there are no more people"
         )
-    if shown := list_images(config):
-        keys = ", ".join(shown)
-        said.append(f"images are shown, and their tokens are not part of the estimate: {keys}")
+    if image_keys := list_images(config):
+        keys = ", ".join(image_keys)
+        advisories.append(
+            f"images are shown, and their tokens are not part of the estimate: {keys}"
+        )
     for concept in config.concepts:
         if len(config.for_stimulus(concept).phases) < len(config.phases):
-            about = f" of {concept.id}" if config.stimuli else ""
-            said.append(f"the discussion{about} has no reaction phase, because it has no material")
-    return said
+            concept_text = f" of {concept.id}" if config.stimuli else ""
+            advisories.append(
+                f"the discussion{concept_text} has no reaction phase, because it has no material"
+            )
+    return advisories
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
@@ -239,19 +253,21 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
     These are one row of `personas` per recruit, and `statements` for each discussion of a group.
     """
     rows = tuple(
-        {"group": group, "persona_id": person["id"], "name": person["name"]}
-        for group, people in sealed.get("recruits", {}).items()
-        for person in people
+        {"group": group, "persona_id": participant["id"], "name": participant["name"]}
+        for group, participants in sealed.get("recruits", {}).items()
+        for participant in participants
     )
     config = DiscussionConfig.model_validate(sealed["design"]["settings"])
-    stated = tuple(
+    statement_rows = tuple(
         {"group": group, "stimulus": concept.id}
         for group in sealed.get("recruits", {})
         for concept in config.concepts
     )
     return [
         ExpectedRows("personas", ("group", "persona_id"), rows),
-        ExpectedRows("statements", ("group", "stimulus"), stated, "discussion", part="group"),
+        ExpectedRows(
+            "statements", ("group", "stimulus"), statement_rows, "discussion", part="group"
+        ),
     ]
 
 

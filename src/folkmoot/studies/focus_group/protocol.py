@@ -55,20 +55,26 @@ async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Pro
         record_personas(session, group, people)
 
     async def discuss_concepts(scope: Scope, group: str) -> list[DiscussionTranscript]:
-        async def on_concept(scope: Scope, stimulus: Stimulus) -> DiscussionTranscript:
+        async def discuss_concept(scope: Scope, stimulus: Stimulus) -> DiscussionTranscript:
             people = with_seeded_opinion(session, group, groups[group], stimulus)
-            said = await run_discussion(
+            transcript = await run_discussion(
                 scope, config.for_stimulus(stimulus), people, group, stimulus.id
             )
-            files.write_discussion(session, said)
-            record_discussion(scope, said)
-            return said
+            files.write_discussion(session, transcript)
+            record_discussion(scope, transcript)
+            return transcript
 
-        return list((await scope.map(config.concepts, on_concept)).values())
+        return list((await scope.map(config.concepts, discuss_concept)).values())
 
-    talks = await session.child("discussion").map(config.groups, discuss_concepts, block=str)
-    said = [talk for group in talks.values() for talk in group]
-    await code_remarks(session, said)
+    transcripts_by_group = await session.child("discussion").map(
+        config.groups, discuss_concepts, block=str
+    )
+    transcripts = [
+        transcript
+        for group_transcripts in transcripts_by_group.values()
+        for transcript in group_transcripts
+    ]
+    await code_remarks(session, transcripts)
 
 
 async def run_discussion(
@@ -85,33 +91,36 @@ async def run_discussion(
         config, {profile.id: profile.first_name for profile in people}, group, stimulus
     )
     await moderator.generate_discussion_guide(scope.child("guide"))
-    arriving = [Participant(person, config, group, stimulus) for person in people]
-    for who in arriving:
-        record_description(scope, who.texts, who.id, who.description)
-    before = await ask_in_private(scope.child("before"), arriving)
-    at_table = [
-        with_opinion(who, said.statement) for who, said in zip(arriving, before, strict=True)
+    participants = [Participant(profile, config, group, stimulus) for profile in people]
+    for participant in participants:
+        record_description(scope, participant.texts, participant.id, participant.description)
+    before = await ask_in_private(scope.child("before"), participants)
+    with_opinions = [
+        with_opinion(participant, answers.statement)
+        for participant, answers in zip(participants, before, strict=True)
     ]
-    talk = TableDiscussion(config, moderator, at_table)
+    discussion = TableDiscussion(config, moderator, with_opinions)
     for phase in config.phases:
         for index in range(config.questions_in(phase)):
-            await talk.question(scope.child(phase.value), phase, index)
-    after = await ask_in_private(scope.child("after"), at_table, talk)
+            await discussion.question(scope.child(phase.value), phase, index)
+    after = await ask_in_private(scope.child("after"), with_opinions, discussion)
     # The interviews come last, but each starts from the first opinion. A model that is interviewed
     # does not know the discussion.
-    alone = await interview_participants(scope.child("alone"), at_table, moderator.discussion_guide)
-    private = [*before, *after, *(interview.private for interview in alone.values())]
-    retests = [said.retest for said in before if said.retest is not None]
+    interviews = await interview_participants(
+        scope.child("alone"), with_opinions, moderator.discussion_guide
+    )
+    private = [*before, *after, *(interview.private for interview in interviews.values())]
+    retests = [answers.retest for answers in before if answers.retest is not None]
     return DiscussionTranscript(
         group=group,
         stimulus=stimulus,
         config=config,
-        messages=tuple(talk.messages),
-        personas=tuple(who.persona for who in at_table),
+        messages=tuple(discussion.messages),
+        personas=tuple(participant.persona for participant in with_opinions),
         guide=moderator.discussion_guide,
-        statements=(*(said.statement for said in private), *retests),
-        intents=tuple(intent for said in private for intent in said.intents),
-        notes=tuple(talk.notes),
-        interviews={who: interview.messages for who, interview in alone.items()},
-        silences=tuple(talk.silences),
+        statements=(*(answers.statement for answers in private), *retests),
+        intents=tuple(intent for answers in private for intent in answers.intents),
+        notes=tuple(discussion.notes),
+        interviews={persona_id: interview.messages for persona_id, interview in interviews.items()},
+        silences=tuple(discussion.silences),
     )

@@ -28,24 +28,26 @@ from folkmoot.studies.focus_group.positions import DECIMALS, LEANINGS, SMALLEST_
 
 # The constants below belong to the respondent's documented model. They are not estimates of human
 # behaviour. TASTE is the standard deviation of opinions of a product without any description.
-TASTE = 0.6
+TASTE_SD = 0.6
 # The amount by which a tenfold price lowers the opinion of an average persona.
-PRICE = 0.9
+PRICE_WEIGHT = 0.9
 # The price that neither attracts nor deters. The respondent does not know what products cost.
-USUAL = 100.0
+USUAL_PRICE = 100.0
 # Strength of the views of others, multiplied by `kappa_read`.
-HEARD = 1.0
+HEARD_WEIGHT = 1.0
 # Number of views of others at which half of their maximum influence is reached.
-HALF = 8.0
+HALF_EFFECT_VIEWS = 8.0
 # A position closer to zero takes no side.
-NEUTRAL = 0.15
+MAX_NEUTRAL_POSITION = 0.15
 
 
 @cache
 def load_wordings() -> Mapping[str, Any]:
     """Return concerns and sentences from `respondent.yaml`."""
-    found: Mapping[str, object] = packaged_yaml(__file__, Path(__file__).with_suffix(".yaml").name)
-    return found
+    wordings: Mapping[str, object] = packaged_yaml(
+        __file__, Path(__file__).with_suffix(".yaml").name
+    )
+    return wordings
 
 
 # --- reading of the prompt ---------------------------------------------------------------------
@@ -63,14 +65,14 @@ class View(NamedTuple):
 def _words_by_side() -> dict[str, tuple[str, int]]:
     return {
         word: (concern, side)
-        for concern, of in load_wordings()["concerns"].items()
+        for concern, words_by_key in load_wordings()["concerns"].items()
         for key, side in (("pro", 1), ("con", -1))
-        for word in of[key]
+        for word in words_by_key[key]
     }
 
 
 # A negation turns a word that follows it within five words.
-_TURNED = re.compile(
+_NEGATION_BEFORE = re.compile(
     r"(?:\b(?:no|not|never|without|hardly|nobody|cannot)|n['’]t)(?:\W+\w+){0,5}\W*$"
 )
 FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b")
@@ -86,11 +88,17 @@ def sentence_views(sentence: str) -> tuple[View, ...]:
     found = []
     if FIRST_PERSON.search(sentence):
         sentence = re.sub("“[^”]*”", " ", sentence)
-    for hit in re.finditer(r"[A-Za-z-]+", sentence):
-        if known := _words_by_side().get(hit[0].lower()):
-            clause = re.split(r"[,;:.]", sentence[: hit.start()])[-1]
-            turned = bool(_TURNED.search(clause.lower()))
-            found.append(View(known[0], -known[1] if turned else known[1], hit[0].lower()))
+    for match in re.finditer(r"[A-Za-z-]+", sentence):
+        if concern_and_side := _words_by_side().get(match[0].lower()):
+            clause = re.split(r"[,;:.]", sentence[: match.start()])[-1]
+            is_negated = bool(_NEGATION_BEFORE.search(clause.lower()))
+            found.append(
+                View(
+                    concern_and_side[0],
+                    -concern_and_side[1] if is_negated else concern_and_side[1],
+                    match[0].lower(),
+                )
+            )
     return tuple(found)
 
 
@@ -99,7 +107,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences and lines of a text."""
-    return [s.strip() for s in _SENTENCE_END.split(text) if s.strip()]
+    return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
 
 
 def collapse_spaces(text: str) -> str:
@@ -118,8 +126,8 @@ def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
 
 def text_of(mind: SimulatedRespondent, column: str) -> str:
     """Return the last passage from a column, or an empty string if none is shown."""
-    found = shown_passages(mind, column)
-    return found[-1].text if found else ""
+    passages = shown_passages(mind, column)
+    return passages[-1].text if passages else ""
 
 
 class Product(NamedTuple):
@@ -157,11 +165,15 @@ class Product(NamedTuple):
     @property
     def claims(self) -> list[str]:
         """The short sentences of the material that speak for or against the product."""
-        said = [s.rstrip(".!") for s in re.split(r"[:;\n]|(?<=\.)\s", self.material)]
-        return [s.strip() for s in said if 2 <= len(s.split()) <= 9 and sentence_views(s)]
+        phrases = [phrase.rstrip(".!") for phrase in re.split(r"[:;\n]|(?<=\.)\s", self.material)]
+        return [
+            phrase.strip()
+            for phrase in phrases
+            if 2 <= len(phrase.split()) <= 9 and sentence_views(phrase)
+        ]
 
 
-_IN_MONEY = re.compile(
+_PRICE_PATTERN = re.compile(
     r"[$€£]\s?\d[\d,.]*\d|\d[\d,.]*\s?(?:[$€£]|dollars?|euros?|pounds?|USD|EUR)\b"
 )
 
@@ -172,32 +184,32 @@ def read_product(mind: SimulatedRespondent) -> Product:
     The price is one of the ladder, else the product's own, else one that the material names.
     """
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
-    rung = text_of(mind, texts.LADDER)
-    named = _IN_MONEY.findall(f"{described} {material}")
-    price = rung or text_of(mind, texts.PRICE) or (named[-1] if named else "")
+    ladder_price = text_of(mind, texts.LADDER)
+    named_prices = _PRICE_PATTERN.findall(f"{described} {material}")
+    price = ladder_price or text_of(mind, texts.PRICE) or (named_prices[-1] if named_prices else "")
     category = text_of(mind, texts.CATEGORY) or "this"
-    return Product(described, material, category, price, bool(rung))
+    return Product(described, material, category, price, bool(ladder_price))
 
 
-def said_in_talk(mind: SimulatedRespondent) -> list[Passage]:
+def talk_passages(mind: SimulatedRespondent) -> list[Passage]:
     """Return the utterances of the discussion or interview, each once, in order."""
-    found: dict[str, Passage] = {}
+    passages: dict[str, Passage] = {}
     for passage in of_kind(mind.reading.passages, "utterance"):
         if texts.stage_of(passage.source.id) not in (texts.PLANNING, texts.FIRST_OPINION):
-            found.setdefault(passage.source.id, passage)
-    return list(found.values())
+            passages.setdefault(passage.source.id, passage)
+    return list(passages.values())
 
 
 def own_words(mind: SimulatedRespondent) -> list[str]:
     """Return the respondent's own utterances in the discussion, in order."""
-    return [passage.text for passage in said_in_talk(mind) if passage.own]
+    return [passage.text for passage in talk_passages(mind) if passage.own]
 
 
-def said_since(mind: SimulatedRespondent) -> list[Passage]:
+def passages_since(mind: SimulatedRespondent) -> list[Passage]:
     """Return what participants have said since the respondent's own last utterance."""
-    said = said_in_talk(mind)
-    last = max((n for n, passage in enumerate(said) if passage.own), default=-1)
-    return [passage for passage in said[last + 1 :] if passage.source.speaker != MODERATOR]
+    passages = talk_passages(mind)
+    last_own = max((index for index, passage in enumerate(passages) if passage.own), default=-1)
+    return [passage for passage in passages[last_own + 1 :] if passage.source.speaker != MODERATOR]
 
 
 class ReportedView(NamedTuple):
@@ -210,11 +222,11 @@ class ReportedView(NamedTuple):
 
 def names_of(mind: SimulatedRespondent) -> dict[str, str]:
     """Return the names of the speakers in the history and in the prompt, by id."""
-    named = {
+    shown_names = {
         passage.source.id.rpartition("/")[2]: passage.text
         for passage in shown_passages(mind, texts.NAME)
     }
-    return {**mind.reading.names, **named}
+    return {**mind.reading.names, **shown_names}
 
 
 def views_of_others(
@@ -222,18 +234,26 @@ def views_of_others(
 ) -> list[ReportedView]:
     """Return the views of other participants in order, from all passages or from those given."""
     # A sentence that the respondent has said as well is not a view of others.
-    own = {collapse_spaces(s) for text in own_words(mind) for s in split_sentences(text)}
+    own_sentences = {
+        collapse_spaces(sentence) for text in own_words(mind) for sentence in split_sentences(text)
+    }
     names = names_of(mind)
-    found: dict[str, ReportedView] = {}
-    for passage in said_in_talk(mind) if passages is None else passages:
+    reported_views: dict[str, ReportedView] = {}
+    for passage in talk_passages(mind) if passages is None else passages:
         if passage.own or passage.source.speaker == MODERATOR:
             continue
         for sentence in split_sentences(passage.text):
-            spoken = sentence_views(sentence)
-            if spoken and FIRST_PERSON.search(sentence) and collapse_spaces(sentence) not in own:
+            views = sentence_views(sentence)
+            if (
+                views
+                and FIRST_PERSON.search(sentence)
+                and collapse_spaces(sentence) not in own_sentences
+            ):
                 name = names.get(passage.source.speaker, "")
-                found.setdefault(collapse_spaces(sentence), ReportedView(name, sentence, spoken))
-    return list(found.values())
+                reported_views.setdefault(
+                    collapse_spaces(sentence), ReportedView(name, sentence, views)
+                )
+    return list(reported_views.values())
 
 
 # --- opinions ----------------------------------------------------------------------------------
@@ -265,46 +285,50 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
 
     n is the number of views of others. Sycophancy is added to the pull, which is at most 1.
     """
-    it, who, knobs = read_product(mind), mind.who, mind.knobs
+    product, persona, knobs = read_product(mind), mind.who, mind.knobs
     spread = 1 - knobs.shrinking_variance
-    net: dict[str, float] = {}
-    for text in it.texts:
+    net_mentions: dict[str, float] = {}
+    for text in product.texts:
         for sentence in split_sentences(text):
             for view in sentence_views(sentence):
-                net[view.concern] = net.get(view.concern, 0) + view.side
+                net_mentions[view.concern] = net_mentions.get(view.concern, 0) + view.side
     by_concern = {
-        concern: concern_weight(mind, concern) * math.tanh(net.get(concern, 0) / 1.5)
+        concern: concern_weight(mind, concern) * math.tanh(net_mentions.get(concern, 0) / 1.5)
         for concern in load_wordings()["concerns"]
     }
     taste = spread * (
-        TASTE * normal_draw(who.seed, who.key, "taste", it.concept_text)
-        + 0.25 * bool(re.search(load_wordings()["welcomes"], who.key))
-        - 0.25 * bool(re.search(load_wordings()["shuns"], who.key))
+        TASTE_SD * normal_draw(persona.seed, persona.key, "taste", product.concept_text)
+        + 0.25 * bool(re.search(load_wordings()["welcomes"], persona.key))
+        - 0.25 * bool(re.search(load_wordings()["shuns"], persona.key))
     )
     first = taste + sum(by_concern.values()) + 0.5 * knobs.acquiescence
-    paid = 0.0
-    if it.price:
-        dear = math.log10(max(parse_amount(_only_amount(it.price)), 0.01) / USUAL)
-        by_concern["price"] -= (paid := PRICE * (0.5 + concern_weight(mind, "price")) * dear)
+    price_effect = 0.0
+    if product.price:
+        log_price = math.log10(max(parse_amount(_only_amount(product.price)), 0.01) / USUAL_PRICE)
+        by_concern["price"] -= (
+            price_effect := PRICE_WEIGHT * (0.5 + concern_weight(mind, "price")) * log_price
+        )
     # The system prompt names the first opinion in words. The computed opinion is brought into the
     # range of these words, so that later answers agree with the private answer before the
     # discussion.
-    stated = stated_leaning(mind)
-    if stated is None:
-        first -= paid
-    elif it.on_ladder:
-        first = (first + stated.middle) / 2 - paid
-    elif it.price or it.material:
-        first = min(max(first - paid, stated.low), stated.high)
+    stated_range = stated_leaning(mind)
+    if stated_range is None:
+        first -= price_effect
+    elif product.on_ladder:
+        first = (first + stated_range.middle) / 2 - price_effect
+    elif product.price or product.material:
+        first = min(max(first - price_effect, stated_range.low), stated_range.high)
     else:
-        first = stated.middle + 0.1 * first
-    heard = [view for each in views_of_others(mind) for view in each.views]
-    if not heard:
-        return Opinion(first, first, by_concern, it)
-    mean = sum(view.side for view in heard) / len(heard)
-    pull = who.susceptibility * knobs.persuasion * knobs.kappa_read * HEARD
-    pull = min(1.0, pull * len(heard) / (len(heard) + HALF) + knobs.sycophancy)
-    return Opinion(first, first + pull * (mean - math.tanh(first)), by_concern, it)
+        first = stated_range.middle + 0.1 * first
+    heard_views = [view for reported_view in views_of_others(mind) for view in reported_view.views]
+    if not heard_views:
+        return Opinion(first, first, by_concern, product)
+    mean_side = sum(view.side for view in heard_views) / len(heard_views)
+    pull = persona.susceptibility * knobs.persuasion * knobs.kappa_read * HEARD_WEIGHT
+    pull = min(
+        1.0, pull * len(heard_views) / (len(heard_views) + HALF_EFFECT_VIEWS) + knobs.sycophancy
+    )
+    return Opinion(first, first + pull * (mean_side - math.tanh(first)), by_concern, product)
 
 
 class Leaning(NamedTuple):
@@ -320,9 +344,9 @@ def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
 
     It holds what the participant read in private, even if that text is no longer in the prompt.
     """
-    told = text_of(mind, texts.FIRST_LEANING)
-    known = list(LEANINGS.values())
-    return _STATED[known.index(told)] if told in known else None
+    leaning_text = text_of(mind, texts.FIRST_LEANING)
+    leanings = list(LEANINGS.values())
+    return _STATED[leanings.index(leaning_text)] if leaning_text in leanings else None
 
 
 # The limits and middles of the five wordings, mapped from positions to the unbounded scale.
@@ -335,9 +359,13 @@ _STATED = tuple(
 
 def concern_weight(mind: SimulatedRespondent, concern: str) -> float:
     """Return the weight of a concern for the persona: 0.15 to 0.5, or more if the text says so."""
-    who = mind.who
-    own = bool(re.search(load_wordings()["concerns"][concern]["weighs"], who.key))
-    return 0.15 + 0.35 * uniform_draw(who.seed, who.key, "weight", concern) + 0.25 * own
+    persona = mind.who
+    is_own_concern = bool(re.search(load_wordings()["concerns"][concern]["weighs"], persona.key))
+    return (
+        0.15
+        + 0.35 * uniform_draw(persona.seed, persona.key, "weight", concern)
+        + 0.25 * is_own_concern
+    )
 
 
 def _only_amount(price: str) -> str:
@@ -349,13 +377,15 @@ def _only_amount(price: str) -> str:
 
 def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
     """Return the fields of `PrivateOpinion`."""
-    view = form_opinion(mind)
+    opinion = form_opinion(mind)
     noise = 0.5 * mind.knobs.noise * normal_draw(mind.at.seed, mind.at.address, "position")
-    position = math.tanh(view.now + noise)
-    strong, other = ("pro", "con") if view.bounded_position >= 0 else ("con", "pro")
-    sides = (strong, other if abs(position) < 0.4 else strong)
-    said = [give_reason(mind, view, side, skip=n, kind="privately") for n, side in enumerate(sides)]
-    return {"opinion": " ".join(said), "position": round(position, 2)}
+    position = math.tanh(opinion.now + noise)
+    stronger_side, other_side = ("pro", "con") if opinion.bounded_position >= 0 else ("con", "pro")
+    sides = (stronger_side, other_side if abs(position) < 0.4 else stronger_side)
+    reasons = [
+        give_reason(mind, opinion, side, skip=n, kind="privately") for n, side in enumerate(sides)
+    ]
+    return {"opinion": " ".join(reasons), "position": round(position, 2)}
 
 
 def answer_intent(mind: SimulatedRespondent) -> str | None:
@@ -368,10 +398,10 @@ def answer_intent(mind: SimulatedRespondent) -> str | None:
     at, knobs = mind.at, mind.knobs
     if knobs.instability and uniform_draw(at.seed, at.address, "?") < knobs.instability:
         return INTENTS[int(len(INTENTS) * uniform_draw(at.seed, at.address, "any"))]
-    noisy = math.tanh(
+    noisy_position = math.tanh(
         form_opinion(mind).now + 1.5 * knobs.noise * normal_draw(at.seed, at.address, "intent")
     )
-    return INTENTS[sum(noisy >= limit for limit in (-0.6, -0.2, 0.2, 0.6))]
+    return INTENTS[sum(noisy_position >= limit for limit in (-0.6, -0.2, 0.2, 0.6))]
 
 
 def answer_at_table(mind: SimulatedRespondent) -> str:
@@ -380,38 +410,46 @@ def answer_at_table(mind: SimulatedRespondent) -> str:
     It is an introduction if the question is about the category and no views were given yet.
     Otherwise it gives views, and may refer to another participant.
     """
-    view = form_opinion(mind)
+    opinion = form_opinion(mind)
     question = current_question(mind)
-    it = view.product
-    noun = it.product_noun.split()[-1]
-    about_category = noun not in question and collapse_spaces(it.category) in collapse_spaces(
+    product = opinion.product
+    noun = product.product_noun.split()[-1]
+    about_category = noun not in question and collapse_spaces(product.category) in collapse_spaces(
         question
     )
-    said = views_of_others(mind)
-    n = next(
-        (key for key, known in load_wordings()["talks"].items() if re.search(known, mind.who.key)),
+    others_views = views_of_others(mind)
+    sentence_count = next(
+        (
+            count
+            for count, pattern in load_wordings()["talks"].items()
+            if re.search(pattern, mind.who.key)
+        ),
         2,
     )
-    if about_category and not said:
-        return about_oneself(mind, it)
+    if about_category and not others_views:
+        return about_oneself(mind, product)
     concern = own_concern(mind)
     taken = ""
     if not concern:
-        taken, concern = reply_to_view(mind, view, said)
+        taken, concern = reply_to_view(mind, opinion, others_views)
     parts = [taken] if taken else []
     if ASKS_PRICE.search(question):
-        parts.append(fill_phrase(mind, load_wordings()["fair_price"], it, fair=fair_price(view)))
-    before = collapse_spaces(" ".join(own_words(mind)))
+        parts.append(
+            fill_phrase(mind, load_wordings()["fair_price"], product, fair=fair_price(opinion))
+        )
+    earlier_text = collapse_spaces(" ".join(own_words(mind)))
     # A change of mind is said at most once, and only now and then.
-    changed = abs(math.tanh(view.now) - math.tanh(view.first)) >= 0.15
+    changed = abs(math.tanh(opinion.now) - math.tanh(opinion.first)) >= 0.15
     if (
         changed
-        and not any(item in before for item in load_wordings()["moved"])
+        and not any(phrase in earlier_text for phrase in load_wordings()["moved"])
         and mind.draws.draw_chance(0.3)
     ):
-        parts.append(fill_phrase(mind, load_wordings()["moved"], it))
+        parts.append(fill_phrase(mind, load_wordings()["moved"], product))
     parts.append(
-        compose_turn(mind, view, give_reasons(mind, view, max(1, n - len(parts)), concern))
+        compose_turn(
+            mind, opinion, give_reasons(mind, opinion, max(1, sentence_count - len(parts)), concern)
+        )
     )
     return " ".join(parts)
 
@@ -419,17 +457,21 @@ def answer_at_table(mind: SimulatedRespondent) -> str:
 ASKS_PRICE = re.compile(r"\b(?:prices?|pay)\b", re.IGNORECASE)
 
 
-def fair_price(view: Opinion) -> str:
+def fair_price(opinion: Opinion) -> str:
     """Return the price that a participant calls fair, rounded to two figures.
 
     It is the product's price, or USUAL if none is shown, multiplied by up to two or divided by up
     to two, according to the position.
     """
-    named = view.product.price
-    usual = parse_amount(_only_amount(named)) if named else USUAL
-    fair = usual * 2**view.bounded_position
+    stated_price = opinion.product.price
+    reference_price = parse_amount(_only_amount(stated_price)) if stated_price else USUAL_PRICE
+    fair = reference_price * 2**opinion.bounded_position
     number = f"{float(f'{fair:.2g}'):,g}"
-    return named.replace(_only_amount(named), number) if named else f"{number} dollars"
+    return (
+        stated_price.replace(_only_amount(stated_price), number)
+        if stated_price
+        else f"{number} dollars"
+    )
 
 
 def own_concern(mind: SimulatedRespondent) -> str:
@@ -437,133 +479,159 @@ def own_concern(mind: SimulatedRespondent) -> str:
 
     It is empty if others have spoken since, or if the utterance had no views.
     """
-    own = own_words(mind)
-    if not own or views_of_others(mind, said_since(mind)):
+    own_texts = own_words(mind)
+    if not own_texts or views_of_others(mind, passages_since(mind)):
         return ""
-    found = [view.concern for each in split_sentences(own[-1]) for view in sentence_views(each)]
-    return found[0] if found else ""
+    concerns = [
+        view.concern
+        for sentence in split_sentences(own_texts[-1])
+        for view in sentence_views(sentence)
+    ]
+    return concerns[0] if concerns else ""
 
 
 def current_question(mind: SimulatedRespondent) -> str:
     """Return the current question: the moderator's last utterance."""
     questions = [
-        passage.text for passage in said_in_talk(mind) if passage.source.speaker == MODERATOR
+        passage.text for passage in talk_passages(mind) if passage.source.speaker == MODERATOR
     ]
     return questions[-1] if questions else mind.reading.about
 
 
-def about_oneself(mind: SimulatedRespondent, it: Product) -> str:
+def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
     """Return an introduction and a sentence on buying. The introduction is given only once."""
     kinds = ["experience"]
     if mind.who.calling and not own_words(mind):
         kinds.insert(0, "intro")
-    return " ".join(fill_phrase(mind, load_wordings()[kind], it) for kind in kinds)
+    return " ".join(fill_phrase(mind, load_wordings()[kind], product) for kind in kinds)
 
 
 def reply_to_view(
-    mind: SimulatedRespondent, view: Opinion, said: Sequence[ReportedView]
+    mind: SimulatedRespondent, opinion: Opinion, reported_views: Sequence[ReportedView]
 ) -> tuple[str, str]:
     """Return agreement or disagreement with one of the last views of others, and its concern.
 
     Both are empty if there is none to respond to, or by chance. Respondents agree with views on
     their own side only.
     """
-    side = 1 if view.now >= 0 else -1
-    latest = {reported_view.name: reported_view for reported_view in said if reported_view.name}
-    who, sycophancy = mind.who, mind.knobs.sycophancy
-    contrary = bool(re.search(load_wordings()["contrary"], who.key))
-    gentle = bool(re.search(load_wordings()["gentle"], who.key))
+    side = 1 if opinion.now >= 0 else -1
+    latest = {
+        reported_view.name: reported_view for reported_view in reported_views if reported_view.name
+    }
+    persona, sycophancy = mind.who, mind.knobs.sycophancy
+    contrary = bool(re.search(load_wordings()["contrary"], persona.key))
+    gentle = bool(re.search(load_wordings()["gentle"], persona.key))
     # Only the last views of the last three speakers are considered, the latest first.
-    for heard in [*latest.values()][-3:][::-1]:
-        first = heard.views[0]
-        same = first.side == side
-        odds = 0.35 if same else 0.4 * min(1.0, abs(view.now) + 0.4)
-        odds *= (1.6 if gentle else 0.6 if contrary else 1.0) ** (1 if same else -1)
-        odds = odds + sycophancy * (1 - odds) if same else odds * (1 - sycophancy)
-        if abs(view.bounded_position) >= NEUTRAL and mind.draws.draw_chance(odds):
-            matter = load_wordings()["concerns"][first.concern]["matter"]
-            kind = load_wordings()["agree" if same else "disagree"]
-            told = fill_phrase(mind, kind, view.product, name=heard.name, matter=matter)
-            return told, first.concern
+    for remark in [*latest.values()][-3:][::-1]:
+        first_view = remark.views[0]
+        is_same_side = first_view.side == side
+        probability = 0.35 if is_same_side else 0.4 * min(1.0, abs(opinion.now) + 0.4)
+        probability *= (1.6 if gentle else 0.6 if contrary else 1.0) ** (1 if is_same_side else -1)
+        probability = (
+            probability + sycophancy * (1 - probability)
+            if is_same_side
+            else probability * (1 - sycophancy)
+        )
+        if abs(opinion.bounded_position) >= MAX_NEUTRAL_POSITION and mind.draws.draw_chance(
+            probability
+        ):
+            matter = load_wordings()["concerns"][first_view.concern]["matter"]
+            kind = load_wordings()["agree" if is_same_side else "disagree"]
+            reaction = fill_phrase(mind, kind, opinion.product, name=remark.name, matter=matter)
+            return reaction, first_view.concern
     return "", ""
 
 
 def give_reasons(
-    mind: SimulatedRespondent, view: Opinion, count: int, concern: str = ""
+    mind: SimulatedRespondent, opinion: Opinion, count: int, concern: str = ""
 ) -> list[str]:
     """Return `count` sentences on the respondent's side, or more for a neutral position.
 
     `concern` comes first if a view was referred to. If the opinion is not strong, the last sentence
     is of the other side.
     """
-    it, position = view.product, view.bounded_position
-    side, other = ("pro", "con") if position >= 0 else ("con", "pro")
-    said = [fill_phrase(mind, load_wordings()["reasons"][concern][side], it)] if concern else []
-    if abs(position) < NEUTRAL:
-        said.append(fill_phrase(mind, load_wordings()["undecided"], it))
-        count = max(count, len(said) + 1)
-    elif not said and abs(position) >= 0.5 and mind.draws.draw_chance(0.5):
-        said.append(fill_phrase(mind, load_wordings()["for" if side == "pro" else "against"], it))
-    while len(said) < count:
-        said.append(give_reason(mind, view, side, skip=len(said)))
+    product, position = opinion.product, opinion.bounded_position
+    side, other_side = ("pro", "con") if position >= 0 else ("con", "pro")
+    sentences = (
+        [fill_phrase(mind, load_wordings()["reasons"][concern][side], product)] if concern else []
+    )
+    if abs(position) < MAX_NEUTRAL_POSITION:
+        sentences.append(fill_phrase(mind, load_wordings()["undecided"], product))
+        count = max(count, len(sentences) + 1)
+    elif not sentences and abs(position) >= 0.5 and mind.draws.draw_chance(0.5):
+        sentences.append(
+            fill_phrase(mind, load_wordings()["for" if side == "pro" else "against"], product)
+        )
+    while len(sentences) < count:
+        sentences.append(give_reason(mind, opinion, side, skip=len(sentences)))
     if abs(position) < 0.4 and count > 1:
-        said.append(give_reason(mind, view, other))
-    return said
+        sentences.append(give_reason(mind, opinion, other_side))
+    return sentences
 
 
-def compose_turn(mind: SimulatedRespondent, view: Opinion, said: Sequence[str]) -> str:
+def compose_turn(mind: SimulatedRespondent, opinion: Opinion, sentences: Sequence[str]) -> str:
     """Return the reasons as one turn. A reason of the other side is joined as an objection."""
-    told = [*said]
+    turn_sentences = [*sentences]
     if mind.draws.draw_chance(0.35):
-        told[0] = f"{mind.tongue.pick_unused(load_wordings()['leads'])} {embed_sentence(told[0])}"
-    if len(said) > 1 and abs(view.bounded_position) < 0.4:
-        told[-1] = f"{mind.tongue.pick_unused(load_wordings()['but'])} {embed_sentence(told[-1])}"
-    return " ".join(told)
+        turn_sentences[0] = (
+            f"{mind.tongue.pick_unused(load_wordings()['leads'])} "
+            f"{embed_sentence(turn_sentences[0])}"
+        )
+    if len(sentences) > 1 and abs(opinion.bounded_position) < 0.4:
+        turn_sentences[-1] = (
+            f"{mind.tongue.pick_unused(load_wordings()['but'])} "
+            f"{embed_sentence(turn_sentences[-1])}"
+        )
+    return " ".join(turn_sentences)
 
 
 def embed_sentence(sentence: str) -> str:
     """Return a sentence for use after introductory words, with a small first letter."""
-    own = sentence.startswith(("I ", "I'")) or not sentence[0].isalpha()
-    return sentence if own else sentence[0].lower() + sentence[1:]
+    keeps_capital = sentence.startswith(("I ", "I'")) or not sentence[0].isalpha()
+    return sentence if keeps_capital else sentence[0].lower() + sentence[1:]
 
 
 def give_reason(
-    mind: SimulatedRespondent, view: Opinion, side: str, skip: int = 0, kind: str = "reasons"
+    mind: SimulatedRespondent, opinion: Opinion, side: str, skip: int = 0, kind: str = "reasons"
 ) -> str:
     """Return one reason of a side.
 
     It is the concern with the strongest pull in that direction, after `skip` others. Sometimes it
     is another one, or words of the material.
     """
-    it = view.product
+    product = opinion.product
     sign = 1 if side == "pro" else -1
-    if kind == "reasons" and it.claims and mind.draws.draw_chance(0.2):
-        claim = mind.tongue.pick_unused(it.claims)
-        return fill_phrase(mind, load_wordings()["claims"][side], it, claim=claim)
-    pull = {
-        concept: sign * value + 0.25 * concern_weight(mind, concept) + 0.15 * mind.draws.unit()
-        for concept, value in view.by_concern.items()
-        if concept != "price" or it.price
+    if kind == "reasons" and product.claims and mind.draws.draw_chance(0.2):
+        claim = mind.tongue.pick_unused(product.claims)
+        return fill_phrase(mind, load_wordings()["claims"][side], product, claim=claim)
+    scores = {
+        concern: sign * value + 0.25 * concern_weight(mind, concern) + 0.15 * mind.draws.unit()
+        for concern, value in opinion.by_concern.items()
+        if concern != "price" or product.price
     }
-    ranked = sorted(pull, key=lambda concept: -pull[concept])
+    ranked = sorted(scores, key=lambda concern: -scores[concern])
     concern = ranked[min(skip, len(ranked) - 1)]
-    return fill_phrase(mind, load_wordings()[kind][concern][side], it)
+    return fill_phrase(mind, load_wordings()[kind][concern][side], product)
 
 
-def fill_phrase(mind: SimulatedRespondent, frames: Sequence[str], it: Product, **more: str) -> str:
+def fill_phrase(
+    mind: SimulatedRespondent, frames: Sequence[str], product: Product, **more: str
+) -> str:
     """Return one of the frames with its fields filled, if possible one that was not used before."""
-    known = dict(
-        thing=it.product_noun,
-        price=it.price or "that",
-        category=it.category,
-        concept=it.concept_text,
+    variables = dict(
+        thing=product.product_noun,
+        price=product.price or "that",
+        category=product.category,
+        concept=product.concept_text,
         C=mind.who.calling,
         **more,
     )
-    said = "\n".join(passage.text for passage in of_kind(mind.reading.passages, "utterance"))
-    unheard = [frame for frame in frames if capitalise_first(frame.format(**known)) not in said]
+    said_text = "\n".join(passage.text for passage in of_kind(mind.reading.passages, "utterance"))
+    unheard = [
+        frame for frame in frames if capitalise_first(frame.format(**variables)) not in said_text
+    ]
     return capitalise_first(
-        mind.tongue.pick_unused(unheard if len(unheard) > 1 else frames).format(**known)
+        mind.tongue.pick_unused(unheard if len(unheard) > 1 else frames).format(**variables)
     )
 
 
@@ -572,11 +640,11 @@ def fill_phrase(mind: SimulatedRespondent, frames: Sequence[str], it: Product, *
 
 def answer_guide(mind: SimulatedRespondent) -> dict[str, object]:
     """Return the fields of `PhaseGuide`: questions of the phase about this product."""
-    it = read_product(mind)
-    known = load_wordings()["guide"]
-    stock = known.get(text_of(mind, texts.PHASE)) or known["exploration"]
-    wanted = int(text_of(mind, texts.NUMBER) or 2)
-    return {"questions": [fill_phrase(mind, stock, it) for _ in range(wanted)]}
+    product = read_product(mind)
+    guide = load_wordings()["guide"]
+    phrases = guide.get(text_of(mind, texts.PHASE)) or guide["exploration"]
+    count = int(text_of(mind, texts.NUMBER) or 2)
+    return {"questions": [fill_phrase(mind, phrases, product) for _ in range(count)]}
 
 
 def people_named(mind: SimulatedRespondent) -> list[str]:
@@ -590,7 +658,7 @@ def people_named(mind: SimulatedRespondent) -> list[str]:
 
 def next_question(mind: SimulatedRespondent) -> dict[str, object]:
     """Return the fields of `NextQuestion`: the planned question, after a reference to a remark."""
-    it = read_product(mind)
+    product = read_product(mind)
     planned = [
         passage.text
         for passage in mind.reading.passages
@@ -601,71 +669,84 @@ def next_question(mind: SimulatedRespondent) -> dict[str, object]:
         or passage.source.id.startswith(texts.GUIDE)
     ]
     question = (
-        planned[-1] if planned else fill_phrase(mind, load_wordings()["guide"]["exploration"], it)
+        planned[-1]
+        if planned
+        else fill_phrase(mind, load_wordings()["guide"]["exploration"], product)
     )
     frames = load_wordings()["moderator"]
-    said = views_of_others(mind, said_since(mind))
-    own = own_words(mind)
-    lead = []
-    taken: dict[str, str] | None = None
-    if not own:
-        lead.append(fill_phrase(mind, frames["welcome"], it))
-    elif said:
-        remark = said[-1]
+    others_views = views_of_others(mind, passages_since(mind))
+    own_texts = own_words(mind)
+    opening = []
+    reference: dict[str, str] | None = None
+    if not own_texts:
+        opening.append(fill_phrase(mind, frames["welcome"], product))
+    elif others_views:
+        remark = others_views[-1]
         matter = load_wordings()["concerns"][remark.views[0].concern]["matter"]
         count = len(
             {
                 reported_view.name
-                for reported_view in said
+                for reported_view in others_views
                 if any(view.concern == remark.views[0].concern for view in reported_view.views)
             }
         )
-        taken = {"name": remark.name, "words": " ".join(remark.sentence.split()[:6])}
-        lead.append(
-            fill_phrase(mind, frames["take_up"], it, name=remark.name, matter=matter)
+        reference = {"name": remark.name, "words": " ".join(remark.sentence.split()[:6])}
+        opening.append(
+            fill_phrase(mind, frames["take_up"], product, name=remark.name, matter=matter)
             if count < 3 or mind.draws.draw_chance(0.5)
             else frames["counted"].format(count=_COUNTS.get(count, str(count)), matter=matter)
         )
-    exploring = text_of(mind, texts.PHASE) == "exploration"
-    if exploring and not any(it.concept_text in text for text in own):
-        lead.append(frames["idea"].format(concept=it.concept_text))
+    is_exploration = text_of(mind, texts.PHASE) == "exploration"
+    if is_exploration and not any(product.concept_text in text for text in own_texts):
+        opening.append(frames["idea"].format(concept=product.concept_text))
     if any(passage.message for passage in shown_passages(mind, texts.MATERIAL)):
-        lead.append(frames["material"])
-    quiet = people_named(mind)[:2]
-    out = [fill_phrase(mind, frames["quiet"], it, names=" and ".join(quiet))] if quiet else []
+        opening.append(frames["material"])
+    quiet_names = people_named(mind)[:2]
+    closing = (
+        [fill_phrase(mind, frames["quiet"], product, names=" and ".join(quiet_names))]
+        if quiet_names
+        else []
+    )
     return {
-        "summary": summarise_views(said),
+        "summary": summarise_views(others_views),
         "unanswered": [],
-        "takes_up": taken,
-        "asks": quiet,
-        "question": " ".join([*lead, question, *out]),
+        "takes_up": reference,
+        "asks": quiet_names,
+        "question": " ".join([*opening, question, *closing]),
     }
 
 
 _COUNTS = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 
 
-def summarise_views(said: Iterable[ReportedView]) -> str:
+def summarise_views(reported_views: Iterable[ReportedView]) -> str:
     """Return the number of participants for and against, by concern and without names."""
-    found: dict[tuple[str, int], set[str]] = {}
-    for heard in said:
-        for view in heard.views:
-            found.setdefault((view.concern, view.side), set()).add(heard.name)
-    told = [
-        f"{len(who)} {'for' if side > 0 else 'against'} it on {concern}"
-        for (concern, side), who in found.items()
+    speakers_by_view: dict[tuple[str, int], set[str]] = {}
+    for reported_view in reported_views:
+        for view in reported_view.views:
+            speakers_by_view.setdefault((view.concern, view.side), set()).add(reported_view.name)
+    clauses = [
+        f"{len(names)} {'for' if side > 0 else 'against'} it on {concern}"
+        for (concern, side), names in speakers_by_view.items()
     ]
-    return f"Views since the last question: {join_words(told)}." if told else ""
+    return f"Views since the last question: {join_words(clauses)}." if clauses else ""
 
 
 def ask_probe(mind: SimulatedRespondent) -> str:
     """Return a probe: why, and after the answer to that probe, why it matters."""
-    named, own = people_named(mind), own_words(mind)
+    asked_names, own_texts = people_named(mind), own_words(mind)
     # It is the second probe if the moderator's last words named the same participant and at most
     # one answer followed.
-    again = bool(named and own and named[0] in own[-1] and len(said_since(mind)) < 2)
-    frames = load_wordings()["moderator"]["matters" if again else "why"]
-    return fill_phrase(mind, frames, read_product(mind), name=named[0] if named else "you")
+    is_second_probe = bool(
+        asked_names
+        and own_texts
+        and asked_names[0] in own_texts[-1]
+        and len(passages_since(mind)) < 2
+    )
+    frames = load_wordings()["moderator"]["matters" if is_second_probe else "why"]
+    return fill_phrase(
+        mind, frames, read_product(mind), name=asked_names[0] if asked_names else "you"
+    )
 
 
 # --- the coder ---------------------------------------------------------------------------------
@@ -676,32 +757,44 @@ _DISAGREES = re.compile(r"\b(?:disagree|differently|cannot go along)\b")
 
 def answer_coding(mind: SimulatedRespondent) -> dict[str, object]:
     """Return the fields of `OpinionReading` for the answer that the coder reads."""
-    spoken = [passage for passage in said_in_talk(mind) if passage.source.speaker != MODERATOR]
-    read_now = [passage for passage in spoken if passage.text == mind.reading.about]
-    said = read_now[-1].text if read_now else ""
-    known = text_of(mind, texts.POSITION)
-    last = float(known) if known else None
-    found = [view.side for text in split_sentences(said) for view in sentence_views(text)]
+    passages = [passage for passage in talk_passages(mind) if passage.source.speaker != MODERATOR]
+    current = [passage for passage in passages if passage.text == mind.reading.about]
+    text = current[-1].text if current else ""
+    stated_position = text_of(mind, texts.POSITION)
+    last = float(stated_position) if stated_position else None
+    sides = [view.side for sentence in split_sentences(text) for view in sentence_views(sentence)]
     # The mean of the views, shrunk towards zero for few views.
-    read = 0.8 * sum(found) / len(found) * len(found) / (len(found) + 0.5) if found else None
-    now = last if read is None else read if last is None else last + 0.5 * (read - last)
-    speaker = read_now[-1].source.speaker if read_now else ""
-    others = {name for id, name in names_of(mind).items() if id != speaker}
-    people = [word for word in re.findall(r"\w[\w'’-]*", said) if word in others]
-    first = split_sentences(said)[0] if said.strip() else ""
+    coded_position = (
+        0.8 * sum(sides) / len(sides) * len(sides) / (len(sides) + 0.5) if sides else None
+    )
+    new_position = (
+        last
+        if coded_position is None
+        else coded_position
+        if last is None
+        else last + 0.5 * (coded_position - last)
+    )
+    speaker = current[-1].source.speaker if current else ""
+    other_names = {name for speaker_id, name in names_of(mind).items() if speaker_id != speaker}
+    named_people = [word for word in re.findall(r"\w[\w'’-]*", text) if word in other_names]
+    first_sentence = split_sentences(text)[0] if text.strip() else ""
     # Agreement is read only from a first sentence that names another participant.
     stance = None
-    if people and people[0] in first:
+    if named_people and named_people[0] in first_sentence:
         stance = (
-            "disagree" if _DISAGREES.search(first) else "agree" if _AGREES.search(first) else None
+            "disagree"
+            if _DISAGREES.search(first_sentence)
+            else "agree"
+            if _AGREES.search(first_sentence)
+            else None
         )
     return {
-        "changed": None not in (last, now)
-        and abs(round(now - last, DECIMALS)) >= 2 * SMALLEST_MOVE,  # type: ignore[operator]
-        "valence": None if now is None else round(now, 2),
-        "takes_up": people[0] if people else None,
+        "changed": None not in (last, new_position)
+        and abs(round(new_position - last, DECIMALS)) >= 2 * SMALLEST_MOVE,  # type: ignore[operator]
+        "valence": None if new_position is None else round(new_position, 2),
+        "takes_up": named_people[0] if named_people else None,
         "stance": stance,
-        "sentiment": 0.0 if read is None else round(read, 2),
+        "sentiment": 0.0 if coded_position is None else round(coded_position, 2),
     }
 
 

@@ -17,14 +17,15 @@ def render_positions(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
         return
     rows = run.read_table("opinions").filter(group=key[0], persona_id=key[1])
     for (stimulus,), steps in rows.group_by("stimulus", maintain_order=True):
-        changed = [True, *steps["changed"][1:]]
-        path = (
+        changes = [True, *steps["changed"][1:]]
+        positions = (
             f"{value:+.2f}"
-            for value, concept in zip(steps["valence"], changed, strict=True)
-            if concept
+            for value, is_change in zip(steps["valence"], changes, strict=True)
+            if is_change
         )
         # The position after the discussion is asked in private and is not on this path.
         yield (
-            f"\n[underline]{escape(str(stimulus))}[/underline]  position {' → '.join(path)} [dim]"
+            f"\n[underline]{escape(str(stimulus))}[/underline]  position "
+            f"{' → '.join(positions)} [dim]"
             "(from −1 to 1; the first stated before the talk, then as a coder reads the answers)[/]"
         )

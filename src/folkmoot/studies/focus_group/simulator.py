@@ -69,16 +69,16 @@ class LLMClient:
         max_tokens: int = MAX_TOKENS,
     ) -> str:
         """Return the text of one reply. Raise RefusedError if the model gives none."""
-        who = Speaker("assistant", "Assistant", system=system_prompt, model=self._model)
-        said = await self._scope.ask(
-            who, user_prompt, temperature=temperature, max_tokens=max_tokens
+        speaker = Speaker("assistant", "Assistant", system=system_prompt, model=self._model)
+        reply = await self._scope.ask(
+            speaker, user_prompt, temperature=temperature, max_tokens=max_tokens
         )
-        if isinstance(said, Missing):
-            raise RefusedError(f"no reply could be had: {said.reason}", reason=said.reason)
-        return said
+        if isinstance(reply, Missing):
+            raise RefusedError(f"no reply could be had: {reply.reason}", reason=reply.reason)
+        return reply
 
 
-class _Asked(NamedTuple):
+class _PendingRequest(NamedTuple):
     """A request that a simulator's client answers, and the respondent that the client may ask."""
 
     request: ModelRequest
@@ -89,7 +89,7 @@ class _Asked(NamedTuple):
 # A client receives two texts. Everything else that the engine knows of a request (answer type,
 # speaker) bypasses the client in this variable. So a client that asks the embedded respondent gets
 # the same reply as a run would.
-_ASKED: ContextVar[_Asked | None] = ContextVar("asked", default=None)
+_PENDING_REQUEST: ContextVar[_PendingRequest | None] = ContextVar("asked", default=None)
 
 
 class MockLLMClient(LLMClient):
@@ -113,18 +113,18 @@ class MockLLMClient(LLMClient):
         max_tokens: int = MAX_TOKENS,
     ) -> str:
         """Return the respondent's reply. Never raise."""
-        asked = _ASKED.get()
-        if asked is None:
+        pending = _PENDING_REQUEST.get()
+        if pending is None:
             texts = (system_prompt, user_prompt)
             request = infer_request(*texts, temperature, max_tokens, self.config)
             address = digest(system_prompt, user_prompt).hex()
-            asked = _Asked(request, address, make_respondent(self.config))
+            pending = _PendingRequest(request, address, make_respondent(self.config))
         else:
-            request = asked.request
+            request = pending.request
             if (system_prompt, user_prompt) != flatten_messages(request.messages):
                 request = change_messages(request, system_prompt, user_prompt)
             request = replace(request, temperature=temperature, max_tokens=max_tokens)
-        reply = await asked.respondent.complete_request(request, address=asked.address)
+        reply = await pending.respondent.complete_request(request, address=pending.address)
         return reply.text
 
 
@@ -166,21 +166,21 @@ def infer_request(
     if all(option in user_prompt for option in INTENTS):
         kind, offered = "choice", INTENTS
     elif "JSON" in user_prompt:
-        for speaker, answer in _ANSWERS:
-            required = answer.model.model_json_schema()["required"]
+        for speaker, answer_type in _ANSWERS:
+            required = answer_type.model.model_json_schema()["required"]
             if all(re.search(rf"\b{name}\b", user_prompt) for name in required):
-                role, kind, schema = speaker, "json", answer.schema
+                role, kind, schema = speaker, "json", answer_type.schema
                 break
     persona = system_prompt if role == "participant" else ""
-    asked = RespondentHints(role, kind, offered, about=user_prompt, speaker=role)
+    hints = RespondentHints(role, kind, offered, about=user_prompt, speaker=role)
     product = DiscussionTexts(config) if config is not None else None
-    known = [quote_value(persona, "persona", "", role)]
+    quoted_texts = [quote_value(persona, "persona", "", role)]
     if product is not None:
-        known += filter(None, (product.category, product.concept, product.material))
-        known += filter(None, (product.price, *product.ladder))
-    spans = find_texts(messages, ((text, source_of(text)) for text in known))
+        quoted_texts += filter(None, (product.category, product.concept, product.material))
+        quoted_texts += filter(None, (product.price, *product.ladder))
+    spans = find_texts(messages, ((text, source_of(text)) for text in quoted_texts))
     return ModelRequest(
-        "synthetic", messages, temperature, max_tokens, schema, asked=asked, spans=spans
+        "synthetic", messages, temperature, max_tokens, schema, asked=hints, spans=spans
     )
 
 
@@ -190,26 +190,26 @@ def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str)
     Passages with a known source that still occur in the texts keep that source.
     """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
-    known = (
+    sourced_texts = (
         (request.messages[span.message].content[span.start : span.end], span.source)
         for span in request.spans
     )
-    return replace(request, messages=messages, spans=find_texts(messages, known))
+    return replace(request, messages=messages, spans=find_texts(messages, sourced_texts))
 
 
 def find_texts(
-    messages: Sequence[Message], known: Iterable[tuple[str, Source | None]]
+    messages: Sequence[Message], texts: Iterable[tuple[str, Source | None]]
 ) -> tuple[Span, ...]:
     """Return the spans of texts with known words, each at its first occurrence in the messages."""
-    found = []
-    for text, source in known:
-        places = (
+    spans = []
+    for text, source in texts:
+        matches = (
             (number, message.content.find(text)) for number, message in enumerate(messages) if text
         )
-        number, start = next(((n, at) for n, at in places if at >= 0), (0, -1))
+        number, start = next(((index, offset) for index, offset in matches if offset >= 0), (0, -1))
         if source is not None and start >= 0:
-            found.append(Span(start, start + len(text), source, number))
-    return tuple(found)
+            spans.append(Span(start, start + len(text), source, number))
+    return tuple(spans)
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ async def _answer_request(
     client: LLMClient, respondent: Respondent, request: ModelRequest, address: str
 ) -> str:
     """Pass a request of the engine to a client and return the client's reply."""
-    token = _ASKED.set(_Asked(request, address, respondent))
+    token = _PENDING_REQUEST.set(_PendingRequest(request, address, respondent))
     try:
         return await client.complete(
             *flatten_messages(request.messages),
@@ -271,7 +271,7 @@ async def _answer_request(
             MAX_TOKENS if request.max_tokens is None else request.max_tokens,
         )
     finally:
-        _ASKED.reset(token)
+        _PENDING_REQUEST.reset(token)
 
 
 def flatten_messages(messages: Sequence[Message]) -> tuple[str, str]:
@@ -280,9 +280,9 @@ def flatten_messages(messages: Sequence[Message]) -> tuple[str, str]:
     The speaker's own messages have the prefix "You: ".
     """
     system = "\n\n".join(message.content for message in messages if message.role == "system")
-    heard = "\n\n".join(
+    conversation = "\n\n".join(
         f"You: {message.content}" if message.role == "assistant" else message.content
         for message in messages
         if message.role != "system"
     )
-    return system, heard
+    return system, conversation

@@ -31,7 +31,7 @@ from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionTranscr
 from folkmoot.studies.focus_group.positions import Positions, measure_approach
 
 # Significance level of the check.
-CLEAR = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 
 
 class PositionedAnswer(NamedTuple):
@@ -111,23 +111,23 @@ class Check:
                 "There are too few answers that take somebody up to tell whether agreement depends "
                 "on speaking order."
             )
-        step = format_points(slope, "per place in the order")
+        step_text = format_points(slope, "per place in the order")
         if is_significant(slope) is None:
             more = "more" if slope.value > 0 else "less"
             return (
                 f"Of those who take somebody up, later speakers agree {more} often, "
-                f"{step}; {_is_untested(slope)}."
+                f"{step_text}; {_is_untested(slope)}."
             )
         if is_significant(slope) and slope.value > 0:
             return (
                 "The later somebody speaks, the more often they agree with whom they take up, "
-                f"{step}."
+                f"{step_text}."
             )
         if is_significant(slope):
-            return f"Of those who take somebody up, later speakers agree less often, {step}."
+            return f"Of those who take somebody up, later speakers agree less often, {step_text}."
         return (
             "That agreement with whom an answer takes up rises with speaking order is not shown: "
-            f"{step}."
+            f"{step_text}."
         )
 
     def _describe_group(self) -> str:
@@ -167,36 +167,44 @@ class Check:
         slope = self.step_slope
         if math.isnan(slope.value):
             return "There are too few answers to tell whether hearing others moves people."
-        by = f"{format_change(slope)} per place in a random order"
+        change_text = f"{format_change(slope)} per place in a random order"
         if is_significant(slope) is None:
-            return f"Answers moved {by} towards those who had spoken; {_is_untested(slope)}."
+            return (
+                f"Answers moved {change_text} towards those who had spoken; {_is_untested(slope)}."
+            )
         if is_significant(slope) and slope.value > 0:
             return (
                 "People gave in to the group: the more of the others had just spoken, the further "
-                f"an answer moved towards them ({by})."
+                f"an answer moved towards them ({change_text})."
             )
         if is_significant(slope):
-            return f"Answers moved less far towards the others the more of them had spoken ({by})."
+            return (
+                "Answers moved less far towards the others the more of them had spoken "
+                f"({change_text})."
+            )
         return (
             "That answers move further towards the others the more of them had spoken is not shown "
-            f"({by})."
+            f"({change_text})."
         )
 
     def _without_control(self) -> str:
         if not self.spread_before > 0:
             return ""
         ratio = self.spread_after / self.spread_before
-        spread = f"spread {format_percent(ratio)} of what it was"
+        spread_text = f"spread {format_percent(ratio)} of what it was"
         if math.isnan(self.converge_p):
             return (
-                f"Positions were not asked for twice before the talk ({spread}), so movement "
+                f"Positions were not asked for twice before the talk ({spread_text}), so movement "
                 "cannot be told from the noise of asking."
             )
         if self.towards.unit_count < FEWEST_UNITS:
-            by = format_signed(self.towards.value)
-            return f"People moved {by} towards the others ({spread}); {_is_untested(self.towards)}."
-        if self.converge_p < CLEAR:
-            moved = (
+            change_text = format_signed(self.towards.value)
+            return (
+                f"People moved {change_text} towards the others ({spread_text}); "
+                f"{_is_untested(self.towards)}."
+            )
+        if self.converge_p < SIGNIFICANCE_LEVEL:
+            movement_text = (
                 f"People moved towards the group, by {format_change(self.towards)} points of "
                 "distance, and"
                 if self.towards.value > 0
@@ -204,15 +212,15 @@ class Check:
                 f"({format_change(self.towards)} points of distance), but"
             )
             return (
-                f"{moved} ended closer together than another asking alone would leave them "
-                f"({spread}). "
+                f"{movement_text} ended closer together than another asking alone would leave them "
+                f"({spread_text}). "
                 "Regression to the middle is allowed for; what they learned from each other can do "
                 "the same. A control (`control: alone` or `control: order`) tells that from giving "
                 "in."
             )
         return (
             f"That positions came closer together than another asking would leave them was not "
-            f"found ({spread})."
+            f"found ({spread_text})."
         )
 
     def _describe_dissent(self) -> str:
@@ -236,33 +244,30 @@ def _is_untested(estimate: Estimate) -> str:
 def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
     """Return the check over one or more discussions."""
     answers: list[PositionedAnswer] = []
-    for discussion_transcript in transcripts:
-        said = list(discussion_transcript.by_participants())
-        moved = answer_movements(
-            discussion_transcript.positions(InterviewTime.BEFORE),
-            (
-                (discussion_message.speaker_id, discussion_message.valence)
-                for discussion_message in said
-            ),
+    for transcript in transcripts:
+        messages = list(transcript.by_participants())
+        movements = answer_movements(
+            transcript.positions(InterviewTime.BEFORE),
+            ((message.speaker_id, message.valence) for message in messages),
         )
         answers += [
             PositionedAnswer(
-                f"{discussion_transcript.group}/{discussion_transcript.stimulus}/{discussion_message.question}",
-                discussion_message.position,
-                discussion_message.stance,
+                f"{transcript.group}/{transcript.stimulus}/{message.question}",
+                message.position,
+                message.stance,
                 step,
-                takes_up_others(discussion_message.stance, discussion_message.replied_to),
+                takes_up_others(message.stance, message.replied_to),
             )
-            for discussion_message, step in zip(said, moved, strict=True)
+            for message, step in zip(messages, movements, strict=True)
             # The answer to a probe has no place in the speaking order of its question.
-            if not discussion_message.probe
+            if not message.probe
         ]
     people = [
         PositionRecord(
-            discussion_transcript.group,
-            *(discussion_transcript.positions(when) for when in InterviewTime),
+            transcript.group,
+            *(transcript.positions(when) for when in InterviewTime),
         )
-        for discussion_transcript in transcripts
+        for transcript in transcripts
     ]
     return compute_check(answers, people, transcripts[0].config.control if transcripts else None)
 
@@ -273,80 +278,75 @@ def takes_up_others(stance: str | None, replied_to: str | None) -> bool:
 
 
 def answer_movements(
-    first: Positions, said: Iterable[tuple[str, float | None]]
+    first: Positions, answers: Iterable[tuple[str, float | None]]
 ) -> list[float | None]:
     """Return by how much each answer brought its speaker closer to the others at `first`.
 
     `said` yields (speaker, position after the answer) in the order of speaking. A movement is None
     if a position is not known.
     """
-    now = dict(first)
-    found: list[float | None] = []
-    for who, after in said:
-        before = now.get(who)
-        found.append(measure_approach(first, who, before, after))
+    current = dict(first)
+    movements: list[float | None] = []
+    for persona_id, after in answers:
+        before = current.get(persona_id)
+        movements.append(measure_approach(first, persona_id, before, after))
         if after is not None:
-            now[who] = after
-    return found
+            current[persona_id] = after
+    return movements
 
 
 def movement_towards_others(first: Positions, after: Positions) -> dict[str, float]:
     """Return by participant id how much closer each came to the others' positions at `first`."""
-    moved = {
-        who: measure_approach(first, who, before, after.get(who)) for who, before in first.items()
+    movements = {
+        persona_id: measure_approach(first, persona_id, before, after.get(persona_id))
+        for persona_id, before in first.items()
     }
-    return {who: step for who, step in moved.items() if step is not None}
+    return {persona_id: step for persona_id, step in movements.items() if step is not None}
 
 
 def compute_check(
     answers: Sequence[PositionedAnswer],
-    people: Sequence[PositionRecord],
+    records: Sequence[PositionRecord],
     control: str | None = None,
 ) -> Check:
     """Return the check from answers and private positions by discussion."""
     # The first answer to a question has no earlier answer to agree with.
-    later = [positioned_answer for positioned_answer in answers if positioned_answer.position > 1]
-    stances = [positioned_answer.stance for positioned_answer in later]
+    later = [answer for answer in answers if answer.position > 1]
+    stances = [answer.stance for answer in later]
     # Division by NaN gives NaN shares without answers.
     n = len(later) or math.nan
-    taking_up = [
-        positioned_answer for positioned_answer in later if positioned_answer.takes_up is not False
+    referring = [answer for answer in later if answer.takes_up is not False]
+    measured = [answer for answer in answers if answer.step is not None]
+    group_movements = [movement_towards_others(record.before, record.after) for record in records]
+    alone_movements = [movement_towards_others(record.before, record.alone) for record in records]
+    paired_steps = [
+        (record.group, in_talk[persona_id], interviewed[persona_id])
+        for record, in_talk, interviewed in zip(
+            records, group_movements, alone_movements, strict=True
+        )
+        for persona_id in in_talk
+        if persona_id in interviewed
     ]
-    known = [
-        positioned_answer for positioned_answer in answers if positioned_answer.step is not None
-    ]
-    in_group = [
-        movement_towards_others(position_record.before, position_record.after)
-        for position_record in people
-    ]
-    alone = [
-        movement_towards_others(position_record.before, position_record.alone)
-        for position_record in people
-    ]
-    both = [
-        (position_record.group, moved[who], single[who])
-        for position_record, moved, single in zip(people, in_group, alone, strict=True)
-        for who in moved
-        if who in single
-    ]
-    units = [
-        (position_record.group, step)
-        for position_record, moved in zip(people, in_group, strict=True)
-        for step in moved.values()
+    grouped_steps = [
+        (record.group, step)
+        for record, movements in zip(records, group_movements, strict=True)
+        for step in movements.values()
     ]
     return Check(
         len(later),
         stances.count("agree") / n,
         stances.count("disagree") / n,
         _slope_over_places(
-            [float(positioned_answer.stance == "agree") for positioned_answer in taking_up],
-            taking_up,
+            [float(answer.stance == "agree") for answer in referring],
+            referring,
         ),
-        _slope_over_places([positioned_answer.step or 0.0 for positioned_answer in known], known),
-        *_convergence_of_groups(people),
-        clustered_mean([step for _, step in units], [group for group, _ in units]),
+        _slope_over_places([answer.step or 0.0 for answer in measured], measured),
+        *_convergence_of_groups(records),
+        clustered_mean([step for _, step in grouped_steps], [group for group, _ in grouped_steps]),
         paired_difference(
-            [g for _, g, _ in both], [s for _, _, s in both], [group for group, _, _ in both]
+            [talk_step for _, talk_step, _ in paired_steps],
+            [alone_step for _, _, alone_step in paired_steps],
+            [group for group, _, _ in paired_steps],
         ),
         control,
     )
@@ -357,12 +357,10 @@ def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnsw
 
     The estimate is NaN with fewer than six answers, or if all answers of a question have one place.
     """
-    _, block = np.unique(
-        [positioned_answer.question for positioned_answer in answers], return_inverse=True
-    )
+    _, block = np.unique([answer.question for answer in answers], return_inverse=True)
     value, place = (
         np.array(values),
-        np.array([positioned_answer.position for positioned_answer in answers], dtype=float),
+        np.array([answer.position for answer in answers], dtype=float),
     )
     # Subtracting the means of each question leaves the comparison within questions (fixed effects).
     if len(answers) >= 6:
@@ -373,7 +371,7 @@ def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnsw
         value,
         place[:, None],
         0,
-        [positioned_answer.dependence_group for positioned_answer in answers],
+        [answer.dependence_group for answer in answers],
     )
 
 
@@ -382,14 +380,10 @@ def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArra
     return np.asarray((sums / np.bincount(block))[block])
 
 
-def _convergence_of_groups(people: Sequence[PositionRecord]) -> tuple[float, float, float]:
+def _convergence_of_groups(records: Sequence[PositionRecord]) -> tuple[float, float, float]:
     """Return the mean standard deviation before and after, and the p-value of `convergence_p`."""
-    start, end = _paired_positions(
-        (position_record.before, position_record.after) for position_record in people
-    )
-    retest, after = _paired_positions(
-        (position_record.retest, position_record.after) for position_record in people
-    )
+    start, end = _paired_positions((record.before, record.after) for record in records)
+    retest, after = _paired_positions((record.retest, record.after) for record in records)
     # A fixed seed, so that a report computed again has the same p-value.
     rng = generator(0, ("focus_group", "convergence"))
     return mean_spread(start), mean_spread(end), convergence_p(retest, after, rng)
@@ -405,9 +399,11 @@ def _paired_positions(
     """
     first: list[list[float]] = []
     second: list[list[float]] = []
-    for one, other in groups:
-        known = [who for who in one if who in other]
-        if len(known) > 2:
-            first.append([one[who] for who in known])
-            second.append([other[who] for who in known])
+    for first_positions, second_positions in groups:
+        persona_ids = [
+            persona_id for persona_id in first_positions if persona_id in second_positions
+        ]
+        if len(persona_ids) > 2:
+            first.append([first_positions[persona_id] for persona_id in persona_ids])
+            second.append([second_positions[persona_id] for persona_id in persona_ids])
     return first, second

@@ -215,8 +215,8 @@ EARLIER_NAMES = {"role": "speaker_role", "name": "speaker_name"}
 
 def read_talk(run: RunFolder) -> pl.DataFrame:
     """Return the utterances of the discussions, without interviews and private statements."""
-    said = run.read_table("utterances").rename(EARLIER_NAMES, strict=False)
-    return said.filter("public") if "public" in said.columns else said
+    utterances = run.read_table("utterances").rename(EARLIER_NAMES, strict=False)
+    return utterances.filter("public") if "public" in utterances.columns else utterances
 
 
 def unusable_reason(run: RunFolder) -> str:
@@ -224,8 +224,8 @@ def unusable_reason(run: RunFolder) -> str:
 
     A run is unusable if no participant said anything.
     """
-    heard = (read_talk(run)["speaker_role"] == "participant").any()
-    return "" if heard else "no participant gave an answer"
+    has_answers = (read_talk(run)["speaker_role"] == "participant").any()
+    return "" if has_answers else "no participant gave an answer"
 
 
 def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None:
@@ -271,31 +271,31 @@ def say_message(
     message: DiscussionMessage,
     *,
     address: str | None = None,
-    interviewed: str | None = None,
+    interviewed_id: str | None = None,
 ) -> DiscussionMessage:
     """Record a message and return it with its utterance id.
 
     `interviewed` is the participant of an interview, None in the discussion. `address` is as in
     `Scope.say`.
     """
-    said = scope.say(
+    utterance = scope.say(
         Speaker(message.speaker_id, message.speaker_name, message.role.value),
         message.content,
         address=address,
-        public=interviewed is None,
+        public=interviewed_id is None,
         round=message.question,
         **texts.where,
-        persona_id=interviewed,
+        persona_id=interviewed_id,
         turn=message.turn_number,
         words=message.words,
         **message.model_dump(mode="json", include=set(OWN_COLUMNS)),
     )
-    return message.model_copy(update={"utterance_id": said.id})
+    return message.model_copy(update={"utterance_id": utterance.id})
 
 
 # The columns of `UtteranceRow` that are fields of a message.
 OWN_COLUMNS = tuple(
-    concept for concept in UtteranceRow.columns() if concept in DiscussionMessage.model_fields
+    name for name in UtteranceRow.columns() if name in DiscussionMessage.model_fields
 )
 
 
@@ -311,7 +311,7 @@ def say_planned(
 
     `address` is that of the reply, or empty for a packaged question.
     """
-    said = scope.say(
+    utterance = scope.say(
         Speaker(MODERATOR, "Moderator", MODERATOR),
         question,
         address=address,
@@ -321,7 +321,7 @@ def say_planned(
         phase=phase.value,
         words=len(question.split()),
     )
-    return said.quoted_text
+    return utterance.quoted_text
 
 
 def say_statement(
@@ -330,7 +330,7 @@ def say_statement(
     """Record the words of a private statement and return the statement with their id."""
     if not statement.words:
         return statement
-    said = scope.say(
+    utterance = scope.say(
         Speaker(statement.persona_id, name),
         statement.words,
         address=address,
@@ -340,49 +340,51 @@ def say_statement(
         persona_id=statement.persona_id,
         words=len(statement.words.split()),
     )
-    return statement.model_copy(update={"utterance_id": said.id})
+    return statement.model_copy(update={"utterance_id": utterance.id})
 
 
-def _describe_known(position: float | None) -> str | None:
+def _leaning_or_none(position: float | None) -> str | None:
     return None if position is None else describe_position(position)
 
 
-def record_discussion(scope: Scope, discussion_transcript: DiscussionTranscript) -> None:
+def record_discussion(scope: Scope, transcript: DiscussionTranscript) -> None:
     """Record all rows of one discussion except its utterances.
 
     Utterances are recorded when they are said (`say_message`), because later prompts refer to them.
     """
     where: Where = {
-        "group": discussion_transcript.group,
-        "stimulus": discussion_transcript.stimulus,
+        "group": transcript.group,
+        "stimulus": transcript.stimulus,
     }
-    names = {profile.id: profile.name for profile in discussion_transcript.personas}
+    names = {profile.id: profile.name for profile in transcript.personas}
 
-    for statement in discussion_transcript.statements:
+    for statement in transcript.statements:
         name = names[statement.persona_id]
         cells = statement.model_dump(mode="json", exclude={"utterance_id"})
-        id = statement.utterance_id or None
-        shown = _describe_known(statement.position)
-        scope.record(StatementRow(**where, name=name, leaning=shown, utterance_id=id, **cells))
+        utterance_id = statement.utterance_id or None
+        leaning = _leaning_or_none(statement.position)
+        scope.record(
+            StatementRow(**where, name=name, leaning=leaning, utterance_id=utterance_id, **cells)
+        )
         if statement.when is InterviewTime.BEFORE:
-            first = OpinionRow(
+            opinion_before = OpinionRow(
                 **where, persona_id=statement.persona_id, name=name, turn=0, question=0, phase="",
-                valence=statement.position, leaning=shown, changed=False,
+                valence=statement.position, leaning=leaning, changed=False,
             )  # fmt: skip
-            scope.record(first)
-    for message in discussion_transcript.by_participants():
-        later = OpinionRow(
+            scope.record(opinion_before)
+    for message in transcript.by_participants():
+        opinion_after = OpinionRow(
             **where, persona_id=message.speaker_id, name=names[message.speaker_id],
             turn=message.turn_number, question=message.question, phase=message.phase.value,
-            valence=message.valence, leaning=_describe_known(message.valence),
+            valence=message.valence, leaning=_leaning_or_none(message.valence),
             changed=message.changed_mind,
         )  # fmt: skip
-        scope.record(later)
-    for intent in discussion_transcript.intents:
+        scope.record(opinion_after)
+    for intent in transcript.intents:
         score = None if intent.answer is None else INTENTS.index(intent.answer) + 1
         name = names[intent.persona_id]
         scope.record(IntentRow(**where, name=name, score=score, **intent.model_dump(mode="json")))
-    for note in discussion_transcript.notes:
+    for note in transcript.notes:
         scope.record(NoteRow(**where, **note.model_dump(mode="json")))
-    for question, who, reason in discussion_transcript.silences:
-        scope.record(SilenceRow(**where, question=question, persona_id=who, reason=reason))
+    for question, persona_id, reason in transcript.silences:
+        scope.record(SilenceRow(**where, question=question, persona_id=persona_id, reason=reason))

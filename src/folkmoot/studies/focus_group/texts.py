@@ -95,8 +95,8 @@ class DiscussionTexts:
         return self._quote_guide(phase, "probes")
 
     def _quote_guide(self, phase: DiscussionPhase, part: str) -> list[str]:
-        known = self.config.guide.get(phase)
-        texts = getattr(known, part) if known else ()
+        guide_part = self.config.guide.get(phase)
+        texts = getattr(guide_part, part) if guide_part else ()
         return [quote_value(text, "material", f"{GUIDE}.{phase.value}.{part}") for text in texts]
 
     def name(self, persona_id: str, first_name: str) -> str:
@@ -104,7 +104,7 @@ class DiscussionTexts:
         return quote_value(first_name, "value", cell_id(NAME, self.group, persona_id))
 
     def quote_names(self, by_id: Mapping[str, str], persona_ids: Iterable[str]) -> list[str]:
-        return [self.name(id, by_id[id]) for id in persona_ids]
+        return [self.name(persona_id, by_id[persona_id]) for persona_id in persona_ids]
 
     def description(self, persona_id: str, parts: Mapping[str, str]) -> dict[str, str]:
         """Return the parts of a persona by name.
@@ -113,8 +113,10 @@ class DiscussionTexts:
         the same persona in every prompt.
         """
         return {
-            part: quote_value(text, "persona", self._cell_id(PERSONA, persona_id, n), persona_id)
-            for n, (part, text) in enumerate(parts.items(), 1)
+            part: quote_value(
+                text, "persona", self._cell_id(PERSONA, persona_id, number), persona_id
+            )
+            for number, (part, text) in enumerate(parts.items(), 1)
         }
 
     def first_leaning(self, persona_id: str, leaning: str) -> str:
@@ -125,8 +127,8 @@ class DiscussionTexts:
 
     def quote_position(self, persona_id: str, turn: int, position: float) -> str:
         """Return a position with its sign, as the coder sees it. Turn 0 precedes the discussion."""
-        known = quote_value(position, "value", self._cell_id(POSITION, persona_id, turn))
-        return alter_text(with_sources(known), f"{position:+.2f}")
+        quoted = quote_value(position, "value", self._cell_id(POSITION, persona_id, turn))
+        return alter_text(with_sources(quoted), f"{position:+.2f}")
 
     def quote_leaning(self, persona_id: str, turn: int, leaning: str) -> str:
         """Return the same position in words."""
@@ -137,8 +139,8 @@ class DiscussionTexts:
         return quote_value(text, "summary", self._cell_id(SUMMARY, question), moderator)
 
     def unanswered(self, question: int, texts: Iterable[str], moderator: str) -> list[str]:
-        id = self._cell_id(UNANSWERED, question)
-        return [quote_value(text, "summary", id, moderator) for text in texts]
+        source_id = self._cell_id(UNANSWERED, question)
+        return [quote_value(text, "summary", source_id, moderator) for text in texts]
 
     def _cell_id(self, column: str, *key: object) -> str:
         return cell_id(column, self.group, self.stimulus, *key)

@@ -48,38 +48,44 @@ async def ask_in_private(
     discussion, and the last one that the coder read holds after it.
     """
     when = InterviewTime.AFTER if talk else InterviewTime.BEFORE
-    said = talk.messages if talk else []
+    messages = talk.messages if talk else []
 
-    async def ask_participant(scope: Scope, who: Participant) -> PrivateAnswers:
+    async def ask_participant(scope: Scope, participant: Participant) -> PrivateAnswers:
         retest = None
-        if who.config.first_opinion == "seeded":
-            opinion = who.persona.opinion
+        if participant.config.first_opinion == "seeded":
+            opinion = participant.persona.opinion
             statement = Statement(
-                persona_id=who.id,
+                persona_id=participant.id,
                 when=when,
-                position=talk.current_position(who) if talk else who.first_position,
+                position=talk.current_position(participant) if talk else participant.first_position,
                 words="" if talk or not opinion else opinion.sentence,
                 planted=talk is None,
             )
-            statement = say_statement(scope.child("opinion"), who.texts, statement, who.name, "")
-        elif talk or scope.is_human(who.id):
-            statement = await who.state_opinion(scope.child("opinion"), when, said)
+            statement = say_statement(
+                scope.child("opinion"), participant.texts, statement, participant.name, ""
+            )
+        elif talk or scope.is_human(participant.id):
+            statement = await participant.state_opinion(scope.child("opinion"), when, messages)
         else:
-            statement, again = await ask_twice(scope, "opinion", partial(_state_before, who))
-            retest = again.model_copy(update={"when": InterviewTime.RETEST})
+            statement, retest_statement = await ask_twice(
+                scope, "opinion", partial(_state_before, participant)
+            )
+            retest = retest_statement.model_copy(update={"when": InterviewTime.RETEST})
         # The intent is asked with the stated opinion in the system prompt, as all later questions
         # are.
         if talk is None:
-            who = with_opinion(who, statement)
+            participant = with_opinion(participant, statement)
         return PrivateAnswers(
-            statement, await who.state_purchase_intent(scope.child("intent"), when, said), retest
+            statement,
+            await participant.state_purchase_intent(scope.child("intent"), when, messages),
+            retest,
         )
 
     return list((await scope.map(people, ask_participant)).values())
 
 
-async def _state_before(who: Participant, scope: Scope) -> Statement:
-    return await who.state_opinion(scope, InterviewTime.BEFORE, [])
+async def _state_before(participant: Participant, scope: Scope) -> Statement:
+    return await participant.state_opinion(scope, InterviewTime.BEFORE, [])
 
 
 class Interview(NamedTuple):
@@ -100,52 +106,72 @@ async def interview_participants(
     first opinion, as the discussion did.
     """
 
-    async def interview_person(scope: Scope, who: Participant) -> Interview:
-        who = replace(who, alone=True)
-        said: list[DiscussionMessage] = []
+    async def interview_person(scope: Scope, participant: Participant) -> Interview:
+        participant = replace(participant, alone=True)
+        messages: list[DiscussionMessage] = []
         for number, (phase, question) in enumerate(asked_of_all, 1):
-            asked = DiscussionMessage(
+            question_message = DiscussionMessage(
                 role=MessageRole.MODERATOR,
                 speaker_id=MODERATOR,
                 speaker_name="Interviewer",
                 content=question,
                 phase=phase,
-                turn_number=len(said) + 1,
+                turn_number=len(messages) + 1,
                 question=number,
             )
-            at = scope.child(f"q{number:02d}")
-            asked = say_message(at, who.texts, asked, address="", interviewed=who.id)
-            said.append(asked)
-            words = await who.respond(at, asked, said, addressed=True)
-            if isinstance(words, Missing):
+            question_scope = scope.child(f"q{number:02d}")
+            question_message = say_message(
+                question_scope,
+                participant.texts,
+                question_message,
+                address="",
+                interviewed_id=participant.id,
+            )
+            messages.append(question_message)
+            reply = await participant.respond(
+                question_scope, question_message, messages, addressed=True
+            )
+            if isinstance(reply, Missing):
                 continue
             answer = DiscussionMessage(
                 role=MessageRole.PARTICIPANT,
-                speaker_id=who.id,
-                speaker_name=who.name,
-                content=words,
+                speaker_id=participant.id,
+                speaker_name=participant.name,
+                content=reply,
                 phase=phase,
-                turn_number=len(said) + 1,
+                turn_number=len(messages) + 1,
                 question=number,
                 position=1,
-                finish=last_finish_reason(at),
+                finish=last_finish_reason(question_scope),
             )
-            said.append(say_message(at, who.texts, answer, address=at.address, interviewed=who.id))
-        statement = await who.state_opinion(scope.child("opinion"), InterviewTime.ALONE, said)
-        intents = await who.state_purchase_intent(scope.child("intent"), InterviewTime.ALONE, said)
-        return Interview(tuple(said), PrivateAnswers(statement, intents))
+            messages.append(
+                say_message(
+                    question_scope,
+                    participant.texts,
+                    answer,
+                    address=question_scope.address,
+                    interviewed_id=participant.id,
+                )
+            )
+        statement = await participant.state_opinion(
+            scope.child("opinion"), InterviewTime.ALONE, messages
+        )
+        intents = await participant.state_purchase_intent(
+            scope.child("intent"), InterviewTime.ALONE, messages
+        )
+        return Interview(tuple(messages), PrivateAnswers(statement, intents))
 
     asked_of_all = [
         (phase, question) for phase, questions in guide.items() for question in questions
     ]
-    wanted = [who for who in people if who.config.control == "alone"]
-    return await scope.map(wanted, interview_person)
+    interviewed = [participant for participant in people if participant.config.control == "alone"]
+    return await scope.map(interviewed, interview_person)
 
 
-def with_opinion(who: Participant, said: Statement) -> Participant:
+def with_opinion(participant: Participant, statement: Statement) -> Participant:
     """Return the participant with the first opinion that they stated, if they stated one."""
-    if said.position is None:
-        return who
-    opinion = Opinion(valence=said.position, sentence=said.words)
-    persona = who.persona.model_copy(update={"opinion": opinion})
-    return replace(who, persona=persona, first_words=said.quoted_text)
+    if statement.position is None:
+        return participant
+    opinion = Opinion(valence=statement.position, sentence=statement.words)
+    persona = participant.persona.model_copy(update={"opinion": opinion})
+    return replace(participant, persona=persona, first_words=statement.quoted_text)

@@ -33,7 +33,7 @@ PROBE_SHARE = 0.27
 # Maximum length of a question with its notes, in tokens.
 MODERATOR_TOKENS = 700
 # Number of the latest messages that the moderator is shown.
-REMEMBERED = 12
+MAX_HISTORY_MESSAGES = 12
 # A participant with this many missing answers in a row is no longer drawn out or called on.
 MUTE_AFTER = 2
 
@@ -104,9 +104,9 @@ class NextQuestion(BaseModel):
     @field_validator("question")
     @classmethod
     def _strip_question(cls, value: str) -> str:
-        if not (bare := strip_numbering(value)):
+        if not (stripped := strip_numbering(value)):
             raise ValueError("the question is empty")
-        return bare
+        return stripped
 
 
 PHASE_GUIDE = Json(PhaseGuide)
@@ -173,11 +173,11 @@ class Moderator:
         """Plan the questions of every phase before the discussion, and return all of them in order.
 
         The researcher's own questions are used unchanged. A phase without a usable plan gets the
-        packaged questions (`STOCK`).
+        packaged questions (`STOCK_QUESTIONS`).
         """
         for phase in self.config.phases:
-            if own := self.texts.researcher_questions(phase):
-                self.discussion_guide[phase] = tuple(own)
+            if researcher_questions := self.texts.researcher_questions(phase):
+                self.discussion_guide[phase] = tuple(researcher_questions)
                 continue
             prompt = scope.prompt(
                 "moderator_guide",
@@ -188,26 +188,36 @@ class Moderator:
                 stimulus=self.texts.material,
                 answer_format=PHASE_GUIDE.describe_format(),
             )
-            at = scope.child(phase.value)
+            phase_scope = scope.child(phase.value)
             about = f"questions of the {phase.heading} about {self.config.product_concept}"
-            plan = await at.ask(self.speaker(at), prompt, answer_type=PHASE_GUIDE, about=about)
+            plan = await phase_scope.ask(
+                self.speaker(phase_scope), prompt, answer_type=PHASE_GUIDE, about=about
+            )
             planned = () if isinstance(plan, Missing) else plan.questions
-            self.discussion_guide[phase] = self._complete_guide(at, phase, planned)
+            self.discussion_guide[phase] = self._complete_guide(phase_scope, phase, planned)
         return [question for questions in self.discussion_guide.values() for question in questions]
 
     def _complete_guide(
         self, scope: Scope, phase: DiscussionPhase, planned: Sequence[str]
     ) -> tuple[str, ...]:
         """Record exactly as many questions as wanted. Packaged questions replace missing ones."""
-        wanted = self.config.questions_per_phase
-        usable = list(dict.fromkeys(q for q in map(strip_numbering, planned) if q))[:wanted]
-        known = [(question, scope.address) for question in usable]
-        spare = [q.format(category=self.config.category) for q in STOCK[phase] if q not in usable]
-        while len(known) < wanted:
-            known.append((spare.pop(0) if spare else STOCK[phase][-1], ""))
+        count = self.config.questions_per_phase
+        usable = list(
+            dict.fromkeys(question for question in map(strip_numbering, planned) if question)
+        )[:count]
+        sourced_questions = [(question, scope.address) for question in usable]
+        stock_questions = [
+            question.format(category=self.config.category)
+            for question in STOCK_QUESTIONS[phase]
+            if question not in usable
+        ]
+        while len(sourced_questions) < count:
+            sourced_questions.append(
+                (stock_questions.pop(0) if stock_questions else STOCK_QUESTIONS[phase][-1], "")
+            )
         return tuple(
-            say_planned(scope, self.texts, phase, number, *question)
-            for number, question in enumerate(known, 1)
+            say_planned(scope, self.texts, phase, number, *question_and_address)
+            for number, question_and_address in enumerate(sourced_questions, 1)
         )
 
     async def generate_question(
@@ -219,18 +229,18 @@ class Moderator:
         changes the words of the researcher's own question, the question is asked as planned.
         """
         planned = self.discussion_guide[phase][index]
-        own = bool(self.texts.researcher_questions(phase))
-        shown = phase is DiscussionPhase.REACTION and index == 0
+        is_fixed = bool(self.texts.researcher_questions(phase))
+        shows_material = phase is DiscussionPhase.REACTION and index == 0
         prompt = scope.prompt(
             "moderator_question",
             phase=quote_phase(phase),
             opening=not so_far,
             phase_begins=index == 0,
             planned=planned,
-            fixed=own,
+            fixed=is_fixed,
             concept=self.texts.concept,
             category=self.texts.category,
-            stimulus=self.texts.material if shown else None,
+            stimulus=self.texts.material if shows_material else None,
             read_before=self.config.first_opinion == "asked",
             summary=self.texts.quote_summary(self.asked, self.summary, MODERATOR),
             unanswered=self.texts.unanswered(self.asked, self.unanswered, MODERATOR),
@@ -240,30 +250,31 @@ class Moderator:
             last_phase=phase is self.config.phases[-1],
             answer_format=NEXT_QUESTION.describe_format(),
         )
-        latest = recent_transcript(so_far, REMEMBERED)
-        said = await scope.ask(
-            self.speaker(scope), prompt, history=latest, answer_type=NEXT_QUESTION, about=planned
+        recent = recent_transcript(so_far, MAX_HISTORY_MESSAGES)
+        answer = await scope.ask(
+            self.speaker(scope), prompt, history=recent, answer_type=NEXT_QUESTION, about=planned
         )
         self.asked += 1
-        if isinstance(said, Missing):
+        if isinstance(answer, Missing):
             return Question(planned, planned=True)
-        self.summary, self.unanswered = said.summary or self.summary, said.unanswered
-        if own and _normalise_text(planned) not in _normalise_text(said.question):
+        self.summary, self.unanswered = answer.summary or self.summary, answer.unanswered
+        if is_fixed and _normalise_text(planned) not in _normalise_text(answer.question):
             return Question(planned, planned=True)
         return Question(
-            said.question,
-            self._addressed_ids(said),
-            find_remark(said.takes_up, so_far),
-            said.question == planned,
+            answer.question,
+            self._addressed_ids(answer),
+            find_remark(answer.takes_up, so_far),
+            answer.question == planned,
         )
 
-    def _addressed_ids(self, said: NextQuestion) -> tuple[str, ...]:
+    def _addressed_ids(self, question: NextQuestion) -> tuple[str, ...]:
         """Return the ids of the participants who are listed in `asks` and named in the question."""
-        listed = {name.casefold() for name in said.asks}
+        addressed_names = {name.casefold() for name in question.asks}
         return tuple(
-            who
-            for who, name in self.names.items()
-            if name.casefold() in listed and re.search(rf"\b{re.escape(name)}\b", said.question)
+            persona_id
+            for persona_id, name in self.names.items()
+            if name.casefold() in addressed_names
+            and re.search(rf"\b{re.escape(name)}\b", question.question)
         )
 
     async def generate_followup(
@@ -284,10 +295,10 @@ class Moderator:
             rung=response.rung + 1,
             probes=self.texts.researcher_probes(response.phase),
         )
-        latest = recent_transcript(so_far, REMEMBERED)
+        latest = recent_transcript(so_far, MAX_HISTORY_MESSAGES)
         about = f"the reasons of {response.speaker_name}"
-        said = await scope.ask(self.speaker(scope), prompt, history=latest, about=about)
-        return None if isinstance(said, Missing) else strip_numbering(said) or None
+        reply = await scope.ask(self.speaker(scope), prompt, history=latest, about=about)
+        return None if isinstance(reply, Missing) else strip_numbering(reply) or None
 
     def select_respondents(
         self,
@@ -301,37 +312,45 @@ class Moderator:
 
         `called` holds the ids of the participants whom the question addresses by name.
         """
-        floor = self.speaking_shares(so_far, questions_left)
+        shares = self.speaking_shares(so_far, questions_left)
         willing = [
             participant.id
             for participant in participants
             if participant.should_speak(rng, addressed=participant.id in called)
         ]
-        willing = [who for who in willing if who in called or who not in floor.mute]
+        willing = [
+            persona_id
+            for persona_id in willing
+            if persona_id in called or persona_id not in shares.mute
+        ]
         limits = respondent_limits(len(participants), self.config.responses_cap)
-        order = choose_respondents(willing, called, floor, limits, rng)
+        order = choose_respondents(willing, called, shares, limits, rng)
         if self.config.control == "order":
             # The control needs an order that does not depend on who was addressed.
-            order = [order[int(item_id)] for item_id in rng.permutation(len(order))]
+            order = [order[int(index)] for index in rng.permutation(len(order))]
         by_id = {participant.id: participant for participant in participants}
-        return [by_id[who] for who in order]
+        return [by_id[persona_id] for persona_id in order]
 
     def speaking_shares(
         self, so_far: Sequence[DiscussionMessage], questions_left: int = 0
     ) -> SpeakingShares:
         """Return how often and how much each participant has spoken."""
-        spoken = dict.fromkeys(self.names, 0)
-        words = dict.fromkeys(self.names, 0)
+        answer_counts = dict.fromkeys(self.names, 0)
+        word_counts = dict.fromkeys(self.names, 0)
         for message in so_far:
             if message.by_participant:
-                spoken[message.speaker_id] += 1
-                words[message.speaker_id] += message.words
-        mute = frozenset(who for who, times in self.silent_times.items() if times >= MUTE_AFTER)
-        return SpeakingShares(spoken, words, questions_left, mute)
+                answer_counts[message.speaker_id] += 1
+                word_counts[message.speaker_id] += message.words
+        mute = frozenset(
+            persona_id for persona_id, count in self.silent_times.items() if count >= MUTE_AFTER
+        )
+        return SpeakingShares(answer_counts, word_counts, questions_left, mute)
 
-    def note_answer(self, who: str, answered: bool) -> None:
+    def note_answer(self, persona_id: str, has_answered: bool) -> None:
         """Count missing answers in a row of a participant who was asked."""
-        self.silent_times[who] = 0 if answered else self.silent_times.get(who, 0) + 1
+        self.silent_times[persona_id] = (
+            0 if has_answered else self.silent_times.get(persona_id, 0) + 1
+        )
 
 
 _NUMBERING = re.compile(
@@ -342,17 +361,16 @@ _NUMBERING = re.compile(
 
 
 def find_remark(
-    taken: Remark | None, so_far: Sequence[DiscussionMessage]
+    remark: Remark | None, so_far: Sequence[DiscussionMessage]
 ) -> DiscussionMessage | None:
     """Return the latest message of a participant that contains the remark's words, or None."""
-    words = _normalise_text(taken.words) if taken else ""
-    own = (
-        discussion_message
-        for discussion_message in reversed(so_far)
-        if discussion_message.by_participant
-        and words in _normalise_text(discussion_message.content)
+    remark_words = _normalise_text(remark.words) if remark else ""
+    matches = (
+        message
+        for message in reversed(so_far)
+        if message.by_participant and remark_words in _normalise_text(message.content)
     )
-    return next(own, None) if words else None
+    return next(matches, None) if remark_words else None
 
 
 def _normalise_text(text: str) -> str:
@@ -362,24 +380,24 @@ def _normalise_text(text: str) -> str:
 
 def strip_numbering(text: str) -> str:
     """Return a question without "Moderator:", number, bullet or surrounding quotation marks."""
-    bare = _NUMBERING.sub("", text.strip(), count=1).strip()
-    if len(bare) > 1 and (bare[0], bare[-1]) in {('"', '"'), ("“", "”")}:
-        bare = bare[1:-1]
-    return " ".join(bare.split())
+    stripped = _NUMBERING.sub("", text.strip(), count=1).strip()
+    if len(stripped) > 1 and (stripped[0], stripped[-1]) in {('"', '"'), ("“", "”")}:
+        stripped = stripped[1:-1]
+    return " ".join(stripped.split())
 
 
 # --- choice of respondents ---------------------------------------------------------------------
 
 
-def respondent_limits(people: int, cap: int) -> tuple[int, int]:
+def respondent_limits(participant_count: int, cap: int) -> tuple[int, int]:
     """Return the minimum and maximum number of participants who answer one question.
 
     They are 3 and 6 for eight participants, scaled to `people` and limited by `cap`.
     """
     # `floor(x + 0.5)` rounds halves up. `round` would round them to even numbers.
-    most = max(1, min(cap, math.floor(6 * people / 8 + 0.5)))
-    fewest = max(1, min(most, math.floor(3 * people / 8 + 0.5)))
-    return fewest, most
+    max_count = max(1, min(cap, math.floor(6 * participant_count / 8 + 0.5)))
+    min_count = max(1, min(max_count, math.floor(3 * participant_count / 8 + 0.5)))
+    return min_count, max_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,22 +414,32 @@ class SpeakingShares:
 
     def silent_participants(self) -> list[str]:
         """Return the participants who have not spoken yet, without the mute ones."""
-        return [who for who, n in self.spoken.items() if n == 0 and who not in self.mute]
+        return [
+            persona_id
+            for persona_id, count in self.spoken.items()
+            if count == 0 and persona_id not in self.mute
+        ]
 
-    def quietest_participants(self, most: int = 2) -> list[str]:
+    def quietest_participants(self, limit: int = 2) -> list[str]:
         """Return up to `most` participants who spoke less than average, the quietest first."""
         if not sum(self.spoken.values()):
             return []
         mean = sum(self.spoken.values()) / len(self.spoken)
         # The margin of half an answer keeps participants who are about average out of the list.
-        below = [who for who, n in self.spoken.items() if n < mean - 0.5 and who not in self.mute]
-        return sorted(below, key=lambda who: (self.spoken[who], self.words[who]))[:most]
+        quiet = [
+            persona_id
+            for persona_id, count in self.spoken.items()
+            if count < mean - 0.5 and persona_id not in self.mute
+        ]
+        return sorted(
+            quiet, key=lambda persona_id: (self.spoken[persona_id], self.words[persona_id])
+        )[:limit]
 
 
 def choose_respondents(
     willing: Sequence[str],
     called: Sequence[str],
-    floor: SpeakingShares,
+    shares: SpeakingShares,
     limits: tuple[int, int],
     rng: np.random.Generator,
 ) -> list[str]:
@@ -422,38 +450,48 @@ def choose_respondents(
     many as needed for each of them to get a turn. Then the willing follow in random order. If these
     are too few, the quietest of the rest are added.
     """
-    fewest, most = limits
-    chosen = list(dict.fromkeys(called))[:most]
-    chosen += _overdue_participants(floor, chosen, most)
-    others = [who for who in willing if who not in chosen]
-    shuffled = [others[int(item_id)] for item_id in rng.permutation(len(others))]
-    chosen += shuffled[: max(0, most - len(chosen))]
-    if len(chosen) < fewest:
-        rest = [who for who in floor.spoken if who not in chosen]
-        rest.sort(key=lambda who: (who in floor.mute, floor.spoken[who], rng.random()))
-        chosen += rest[: fewest - len(chosen)]
-    first = [who for who in called if who in chosen]
-    later = [who for who in chosen if who not in first]
-    return first + [later[int(item_id)] for item_id in rng.permutation(len(later))]
+    min_count, max_count = limits
+    chosen = list(dict.fromkeys(called))[:max_count]
+    chosen += _overdue_participants(shares, chosen, max_count)
+    others = [persona_id for persona_id in willing if persona_id not in chosen]
+    shuffled = [others[int(index)] for index in rng.permutation(len(others))]
+    chosen += shuffled[: max(0, max_count - len(chosen))]
+    if len(chosen) < min_count:
+        rest = [persona_id for persona_id in shares.spoken if persona_id not in chosen]
+        rest.sort(
+            key=lambda persona_id: (
+                persona_id in shares.mute,
+                shares.spoken[persona_id],
+                rng.random(),
+            )
+        )
+        chosen += rest[: min_count - len(chosen)]
+    first = [persona_id for persona_id in called if persona_id in chosen]
+    later = [persona_id for persona_id in chosen if persona_id not in first]
+    return first + [later[int(index)] for index in rng.permutation(len(later))]
 
 
-def _overdue_participants(floor: SpeakingShares, chosen: Sequence[str], most: int) -> list[str]:
+def _overdue_participants(
+    shares: SpeakingShares, chosen: Sequence[str], max_count: int
+) -> list[str]:
     """Return the silent participants who must answer now.
 
     There are as many as the remaining questions could not take, and at least one once about two
     questions have been answered in full.
     """
-    waiting = [who for who in floor.silent_participants() if who not in chosen]
+    waiting = [
+        persona_id for persona_id in shares.silent_participants() if persona_id not in chosen
+    ]
     if not waiting:
         return []
-    needed = max(0, len(waiting) - floor.questions_left * most)
-    if sum(floor.spoken.values()) >= 2 * most:
+    needed = max(0, len(waiting) - shares.questions_left * max_count)
+    if sum(shares.spoken.values()) >= 2 * max_count:
         needed = max(needed, 1)
-    return waiting[: min(needed, most - len(chosen))]
+    return waiting[: min(needed, max_count - len(chosen))]
 
 
 # Packaged questions of each phase, for a phase without a usable plan. `{category}` is filled in.
-STOCK: dict[DiscussionPhase, tuple[str, ...]] = {
+STOCK_QUESTIONS: dict[DiscussionPhase, tuple[str, ...]] = {
     DiscussionPhase.WARMUP: (
         "Tell us a little about yourself, and about your experience with {category}.",
         "When did you last buy something in this area, and how did it go?",

@@ -90,11 +90,11 @@ class Position(NamedTuple):
 
 async def read_position(
     scope: Scope,
-    who: Participant,
-    last: float | None,
-    asked: DiscussionMessage,
+    participant: Participant,
+    last_position: float | None,
+    question: DiscussionMessage,
     answer: str,
-    before: Sequence[DiscussionMessage],
+    history: Sequence[DiscussionMessage],
 ) -> Position:
     """Ask the coder for the position after an answer, and for its response to messages in `before`.
 
@@ -102,68 +102,66 @@ async def read_position(
     the first one is not a change.
     """
     others = [
-        discussion_message
-        for discussion_message in before
-        if discussion_message.by_participant and discussion_message.speaker_id != who.id
+        message
+        for message in history
+        if message.by_participant and message.speaker_id != participant.id
     ]
-    own = (
-        discussion_message.turn_number
-        for discussion_message in reversed(before)
-        if discussion_message.speaker_id == who.id and discussion_message.valence is not None
+    own_turns = (
+        message.turn_number
+        for message in reversed(history)
+        if message.speaker_id == participant.id and message.valence is not None
     )
-    turn, texts = next(own, 0), who.texts
+    turn, texts = next(own_turns, 0), participant.texts
     names = {
-        discussion_message.speaker_id: texts.name(
-            discussion_message.speaker_id, discussion_message.speaker_name
-        )
-        for discussion_message in others
+        message.speaker_id: texts.name(message.speaker_id, message.speaker_name)
+        for message in others
     }
     just_before = others[-1] if others else None
-    answer_type = OPINION_READING if who.config.sentiment == MODEL else WITHOUT_SENTIMENT
+    answer_type = OPINION_READING if participant.config.sentiment == MODEL else WITHOUT_SENTIMENT
     prompt = scope.prompt(
         "opinion_shift",
-        who=texts.name(who.id, who.name),
+        who=texts.name(participant.id, participant.name),
         concept=texts.concept,
-        first_opinion=who.opinion_words,
-        last_position="" if last is None else texts.quote_position(who.id, turn, last),
+        first_opinion=participant.opinion_words,
+        last_position=""
+        if last_position is None
+        else texts.quote_position(participant.id, turn, last_position),
         last_leaning=""
-        if last is None
-        else texts.quote_leaning(who.id, turn, describe_position(last)),
+        if last_position is None
+        else texts.quote_leaning(participant.id, turn, describe_position(last_position)),
         before=just_before
         and {"name": names[just_before.speaker_id], "words": just_before.quoted_text},
         others=list(names.values()),
-        question=asked.quoted_text,
+        question=question.quoted_text,
         answer=answer,
         answer_format=answer_type.describe_format(),
     )
     # A coder works at temperature 0, because it reads and does not play a persona.
     coder = Speaker("coder", "Coder", role="coder", system=scope.prompt("coder_system"))
-    read = await scope.ask(
+    reading = await scope.ask(
         coder, prompt, answer_type=answer_type, temperature=0.0, about=str(answer)
     )
-    if isinstance(read, Missing):
-        return Position(last, missing=read.reason)
-    name = (read.takes_up or "").casefold()
+    if isinstance(reading, Missing):
+        return Position(last_position, missing=reading.reason)
+    name = (reading.takes_up or "").casefold()
     takes_up = next(
-        (
-            discussion_message
-            for discussion_message in reversed(others)
-            if discussion_message.speaker_name.casefold() == name
-        ),
+        (message for message in reversed(others) if message.speaker_name.casefold() == name),
         None,
     )
-    tone = None if read.sentiment is None else round(read.sentiment, 3)
-    stance = read.stance if others and read.stance in STANCES else None
-    rest = (takes_up, stance, tone)
-    if read.valence is None:
-        return Position(last, False, *rest, missing=CANNOT_SAY)
-    if last is None:
-        return Position(round(read.valence, DECIMALS), False, *rest)
+    tone = None if reading.sentiment is None else round(reading.sentiment, 3)
+    stance = reading.stance if others and reading.stance in STANCES else None
+    other_fields = (takes_up, stance, tone)
+    if reading.valence is None:
+        return Position(last_position, False, *other_fields, missing=CANNOT_SAY)
+    if last_position is None:
+        return Position(round(reading.valence, DECIMALS), False, *other_fields)
     # The coder must say that the position changed, and the number must differ enough. A small
     # difference is a matter of wording.
-    moved = bool(read.changed) and has_moved(last, read.valence)
-    missing = CANNOT_SAY if read.changed is None else None
-    return Position(round(read.valence, DECIMALS) if moved else last, moved, *rest, missing)
+    moved = bool(reading.changed) and has_moved(last_position, reading.valence)
+    missing = CANNOT_SAY if reading.changed is None else None
+    return Position(
+        round(reading.valence, DECIMALS) if moved else last_position, moved, *other_fields, missing
+    )
 
 
 def is_surprising(
@@ -174,21 +172,27 @@ def is_surprising(
     It is for a change of mind, for open disagreement, and for a tone clearly against the speaker's
     last position.
     """
-    felt, stood = tone or 0.0, last or 0.0
-    against = abs(felt) >= 0.5 and abs(stood) >= 0.2 and felt * stood < 0
-    return changed or stance == "disagree" or against
+    tone_value, position = tone or 0.0, last or 0.0
+    contradicts_position = (
+        abs(tone_value) >= 0.5 and abs(position) >= 0.2 and tone_value * position < 0
+    )
+    return changed or stance == "disagree" or contradicts_position
 
 
 CODEBOOKS = Path(__file__).parents[1] / "codebooks"
 # The codes of the codebook `opinion` on the scale of positions.
-STANDS = {"keen": 1.0, "favourable": 0.5, "undecided": 0.0, "doubtful": -0.5, "opposed": -1.0}
+CODE_POSITIONS = {
+    "keen": 1.0,
+    "favourable": 0.5,
+    "undecided": 0.0,
+    "doubtful": -0.5,
+    "opposed": -1.0,
+}
 
 
-def answer_id(discussion_transcript: DiscussionTranscript, message: DiscussionMessage) -> str:
+def answer_id(transcript: DiscussionTranscript, message: DiscussionMessage) -> str:
     """Return the id of an answer for the coding."""
-    return (
-        f"{discussion_transcript.group}/{discussion_transcript.stimulus}/turn{message.turn_number}"
-    )
+    return f"{transcript.group}/{transcript.stimulus}/turn{message.turn_number}"
 
 
 async def code_remarks(
@@ -201,13 +205,13 @@ async def code_remarks(
     """
     answers = [
         coding.TextToCode(
-            answer_id(discussion_transcript, discussion_message),
-            discussion_message.quoted_text,
-            f"{discussion_transcript.group}/{discussion_message.speaker_id}",
+            answer_id(talk, message),
+            message.quoted_text,
+            f"{talk.group}/{message.speaker_id}",
         )
-        for discussion_transcript in talks
-        for discussion_message in discussion_transcript.by_participants()
-        if discussion_message.phase is not DiscussionPhase.WARMUP
+        for talk in talks
+        for message in talk.by_participants()
+        if message.phase is not DiscussionPhase.WARMUP
     ]
     private = [
         coding.TextToCode(
@@ -225,5 +229,5 @@ async def code_remarks(
 
 def kind_and_name(code: str) -> tuple[str, str]:
     """Return ("objection", "price") for "objection_price". Codes of other codebooks are themes."""
-    kind, mark, name = code.partition("_")
-    return (kind, name) if mark and kind in ("objection", "need", "theme") else ("theme", code)
+    kind, separator, name = code.partition("_")
+    return (kind, name) if separator and kind in ("objection", "need", "theme") else ("theme", code)

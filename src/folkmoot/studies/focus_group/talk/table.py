@@ -52,8 +52,8 @@ class TableDiscussion:
         self.questions += 1
         scope = scope.child(f"q{self.questions:02d}")
         moderator = self.moderator
-        at = scope.child("moderator")
-        question = await moderator.generate_question(at, phase, index, self.messages)
+        question_scope = scope.child("moderator")
+        question = await moderator.generate_question(question_scope, phase, index, self.messages)
         # The notes are kept as they are now, because the next question changes them.
         self.notes.append(
             ModeratorNotes(
@@ -62,31 +62,33 @@ class TableDiscussion:
                 unanswered=moderator.unanswered,
             )
         )
-        waiting = moderator.select_respondents(
+        respondents = moderator.select_respondents(
             self.participants,
             question.asks,
             self.messages,
             self.config.all_questions - self.questions,
             scope.child("floor").rng,
         )
-        asked = self._add_moderator_question(at, phase, question)
-        probed = False
-        while waiting:
-            speaker = waiting.pop(0)
+        asked = self._add_moderator_question(question_scope, phase, question)
+        has_probed = False
+        while respondents:
+            speaker = respondents.pop(0)
             answer = await self._record_answer(scope, speaker, asked)
-            while answer and (answer.rung or not probed):
-                after = self._remaining_respondents(asked, waiting)
-                if after is None or answer.rung == PROBE_LADDER:
+            while answer and (answer.rung or not has_probed):
+                remaining = self._remaining_respondents(asked, respondents)
+                if remaining is None or answer.rung == PROBE_LADDER:
                     break
                 names = (f"probe{answer.rung or ''}", f"again{answer.rung or ''}")
-                at = scope.child(speaker.id, names[0])
-                text = await moderator.generate_followup(at, answer, self.messages)
+                question_scope = scope.child(speaker.id, names[0])
+                text = await moderator.generate_followup(question_scope, answer, self.messages)
                 if not text:
                     break
-                probed, waiting = True, after
+                has_probed, respondents = True, remaining
                 self.probes += 1
                 follow_up = Question(text, asks=(speaker.id,), takes_up=answer)
-                probe = self._add_moderator_question(at, phase, follow_up, rung=answer.rung + 1)
+                probe = self._add_moderator_question(
+                    question_scope, phase, follow_up, rung=answer.rung + 1
+                )
                 answer = await self._record_answer(
                     scope.child(speaker.id, names[1]), speaker, probe
                 )
@@ -110,77 +112,86 @@ class TableDiscussion:
         fewest, most = respondent_limits(len(self.participants), self.config.responses_cap)
         if self._answer_count() + len(waiting) < most:
             return waiting
-        here = {
-            discussion_message.speaker_id
-            for discussion_message in self.messages
-            if discussion_message.question == self.questions
+        question_speakers = {
+            message.speaker_id for message in self.messages if message.question == self.questions
         }
-        spoken = {discussion_message.speaker_id for discussion_message in self.messages}
-        free = [
+        all_speakers = {message.speaker_id for message in self.messages}
+        removable = [
             participant
             for participant in waiting
-            if participant.id in spoken and participant.id not in asked.asks
+            if participant.id in all_speakers and participant.id not in asked.asks
         ]
-        if len(here - {MODERATOR}) + len(waiting) <= fewest or not free:
+        if len(question_speakers - {MODERATOR}) + len(waiting) <= fewest or not removable:
             return None
-        return [participant for participant in waiting if participant is not free[-1]]
+        return [participant for participant in waiting if participant is not removable[-1]]
 
     async def _record_answer(
-        self, scope: Scope, who: Participant, asked: DiscussionMessage
+        self, scope: Scope, participant: Participant, question: DiscussionMessage
     ) -> DiscussionMessage | None:
         """Ask for one answer, let the coder read it and record it. Return None if it is missing."""
-        called = who.id in asked.asks
-        at = scope.child(who.id, "says")
-        said = await who.respond(at, asked, self.messages, addressed=called)
-        self.moderator.note_answer(who.id, not isinstance(said, Missing))
-        if isinstance(said, Missing):
-            self.silences.append((self.questions, who.id, said.reason))
+        is_addressed = participant.id in question.asks
+        answer_scope = scope.child(participant.id, "says")
+        reply = await participant.respond(
+            answer_scope, question, self.messages, addressed=is_addressed
+        )
+        self.moderator.note_answer(participant.id, not isinstance(reply, Missing))
+        if isinstance(reply, Missing):
+            self.silences.append((self.questions, participant.id, reply.reason))
             return None
-        last = self.current_position(who)
-        now = await reading.read_position(
-            scope.child(who.id, "position"), who, last, asked, said, self.messages
+        last_position = self.current_position(participant)
+        position_reading = await reading.read_position(
+            scope.child(participant.id, "position"),
+            participant,
+            last_position,
+            question,
+            reply,
+            self.messages,
         )
         # The answer to a probe responds to the moderator unless the coder read another reference.
-        to = now.takes_up or (asked if asked.probe else None)
-        by_model = self.config.sentiment == reading.MODEL and now.sentiment is not None
-        felt = now.sentiment if by_model else sentiment_score(said)
+        target = position_reading.takes_up or (question if question.probe else None)
+        has_model_sentiment = (
+            self.config.sentiment == reading.MODEL and position_reading.sentiment is not None
+        )
+        sentiment = position_reading.sentiment if has_model_sentiment else sentiment_score(reply)
         return self._add_message(
-            at,
+            answer_scope,
             DiscussionMessage(
                 turn_number=len(self.messages) + 1,
                 question=self.questions,
                 role=MessageRole.PARTICIPANT,
-                speaker_id=who.id,
-                speaker_name=who.name,
-                content=said,
-                phase=asked.phase,
-                replied_to=to.speaker_id if to else None,
-                replied_to_turn=to.turn_number if to else None,
-                sentiment=felt,
-                sentiment_source=reading.MODEL if by_model else lexicon_version(),
-                changed_mind=now.changed,
-                valence=now.valence,
+                speaker_id=participant.id,
+                speaker_name=participant.name,
+                content=reply,
+                phase=question.phase,
+                replied_to=target.speaker_id if target else None,
+                replied_to_turn=target.turn_number if target else None,
+                sentiment=sentiment,
+                sentiment_source=reading.MODEL if has_model_sentiment else lexicon_version(),
+                changed_mind=position_reading.changed,
+                valence=position_reading.valence,
                 position=self._answer_count() + 1,
-                addressed=called,
-                probe=asked.probe,
-                rung=asked.rung,
-                stance=now.stance,
-                surprising=reading.is_surprising(now.stance, felt, last, now.changed),
-                reading_missing=now.missing,
-                out_of_character=is_out_of_character(said),
-                finish=last_finish_reason(at),
+                addressed=is_addressed,
+                probe=question.probe,
+                rung=question.rung,
+                stance=position_reading.stance,
+                surprising=reading.is_surprising(
+                    position_reading.stance, sentiment, last_position, position_reading.changed
+                ),
+                reading_missing=position_reading.missing,
+                out_of_character=is_out_of_character(reply),
+                finish=last_finish_reason(answer_scope),
             ),
-            at.address,
+            answer_scope.address,
         )
 
-    def current_position(self, who: Participant) -> float | None:
+    def current_position(self, participant: Participant) -> float | None:
         """Return the last known position of a participant: in the discussion, else in private."""
-        own = [
-            discussion_message.valence
-            for discussion_message in self.messages
-            if discussion_message.speaker_id == who.id and discussion_message.valence is not None
+        own_positions = [
+            message.valence
+            for message in self.messages
+            if message.speaker_id == participant.id and message.valence is not None
         ]
-        return own[-1] if own else who.first_position
+        return own_positions[-1] if own_positions else participant.first_position
 
     def _add_moderator_question(
         self, scope: Scope, phase: DiscussionPhase, question: Question, rung: int = 0
@@ -189,7 +200,7 @@ class TableDiscussion:
 
         If the question was not planned, its text is the last reply in `scope`.
         """
-        taken_up = question.takes_up
+        reference = question.takes_up
         return self._add_message(
             scope,
             DiscussionMessage(
@@ -200,8 +211,8 @@ class TableDiscussion:
                 speaker_name="Moderator",
                 content=question.text,
                 phase=phase,
-                replied_to=taken_up.speaker_id if taken_up else None,
-                replied_to_turn=taken_up.turn_number if taken_up else None,
+                replied_to=reference.speaker_id if reference else None,
+                replied_to_turn=reference.turn_number if reference else None,
                 sentiment=sentiment_score(question.text),
                 sentiment_source=lexicon_version(),
                 asks=question.asks,
@@ -217,6 +228,6 @@ class TableDiscussion:
         self, scope: Scope, message: DiscussionMessage, address: str
     ) -> DiscussionMessage:
         """Record a message. `address` is that of the reply, empty for other texts."""
-        said = say_message(scope, self.moderator.texts, message, address=address)
-        self.messages.append(said)
-        return said
+        recorded = say_message(scope, self.moderator.texts, message, address=address)
+        self.messages.append(recorded)
+        return recorded
