@@ -89,8 +89,7 @@ class SeatSettings(BaseModel):
         10.0,
         gt=0,
         allow_inf_nan=False,
-        description="with `open`: time from the first arrival until the study starts and models "
-        "take the free seats",
+        description="with `open`: time from the first arrival until models take the free seats",
         json_schema_extra=field_notes(unit="minutes"),
     )
     ids: tuple[str, ...] = Field((), description="participants, by name")
@@ -110,8 +109,8 @@ class SeatSettings(BaseModel):
     completion_code: str | None = Field(None, description="code shown at the end")
     query: tuple[str, ...] = Field(
         ("PROLIFIC_PID",),
-        description="parts of the link's query that are kept, apart from the run. With `open`, the "
-        "first one says who returns",
+        description="parts of the link's query that are kept apart; with `open`, the first one "
+        "says who returns",
     )
     minutes: float | None = Field(
         None,

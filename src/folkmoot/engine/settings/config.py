@@ -152,8 +152,8 @@ class StudyConfig(BaseModel):
         8.0,
         gt=0,
         allow_inf_nan=False,
-        description="longest reply that is read; a longer one counts as missing (`too_large`) "
-        "without a re-ask",
+        description="longest reply that is read; a longer one is missing (`too_large`) without a "
+        "re-ask",
         json_schema_extra=field_notes(unit="megabytes"),
     )
     quota_wait_seconds: Seconds = Field(

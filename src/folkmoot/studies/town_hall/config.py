@@ -176,8 +176,8 @@ class LevelSettings(_Part):
     like: LevelName | None = Field(None, description="level from which the rest is taken")
     context: Literal["shared", "separate"] | None = Field(
         None,
-        description="`shared`: one session speaks for all residents; `separate`: each resident "
-        "has their own calls and memory",
+        description="`shared`: one session speaks for all residents; `separate`: each has their "
+        "own calls and memory",
     )
     models: Annotated[
         list[str] | None, BeforeValidator(_as_list, json_schema_input_type=GivenList | None)
@@ -189,21 +189,20 @@ class LevelSettings(_Part):
     reflect: bool | None = Field(None, description="residents reflect in private after a round")
     vulnerable: bool | None = Field(
         None,
-        description="false: a control in which other residents take the places of the vulnerable",
+        description="false: a control without the vulnerable residents",
     )
     moderator_list: bool | None = Field(
-        None, description="false: a control in which the moderator is not told who is vulnerable"
+        None, description="false: the moderator is not told who is vulnerable"
     )
     labels: Literal["own", "shuffled"] | None = Field(
         None,
-        description="`shuffled`: a placebo in which the list of vulnerable residents is drawn at "
-        "random",
+        description="`shuffled`: a placebo; the vulnerable are drawn at random",
     )
     stories: Literal["vulnerable", "all", "none"] | None = Field(
-        None, description="who has a life story in the prompts; with `all` of the same length"
+        None, description="who has a life story; with `all` of the same length"
     )
     part: Literal["main", "supplementary"] | None = Field(
-        None, description="whether the level is part of the main comparison or reported apart"
+        None, description="part of the main comparison, or reported apart"
     )
 
 
