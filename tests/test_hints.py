@@ -35,7 +35,7 @@ def test_the_name_that_was_meant(said: str, meant: str | None) -> None:
 
 
 def test_several_guesses_come_nearest_first() -> None:
-    hint = did_you_mean("gpt-4", ["gpt-4o-mini", "gpt-4o", "claude"], most=2)
+    hint = did_you_mean("gpt-4", ["gpt-4o-mini", "gpt-4o", "claude"], max_guesses=2)
     assert hint == "did you mean gpt-4o, gpt-4o-mini?"
 
 

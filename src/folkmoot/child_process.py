@@ -56,14 +56,14 @@ def run_in_child(
     """
     folder = folder or Path(tempfile.gettempdir())
     name = f"{fn.__module__}.{fn.__qualname__}"
-    with storage_errors(folder), tempfile.TemporaryFile(dir=folder) as asked:
-        pickle.dump((fn, args, limits), asked, protocol=5)
-        asked.seek(0)
+    with storage_errors(folder), tempfile.TemporaryFile(dir=folder) as request_file:
+        pickle.dump((fn, args, limits), request_file, protocol=5)
+        request_file.seek(0)
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 # -P: do not import modules from the working directory, which may be untrusted.
                 (sys.executable, "-P", "-m", "folkmoot.child_process"),
-                stdin=asked,
+                stdin=request_file,
                 capture_output=True,
                 env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
                 # In a new session, Ctrl-C does not reach the child. The run handles it.
@@ -73,29 +73,33 @@ def run_in_child(
             )
         except subprocess.TimeoutExpired as error:
             raise LimitReached(f"{name}: not done after {error.timeout:.0f} seconds") from error
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        why = said[0] if said else f"status {done.returncode}; was there enough memory?"
+    if process.returncode:
+        error_lines = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        reason = (
+            error_lines[0]
+            if error_lines
+            else f"status {process.returncode}; was there enough memory?"
+        )
         # A negative return code is a signal: the system killed the child at a limit.
-        at_limit = limits and (done.returncode < 0 or why.startswith("MemoryError"))
-        raise (LimitReached if at_limit else FolkmootError)(f"{name}: {why}")
-    return pickle.loads(done.stdout)
+        at_limit = limits and (process.returncode < 0 or reason.startswith("MemoryError"))
+        raise (LimitReached if at_limit else FolkmootError)(f"{name}: {reason}")
+    return pickle.loads(process.stdout)
 
 
 def _set_limits(limits: Limits) -> None:
     if resource is None:
         return
-    wanted = {resource.RLIMIT_CPU: limits.seconds}
+    bounds = {resource.RLIMIT_CPU: limits.seconds}
     if _STATM.exists():
         # The limit counts from here, without the memory that the imports took.
         size = int(_STATM.read_text().split()[0]) * resource.getpagesize()
-        wanted[resource.RLIMIT_AS] = size + limits.memory_bytes
-    for kind, most in wanted.items():
-        hard = resource.getrlimit(kind)[1]
-        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        bounds[resource.RLIMIT_AS] = size + limits.memory_bytes
+    for kind, bound in bounds.items():
+        hard_limit = resource.getrlimit(kind)[1]
+        allowed_bound = bound if hard_limit == resource.RLIM_INFINITY else min(bound, hard_limit)
         # macOS rejects some limits.
         with suppress(ValueError, OSError):
-            resource.setrlimit(kind, (bound, bound))
+            resource.setrlimit(kind, (allowed_bound, allowed_bound))
 
 
 def main() -> None:

@@ -64,11 +64,11 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        place = ":".join(part for part in (self.file, self.where) if part)
-        head = f"{place}: " if place else ""
-        key = f"{self.key}: " if self.key else ""
-        tail = f" ({self.hint})" if self.hint else ""
-        return f"{head}{key}{self.message}{tail}"
+        location = ":".join(part for part in (self.file, self.where) if part)
+        location_prefix = f"{location}: " if location else ""
+        key_prefix = f"{self.key}: " if self.key else ""
+        hint_suffix = f" ({self.hint})" if self.hint else ""
+        return f"{location_prefix}{key_prefix}{self.message}{hint_suffix}"
 
 
 class InputError(FolkmootError):
@@ -209,10 +209,10 @@ class RejectedError(RefusedError):
 class ProtocolError(FolkmootError):
     """A study broke a rule of the engine, such as one address for two calls.
 
-    `location` (the attribute `place`) is the file and line in the study's code. It is given if the
+    `location` is the file and line in the study's code. It is given if the
     traceback does not show them.
     """
 
     def __init__(self, message: str, location: tuple[str, int] | None = None) -> None:
         super().__init__(message)
-        self.place = location
+        self.location = location

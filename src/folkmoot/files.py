@@ -55,14 +55,14 @@ def read_csv(text: str, name: str) -> CsvTable:
     """
     lines = csv.reader(io.StringIO(text))
     columns = tuple(column.strip() for column in next(lines, ()))
-    if wrong := header_problem(columns):
-        raise InputError(Problem(wrong, name, "1"))
+    if problem := header_problem(columns):
+        raise InputError(Problem(problem, name, "1"))
     table = CsvTable(columns, [])
     for cells in lines:
         if any(cells[len(columns) :]):
             hint = "put a text that has commas into quotes"
-            what = "more cells than there are columns"
-            raise InputError(Problem(what, name, str(lines.line_num), hint=hint))
+            problem = "more cells than there are columns"
+            raise InputError(Problem(problem, name, str(lines.line_num), hint=hint))
         row = dict(
             zip(
                 columns, (column.strip() for column in (*cells, *[""] * len(columns))), strict=False
@@ -73,22 +73,22 @@ def read_csv(text: str, name: str) -> CsvTable:
     return table
 
 
-def header_problem(columns: Sequence[str], mark: str = ",") -> str:
+def header_problem(columns: Sequence[str], separator: str = ",") -> str:
     """Return what is wrong with the header of a CSV file, or an empty string.
 
-    `mark` is the separator with which the file was read.
+    `separator` is the separator with which the file was read.
     """
-    marks = {";": "semicolons", "\t": "tabs", ",": "commas"}
+    names_by_separator = {";": "semicolons", "\t": "tabs", ",": "commas"}
     if len(columns) == 1:
-        for other, called in marks.items():
-            if other != mark and other in columns[0]:
-                mend = f"save it with {marks[mark]} between the columns"
-                return f"its columns are separated by {called}; {mend}"
+        for other, separator_name in names_by_separator.items():
+            if other != separator and other in columns[0]:
+                hint = f"save it with {names_by_separator[separator]} between the columns"
+                return f"its columns are separated by {separator_name}; {hint}"
     # polars renames a repeated column to "name_duplicated_0".
-    names = [column.partition("_duplicated_")[0] for column in columns]
-    count = Counter(names)
-    twice = next((name for name in names if name and count[name] > 1), "")
-    return f"two columns are called {twice}; leave one out" if twice else ""
+    column_names = [column.partition("_duplicated_")[0] for column in columns]
+    count = Counter(column_names)
+    duplicate = next((name for name in column_names if name and count[name] > 1), "")
+    return f"two columns are called {duplicate}; leave one out" if duplicate else ""
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
@@ -98,9 +98,9 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def packaged_yaml(beside: str, name: str) -> Any:
+def packaged_yaml(module_file: str, name: str) -> Any:
     """Return data that ships with the code, as in `packaged_yaml(__file__, "names_us.yaml")`."""
-    return yaml.safe_load(Path(beside).with_name(name).read_text(encoding="utf-8"))
+    return yaml.safe_load(Path(module_file).with_name(name).read_text(encoding="utf-8"))
 
 
 def user_cache_dir() -> Path:
@@ -125,7 +125,7 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(temporary, "xb", opener=lambda part, how: os.open(part, how, mode))  # noqa: SIM115
+        file = open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
     try:
         with file:
             yield file

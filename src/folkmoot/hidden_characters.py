@@ -31,11 +31,11 @@ def hidden_in(text: str, *, label: bool = False) -> str:
     # This quick test decides most texts.
     if text.isascii() and text.isprintable():
         return ""
-    found = _HIDDEN.search(text) or (_BREAKS.search(text.strip()) if label else None)
-    if found is None:
+    match = _HIDDEN.search(text) or (_BREAKS.search(text.strip()) if label else None)
+    if match is None:
         return ""
-    name = unicodedata.name(found[0], "").lower()
-    return f"U+{ord(found[0]):04X}" + (f", {name}" if name else "")
+    name = unicodedata.name(match[0], "").lower()
+    return f"U+{ord(match[0]):04X}" + (f", {name}" if name else "")
 
 
 def without_hidden(text: str) -> str:

@@ -19,9 +19,11 @@ def closest_name(name: str, known: Iterable[str]) -> str | None:
     return next(iter(_similar_names(name, known, 1)), None)
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", *, most: int = 1) -> str:
-    """Return `did you mean …?` with up to `most` similar names, or else `otherwise`."""
-    guesses = _similar_names(name, known, most)
+def did_you_mean(
+    name: str, known: Iterable[str], otherwise: str = "", *, max_guesses: int = 1
+) -> str:
+    """Return `did you mean …?` with up to `max_guesses` similar names, or else `otherwise`."""
+    guesses = _similar_names(name, known, max_guesses)
     return f"did you mean {', '.join(guesses)}?" if guesses else otherwise
 
 
@@ -32,35 +34,40 @@ def join_words(items: Sequence[str]) -> str:
     return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def join_first(names: Sequence[str], most: int = 3) -> str:
+def join_first(names: Sequence[str], max_names: int = 3) -> str:
     """Join the first names and count the others, as in "a, b, c and 4 more"."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    more = f" and {len(names) - max_names:,} more" if len(names) > max_names else ""
+    return ", ".join(names[:max_names]) + more
 
 
-def shorten(text: str, most: int = 80) -> str:
-    """Return a text with at most `most` characters. A shortened text ends in an ellipsis."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def shorten(text: str, max_characters: int = 80) -> str:
+    """Return at most `max_characters` characters of a text. An ellipsis ends a shortened text."""
+    return text if len(text) <= max_characters else f"{text[: max_characters - 1]}…"
 
 
-def _similar_names(name: str, known: Iterable[str], most: int) -> list[str]:
+def _similar_names(name: str, known: Iterable[str], max_guesses: int) -> list[str]:
     names = list(dict.fromkeys(known))
-    found: list[str] = []
+    similar: list[str] = []
     for scorer, cutoff in _SCORERS:
-        near = process.extract(
-            name, names, scorer=scorer, processor=_normalise_name, score_cutoff=cutoff, limit=most
+        matches = process.extract(
+            name,
+            names,
+            scorer=scorer,
+            processor=_normalise_name,
+            score_cutoff=cutoff,
+            limit=max_guesses,
         )
-        found += [guess for guess, _, _ in near]
-    return list(dict.fromkeys(found))[:most]
+        similar += [guess for guess, _, _ in matches]
+    return list(dict.fromkeys(similar))[:max_guesses]
 
 
 def _normalise_name(name: str) -> str:
     return name.strip().casefold().replace("-", "_").replace(" ", "_")
 
 
-def lacks_extra(what: str, extra: str, package: str) -> str:
-    """Return a message that `what` needs an optional package, with the command to install it."""
+def lacks_extra(feature: str, extra: str, package: str) -> str:
+    """Return a message that `feature` needs an optional package, with the command to install it."""
     return (
-        f"{what} needs {package}, which is not installed (the extra {extra}): "
+        f"{feature} needs {package}, which is not installed (the extra {extra}): "
         f'pip install "folkmoot[{extra}]"'
     )

@@ -186,9 +186,9 @@ def cell_id(table_column: str, *key: object) -> str:
     return "/".join((table_column, *(str(part) for part in key)))
 
 
-def quote_value(text: T, kind: Kind, id: str, speaker: str = "") -> T:
+def quote_value(text: T, kind: Kind, source_id: str, speaker: str = "") -> T:
     """Return a text or number with its source. None, booleans and empty texts carry no source."""
-    source = Source(kind, id, speaker)
+    source = Source(kind, source_id, speaker)
     quoted: Any = text
     if isinstance(text, str):
         quoted = Quoted(text, source)
@@ -200,7 +200,7 @@ def quote_value(text: T, kind: Kind, id: str, speaker: str = "") -> T:
     return quoted  # type: ignore[no-any-return]
 
 
-def quote_all(value: Any, kind: Kind, id: str, speaker: str = "") -> Any:
+def quote_all(value: Any, kind: Kind, source_id: str, speaker: str = "") -> Any:
     """Return a value with all texts and numbers in it quoted, at any depth, for use in templates.
 
     If the value has the id `study.topic`, its key or attribute `name` gets the id
@@ -208,20 +208,21 @@ def quote_all(value: Any, kind: Kind, id: str, speaker: str = "") -> Any:
     becomes a namespace of its fields.
     """
     if isinstance(value, BaseModel):
-        fields = {
-            model_field: getattr(value, model_field) for model_field in type(value).model_fields
-        }
+        fields = {name: getattr(value, name) for name in type(value).model_fields}
         return SimpleNamespace(
             **{
-                name: quote_all(field, kind, f"{id}.{name}", speaker)
-                for name, field in fields.items()
+                key: quote_all(field, kind, f"{source_id}.{key}", speaker)
+                for key, field in fields.items()
             }
         )
     if isinstance(value, Mapping):
-        return {key: quote_all(value, kind, f"{id}.{key}", speaker) for key, value in value.items()}
+        return {
+            key: quote_all(entry, kind, f"{source_id}.{key}", speaker)
+            for key, entry in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [quote_all(entry, kind, id, speaker) for entry in value]
-    return quote_value(value, kind, id, speaker)
+        return [quote_all(entry, kind, source_id, speaker) for entry in value]
+    return quote_value(value, kind, source_id, speaker)
 
 
 def enclose_text(text: str, source: Source) -> SourcedText:
@@ -314,13 +315,13 @@ def derive_number(result: T, operands: Iterable[object]) -> T:
     """Return a calculated number with the source of the first operand that has one."""
     if isinstance(result, bool) or not isinstance(result, (int, float)) or source_of(result):
         return result
-    known = next((operand for operand in operands if source_of(operand)), None)
-    source = source_of(known)
+    sourced_operand = next((operand for operand in operands if source_of(operand)), None)
+    source = source_of(sourced_operand)
     if source is None:
         return result
-    altered = source.altered or str(result) != str(known)
-    kind: Any = QuotedInt if isinstance(result, int) else QuotedFloat
-    return kind(result, source._replace(altered=altered))  # type: ignore[no-any-return]
+    altered = source.altered or str(result) != str(sourced_operand)
+    number_type: Any = QuotedInt if isinstance(result, int) else QuotedFloat
+    return number_type(result, source._replace(altered=altered))  # type: ignore[no-any-return]
 
 
 def replace_words(text: str, old: str, new: str) -> str:
@@ -330,20 +331,20 @@ def replace_words(text: str, old: str, new: str) -> str:
     """
     if not isinstance(text, SourcedText):
         return text.replace(old, new)
-    found = [match.start() for match in re.finditer(re.escape(old), text)]
+    match_starts = [match.start() for match in re.finditer(re.escape(old), text)]
 
-    def shifted_offset(at: int) -> int:
+    def shifted_offset(offset: int) -> int:
         shift = 0
-        for start in found:
-            if start + len(old) <= at:
+        for start in match_starts:
+            if start + len(old) <= offset:
                 shift += len(new) - len(old)
             # An offset inside a replaced word moves to the end of the new word.
-            elif start < at:
+            elif start < offset:
                 return start + shift + len(new)
-        return at + shift
+        return offset + shift
 
     def move_span(span: Span) -> Span:
-        touched = any(span.start < at + len(old) and at < span.end for at in found)
+        touched = any(span.start < start + len(old) and start < span.end for start in match_starts)
         source = span.source._replace(altered=True) if touched else span.source
         return Span(shifted_offset(span.start), shifted_offset(span.end), source)
 
@@ -358,10 +359,10 @@ def escape_text(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
     """
     ends = sorted({0, len(text), *(end for span in text.spans for end in span[:2])})
     pieces = [change(str(text)[start:end]) for start, end in pairwise(ends)]
-    places = dict(zip(ends, accumulate(map(len, pieces), initial=0), strict=True))
+    new_offsets = dict(zip(ends, accumulate(map(len, pieces), initial=0), strict=True))
 
     def move_span(span: Span) -> Span:
-        start, end = places[span.start], places[span.end]
+        start, end = new_offsets[span.start], new_offsets[span.end]
         changed = str(text)[span.start : span.end] != "".join(pieces)[start:end]
         source = span.source._replace(altered=True) if changed else span.source
         return Span(start, end, source)
@@ -392,20 +393,21 @@ def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedTex
     """
     pieces: list[str] = []
     spans: list[Span] = []
-    at = length = 0
+    position = length = 0
     for part in parts:
-        length += part.start - at
+        length += part.start - position
         spans += [span.shift_span(length) for span in spans_of(part.text)]
-        pieces += (str(text)[at : part.start], str(part.text))
+        pieces += (str(text)[position : part.start], str(part.text))
         length += len(part.text)
-        at = part.end
-    pieces.append(str(text)[at:])
+        position = part.end
+    pieces.append(str(text)[position:])
     for span in text.spans:
-        around = [part for part in parts if part.start <= span.start and span.end <= part.end]
+        replaced_around = [
+            part for part in parts if part.start <= span.start and span.end <= part.end
+        ]
         if any(
-            spans_of(replacement.text)
-            or (replacement.start, replacement.end) != (span.start, span.end)
-            for replacement in around
+            spans_of(part.text) or (part.start, part.end) != (span.start, span.end)
+            for part in replaced_around
         ):
             continue
         start, end = shift_offset(span.start, parts), shift_offset(span.end, parts, after=True)
@@ -419,27 +421,27 @@ def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = Fal
 
     An offset inside a part moves to the beginning of the part, or to its end with `after`.
     """
-    moved = offset
+    new_offset = offset
     for part in parts:
         if part.end <= offset and (part.start < offset or not after):
-            moved += len(part.text) - (part.end - part.start)
+            new_offset += len(part.text) - (part.end - part.start)
         elif part.start < offset < part.end:
-            moved += part.start - offset + (len(part.text) if after else 0)
-    return moved
+            new_offset += part.start - offset + (len(part.text) if after else 0)
+    return new_offset
 
 
-def find_exactly(text: str, wanted: Sequence[str]) -> list[Span]:
+def find_exactly(text: str, shown_texts: Sequence[str]) -> list[Span]:
     """Return the spans of texts that a study author declared for a prompt (`ask(shows=…)`).
 
     Raises ValueError with the first text that does not occur in the prompt.
     """
     spans: list[Span] = []
-    for shown in wanted:
+    for shown in shown_texts:
         start = text.find(shown)
         if start < 0 or not shown:
             raise ValueError(f"{str(shown)[:60]!r}")
-        own = spans_of(shown) or (Span(0, len(shown), Source("material")),)
-        spans += [span.shift_span(start) for span in own]
+        shown_spans = spans_of(shown) or (Span(0, len(shown), Source("material")),)
+        spans += [span.shift_span(start) for span in shown_spans]
     return spans
 
 
@@ -450,12 +452,12 @@ def count_unattributed(spans: Iterable[Span]) -> int:
 
 def cover_rest(length: int, spans: Sequence[Span], source: Source = UNKNOWN) -> list[Span]:
     """Return spans of `source` over the characters of a text that no span covers."""
-    found: list[Span] = []
-    at = 0
+    rest_spans: list[Span] = []
+    position = 0
     for span in sorted(spans):
-        if span.start > at:
-            found.append(Span(at, span.start, source))
-        at = max(at, span.end)
-    if at < length:
-        found.append(Span(at, length, source))
-    return found
+        if span.start > position:
+            rest_spans.append(Span(position, span.start, source))
+        position = max(position, span.end)
+    if position < length:
+        rest_spans.append(Span(position, length, source))
+    return rest_spans

@@ -25,7 +25,13 @@ from folkmoot.engine.run import runner
 from folkmoot.engine.run.dry_run import RunEstimate
 from folkmoot.engine.run.event_loop import RunStopper, run_beside_loop
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.fork import ReplyReplacement, change_of, fork_change, fork_run, resume_fork
+from folkmoot.engine.run.fork import (
+    ReplyReplacement,
+    build_reply_change,
+    fork_change,
+    fork_run,
+    resume_fork,
+)
 from folkmoot.engine.run.model_choice import choose_models
 from folkmoot.engine.run.verify import Verification, list_changes, verify_run
 from folkmoot.engine.session.folder_access import IfExists, choose_folder, open_run
@@ -54,9 +60,9 @@ class Run:
     An unfinished run has the rows recorded so far, and `partial` says so.
     """
 
-    def __init__(self, folder: RunFolder, found: StudyFile | None = None) -> None:
+    def __init__(self, folder: RunFolder, study_file: StudyFile | None = None) -> None:
         self.folder = folder
-        self._found = found
+        self._loaded_file = study_file
 
     def __repr__(self) -> str:
         partial = f"; {self.partial}" if self.partial else ""
@@ -70,7 +76,11 @@ class Run:
     @cached_property
     def study(self) -> Study:
         """The study type. Raises InputError if it is not installed and its file is missing."""
-        return self._found.study if self._found is not None else find_study_of_run(self.folder)
+        return (
+            self._loaded_file.study
+            if self._loaded_file is not None
+            else find_study_of_run(self.folder)
+        )
 
     @property
     def tables(self) -> Tables:
@@ -135,9 +145,11 @@ class Run:
 
         `model` names another model than the run's. The estimate costs nothing.
         """
-        found = choose_models(self._study_file(), RunOptions(model=model, resume=True), self.path)
+        study_file = choose_models(
+            self._study_file(), RunOptions(model=model, resume=True), self.path
+        )
         console = _text_console()
-        estimate = print_check(console, found, RunOptions(model=model))
+        estimate = print_check(console, study_file, RunOptions(model=model))
         return CheckResult(estimate, _text_of(console))
 
     def power(self, *, iccs: Sequence[float] = ()) -> Findings:
@@ -156,10 +168,10 @@ class Run:
 
     def _study_file(self) -> StudyFile:
         """Return the study file with the settings of the run."""
-        if self._found is not None:
-            return self._found
-        kept = self.folder.manifest.get("study_file") or self.folder.plan.get("study_file")
-        path = self.path / str(kept or STUDY_FILE_NAME)
+        if self._loaded_file is not None:
+            return self._loaded_file
+        recorded_path = self.folder.manifest.get("study_file") or self.folder.plan.get("study_file")
+        path = self.path / str(recorded_path or STUDY_FILE_NAME)
         config = validate_settings(self.study, self.folder.config, folder=path.parent)
         return StudyFile(path, self.study, config, {})
 
@@ -278,22 +290,22 @@ def run(
         consent=Consent(trust),
         **more,
     )
-    read: Callable[[RunOptions], StudyFile]
+    load_study: Callable[[RunOptions], StudyFile]
     if settings is None and not isinstance(study, Study):
-        read = partial(runner.load_study_with_options, study)
+        load_study = partial(runner.load_study_with_options, study)
     else:
-        kind = study if isinstance(study, Study) else find_study(str(study))
-        read = partial(runner.study_from_settings, kind, settings or {})
-    found = read(options)
-    folder, resume = choose_folder(runner.run_folder_path(found, options), if_exists)
+        study_type = study if isinstance(study, Study) else find_study(str(study))
+        load_study = partial(runner.study_from_settings, study_type, settings or {})
+    study_file = load_study(options)
+    folder, resume = choose_folder(runner.run_folder_path(study_file, options), if_exists)
     options = replace(options, out=folder, resume=resume)
     # A resumed run uses the models of its sealed plan, so the study file is read again.
     if resume:
-        found = read(options)
-    if found.models_note:
-        _log.warning(found.models_note)
+        study_file = load_study(options)
+    if study_file.models_note:
+        _log.warning(study_file.models_note)
     try:
-        return Run(run_with_controls(found, options, stopper), found)
+        return Run(run_with_controls(study_file, options, stopper), study_file)
     except DriftError as error:
         error.add_note(IN_PYTHON)
         raise
@@ -328,9 +340,9 @@ def fork(
         out=folder, budget=budget, custom_provider=provider, consent=Consent(trust)
     )
     if folder is not None and (folder / PLAN).exists() and fork_change(RunFolder(folder)):
-        wanted = change_of(base, folder, address, replacement)
+        change = build_reply_change(base, folder, address, replacement)
         # Another change in the same folder is a conflict, which `fork_run` reports.
-        if fork_change(RunFolder(folder)) == wanted:
+        if fork_change(RunFolder(folder)) == change:
             return Run(resume_fork(RunFolder(folder), options, study=study))
     return Run(fork_run(base, address, replacement, options, study=study))
 

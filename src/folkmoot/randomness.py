@@ -25,12 +25,12 @@ def digest(*parts: str | int | bytes, size: int = 16) -> bytes:
 
     Each part is preceded by its length, so that different lists of parts have different input.
     """
-    h = hashlib.blake2b(digest_size=size)
+    hasher = hashlib.blake2b(digest_size=size)
     for part in parts:
         raw = part if isinstance(part, bytes) else str(part).encode()
-        h.update(len(raw).to_bytes(8, "big"))
-        h.update(raw)
-    return h.digest()
+        hasher.update(len(raw).to_bytes(8, "big"))
+        hasher.update(raw)
+    return hasher.digest()
 
 
 def generator(seed: Seed, path: Sequence[str]) -> np.random.Generator:

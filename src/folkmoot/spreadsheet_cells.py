@@ -38,7 +38,7 @@ MAX_ROW = 1_048_576
 MAX_DIGITS = 300
 LIMITS = Limits(seconds=120, memory_bytes=2_000_000_000)
 _NO_MEMORY = errors.codes[errors.XML_ERROR_NO_MEMORY]
-_AGAIN = "open it in a spreadsheet program and save it again as .xlsx"
+_SAVE_AGAIN_HINT = "open it in a spreadsheet program and save it again as .xlsx"
 
 Kind = Literal["", "date", "error", "formula", "number"]
 
@@ -79,7 +79,9 @@ def read_spreadsheet(path: Path) -> list[RawSheet]:
     _check_kind(path)
     bounds = (MAX_UNPACKED_BYTES, MAX_CELLS, MAX_CHARACTERS)
     try:
-        found = run_in_child(_read, (str(path.absolute()), *bounds), limits=LIMITS)
+        sheets_or_problem = run_in_child(
+            _read_sheets, (str(path.absolute()), *bounds), limits=LIMITS
+        )
     except LimitReached as error:
         message = (
             f"the file takes more than {LIMITS.seconds} seconds or "
@@ -87,15 +89,22 @@ def read_spreadsheet(path: Path) -> list[RawSheet]:
         )
         hint = "delete the formats, rows, columns and pictures that are not used"
         raise InputError(Problem(message, path.name, hint=hint)) from error
-    if isinstance(found, Problem):
-        raise InputError(Problem(found.message, path.name, found.where, hint=found.hint))
-    assert isinstance(found, list)
-    return found
+    if isinstance(sheets_or_problem, Problem):
+        raise InputError(
+            Problem(
+                sheets_or_problem.message,
+                path.name,
+                sheets_or_problem.where,
+                hint=sheets_or_problem.hint,
+            )
+        )
+    assert isinstance(sheets_or_problem, list)
+    return sheets_or_problem
 
 
 def _check_kind(path: Path) -> None:
     """Raise InputError for a file that is not .xlsx, judged by its name and first bytes."""
-    wrong = hint = ""
+    problem = hint = ""
     try:
         size = path.stat().st_size
         head = b""
@@ -103,31 +112,31 @@ def _check_kind(path: Path) -> None:
             with path.open("rb") as file:
                 head = file.read(4)
     except OSError as error:
-        wrong, hint = (
+        problem, hint = (
             f"the file cannot be read: {error.strerror}",
             "check the path; close it in Excel",
         )
-        raise InputError(Problem(wrong, path.name, hint=hint)) from error
+        raise InputError(Problem(problem, path.name, hint=hint)) from error
     if path.name.startswith("~$"):
-        wrong = "this is the lock file that Excel leaves while a workbook is open"
+        problem = "this is the lock file that Excel leaves while a workbook is open"
         hint = f"give the workbook itself, {path.name[2:]}"
     # The signature of OLE files: old .xls files, and encrypted .xlsx files.
     elif head == b"\xd0\xcf\x11\xe0":
-        wrong = "the file is an old .xls or is protected by a password"
+        problem = "the file is an old .xls or is protected by a password"
         hint = "save it as .xlsx without a password"
     elif size > MAX_FILE_BYTES:
-        wrong = f"the file has {size:,} bytes, the limit is {MAX_FILE_BYTES:,}"
+        problem = f"the file has {size:,} bytes, the limit is {MAX_FILE_BYTES:,}"
         hint = "remove pictures and rows that are not used"
     elif not zipfile.is_zipfile(path):
-        wrong, hint = "the file is not an .xlsx workbook", "save it as .xlsx"
-    if wrong:
-        raise InputError(Problem(wrong, path.name, hint=hint))
+        problem, hint = "the file is not an .xlsx workbook", "save it as .xlsx"
+    if problem:
+        raise InputError(Problem(problem, path.name, hint=hint))
 
 
 # --- in the process with limits ----------------------------------------------------------------
 
 
-def _read(
+def _read_sheets(
     path: str, max_unpacked: int, max_cells: int, max_characters: int
 ) -> list[RawSheet] | Problem:
     try:
@@ -141,17 +150,17 @@ def _read(
                 message = f"the file unpacks to {unpacked:,} bytes, the limit is {max_unpacked:,}"
                 hint = "delete the empty rows and columns below and beside the data"
                 return Problem(message, hint=hint)
-            return _collect(path, max_cells, max_characters)
+            return _collect_cells(path, max_cells, max_characters)
     # A damaged file can cause any exception in the reader: XML, zip, numbers, styles, relations.
     except Exception as error:
         if isinstance(error, MemoryError) or getattr(error, "code", None) == _NO_MEMORY:
             # The parent recognises a MemoryError as a limit and gives another hint.
             raise MemoryError from error
         message = f"the workbook cannot be read ({type(error).__name__}: {error})"
-        return Problem(message[:300], hint=_AGAIN)
+        return Problem(message[:300], hint=_SAVE_AGAIN_HINT)
 
 
-def _collect(path: str, max_cells: int, max_characters: int) -> list[RawSheet] | Problem:
+def _collect_cells(path: str, max_cells: int, max_characters: int) -> list[RawSheet] | Problem:
     reader = ExcelReader(path, read_only=True, keep_links=False)
     reader.read_manifest()
     reader.read_strings()
@@ -168,14 +177,14 @@ def _collect(path: str, max_cells: int, max_characters: int) -> list[RawSheet] |
             for cell in _SheetReader(source, reader).filled_cells(sheet):
                 cells += 1
                 characters += len(cell.value) if isinstance(cell.value, str) else 0
-                what = ""
+                problem = ""
                 if cells > max_cells:
-                    what = f"too many cells: the limit is {max_cells:,} filled ones"
+                    problem = f"too many cells: the limit is {max_cells:,} filled ones"
                 elif characters > max_characters:
-                    what = f"the texts have more than {max_characters:,} characters"
-                if what:
+                    problem = f"the texts have more than {max_characters:,} characters"
+                if problem:
                     hint = "delete the rows and columns that are not used"
-                    return Problem(what, where=sheet.name, hint=hint)
+                    return Problem(problem, where=sheet.name, hint=hint)
                 sheet.cells.append(cell)
     return sheets
 
@@ -210,20 +219,20 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
             if _is_hidden(attributes, "width"):
                 sheet.hidden_columns.append((int(attributes["min"]), int(attributes["max"])))
         merged = self.merged_cells.mergeCell if self.merged_cells else ()
-        sheet.merged += [str(found.ref) for found in merged]
-        found = getattr(self, "auto_filter", None)
-        sheet.is_filtered = bool(found and found.filterColumn)
+        sheet.merged += [str(merged_range.ref) for merged_range in merged]
+        auto_filter = getattr(self, "auto_filter", None)
+        sheet.is_filtered = bool(auto_filter and auto_filter.filterColumn)
 
     def parse_cell(self, element: Any) -> RawCell | None:
         """Return a cell, or None if it is empty."""
-        written = element.findtext(VALUE_TAG) or ""
+        written_value = element.findtext(VALUE_TAG) or ""
         # openpyxl would fail at an invalid number. Here it becomes a cell, so that the problem can
         # be reported with its position.
-        is_number = element.get("t", "n") in ("n", "b", "s") and written
-        if is_number and not _is_finite(written):
+        is_number = element.get("t", "n") in ("n", "b", "s") and written_value
+        if is_number and not _is_finite(written_value):
             row, column = self.row_counter, self.col_counter + 1
-            if at := element.get("r"):
-                row, column = coordinate_to_tuple(at)
+            if reference := element.get("r"):
+                row, column = coordinate_to_tuple(reference)
             self.col_counter = column
             return RawCell(row, column, "", "number", "")
         cell = super().parse_cell(element)

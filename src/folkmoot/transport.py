@@ -87,34 +87,34 @@ class HttpConnections:
         self._reached = reached_hosts
         self._session: aiohttp.ClientSession | None = None
 
-    async def send_request(self, exchange: HttpRequest, proxy: str | None = None) -> HttpResponse:
+    async def send_request(self, request: HttpRequest, proxy: str | None = None) -> HttpResponse:
         """Send a request once and return the response. Raises TransferError.
 
         A redirect is returned and not followed.
         """
-        url = exchange.url
+        url = request.url
         server = _server_address(url)
-        reached = server in self._reached
+        was_reached = server in self._reached
         try:
-            answer = await self._exchange_once(exchange, proxy)
+            answer = await self._exchange_once(request, proxy)
         except TransferError as error:
-            if reached and error.failure is Failure.UNREACHABLE:
+            if was_reached and error.failure is Failure.UNREACHABLE:
                 raise TransferError(Failure.BROKEN, str(error)) from None
-            known = reached or error.answer_began
+            is_known = was_reached or error.answer_began
             # The server never answered before. Test whether http:// and https:// were confused,
             # which otherwise looks like a dropped connection.
-            if known or error.failure not in (Failure.BROKEN, Failure.TIMED_OUT):
+            if is_known or error.failure not in (Failure.BROKEN, Failure.TIMED_OUT):
                 raise
-            wrong = None if proxy else await _detect_scheme_mismatch(url)
-            raise TransferError(Failure.UNREACHABLE, wrong) if wrong else error from None
-        if not reached:
+            mismatch = None if proxy else await _detect_scheme_mismatch(url)
+            raise TransferError(Failure.UNREACHABLE, mismatch) if mismatch else error from None
+        if not was_reached:
             # Some servers answer "The plain HTTP request was sent to HTTPS port".
             if (
                 answer[0] == 400
                 and b"HTTPS" in answer[2]
-                and (wrong := await _detect_scheme_mismatch(url))
+                and (mismatch := await _detect_scheme_mismatch(url))
             ):
-                raise TransferError(Failure.UNREACHABLE, wrong)
+                raise TransferError(Failure.UNREACHABLE, mismatch)
             self._reached.add(server)
         return answer
 
@@ -123,33 +123,33 @@ class HttpConnections:
             await self._session.close()
             self._session = None
 
-    async def _exchange_once(self, exchange: HttpRequest, proxy: str | None) -> HttpResponse:
-        url, limit = exchange.url, exchange.limit or self._limit
+    async def _exchange_once(self, request: HttpRequest, proxy: str | None) -> HttpResponse:
+        url, limit = request.url, request.limit or self._limit
         if self._session is None:
-            secure = url.lower().startswith("https:")
-            self._session = _client_session(secure=secure)
+            is_secure = url.lower().startswith("https:")
+            self._session = _client_session(secure=is_secure)
         answer_began = False
         try:
             # aiohttp never repeats a POST, even if a kept connection fails. The headers belong to
             # the request and not to the session, because aiohttp sends session headers to the proxy
             # too, including the key.
             async with self._session.request(
-                exchange.method,
+                request.method,
                 url,
-                data=exchange.body,
-                headers={**self._headers, **exchange.headers},
+                data=request.body,
+                headers={**self._headers, **request.headers},
                 proxy=proxy,
                 allow_redirects=False,
-                timeout=_client_timeout(exchange.seconds or self._timeout),
+                timeout=_client_timeout(request.seconds or self._timeout),
             ) as response:
                 answer_began = response.ok
-                whole = await _read_body(response, limit)
+                body = await _read_body(response, limit)
                 headers = {name.lower(): value for name, value in response.headers.items()}
-                return response.status, headers, whole
+                return response.status, headers, body
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            failed = _classify_error(error, url, proxy)
-            failed.answer_began = answer_began
-            raise failed from None
+            transfer_error = _classify_error(error, url, proxy)
+            transfer_error.answer_began = answer_began
+            raise transfer_error from None
 
 
 async def download_file(
@@ -166,7 +166,7 @@ async def download_file(
     bytes arrive than announced. Exceptions of `write` are raised unchanged.
     """
     proxy = proxy_for(url)
-    done = 0
+    received_bytes = 0
     # Without compression, the announced length is that of the file.
     headers = {"Accept-Encoding": "identity"}
     async with _client_session(secure=True, silence=silence) as session:
@@ -182,10 +182,10 @@ async def download_file(
                 raise _classify_error(error, url, proxy) from None
             if not piece:
                 break
-            done += len(piece)
+            received_bytes += len(piece)
             write(piece)
             if progress is not None:
-                progress(done, response.content_length)
+                progress(received_bytes, response.content_length)
 
 
 def proxy_for(url: str) -> str | None:
@@ -200,10 +200,10 @@ def proxy_for(url: str) -> str | None:
         # An invalid URL is reported when it is used.
         return None
     proxies = urllib.request.getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
-    if not found or urllib.request.proxy_bypass(_host_and_port(parts)):
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or urllib.request.proxy_bypass(_host_and_port(parts)):
         return None
-    return found if "://" in found else f"http://{found}"
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _client_timeout(total: float | None, silence: float | None = None) -> aiohttp.ClientTimeout:
@@ -226,16 +226,17 @@ def _ssl_context() -> ssl.SSLContext:
     """Return a TLS context with the certificates of the system and of the environment."""
     context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for variable in _CA_VARIABLES:
-        named = os.environ.get(variable)
-        if not named:
+        path = os.environ.get(variable)
+        if not path:
             continue
-        where = "capath" if Path(named).is_dir() else "cafile"
+        parameter = "capath" if Path(path).is_dir() else "cafile"
         try:
-            context.load_verify_locations(**{where: named})
+            context.load_verify_locations(**{parameter: path})
         except OSError as error:
-            why = error.strerror or error
+            reason = error.strerror or error
             raise TransferError(
-                Failure.BAD_ADDRESS, f"{variable} names {named}, which holds no certificates: {why}"
+                Failure.BAD_ADDRESS,
+                f"{variable} names {path}, which holds no certificates: {reason}",
             ) from None
     return context
 
@@ -243,10 +244,10 @@ def _ssl_context() -> ssl.SSLContext:
 async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     """Return the whole decompressed body. Raises TransferError if it exceeds `limit` bytes."""
     pieces: list[bytes] = []
-    left = limit
+    remaining = limit
     while piece := await response.content.readany():
-        left -= len(piece)
-        if left < 0:
+        remaining -= len(piece)
+        if remaining < 0:
             # Stop reading at once, so that a huge body never fills the memory.
             response.close()
             megabytes = f"{limit / 1e6:g} MB"
@@ -258,21 +259,21 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 async def _detect_scheme_mismatch(url: str) -> str | None:
     """Return a sentence if a server uses TLS for an http:// address or plain HTTP for https://."""
     parts = urlsplit(url)
-    secure = parts.scheme.lower() == "https"
-    unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    is_secure = parts.scheme.lower() == "https"
+    unverified_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # The test only asks whether the server speaks TLS. It sends no data, so the certificate is not
     # checked.
-    unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+    unverified_context.check_hostname, unverified_context.verify_mode = False, ssl.CERT_NONE
     try:
         async with asyncio.timeout(_PROBE_SECONDS):
             reader, writer = await asyncio.open_connection(
                 parts.hostname,
-                parts.port or (443 if secure else 80),
-                ssl=None if secure else unchecked,
+                parts.port or (443 if is_secure else 80),
+                ssl=None if is_secure else unverified_context,
             )
             try:
                 # The address is http://, but the TLS handshake succeeded.
-                if not secure:
+                if not is_secure:
                     return f"{_host_and_port(parts)} speaks TLS: write https:// in its base URL"
                 writer.write(b"HEAD / HTTP/1.0\r\n\r\n")
                 if await reader.read(5) == b"HTTP/":
@@ -296,11 +297,12 @@ def _classify_error(error: Exception, url: str, proxy: str | None) -> TransferEr
     # The order matters: the classes are nested, and the first match decides.
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            known = getattr(error.certificate_error, "verify_message", "")
+            verify_message = getattr(error.certificate_error, "verify_message", "")
             return TransferError(
                 Failure.UNREACHABLE,
                 f"the TLS certificate of {server} is not accepted "
-                f"({known or error.certificate_error}); if it is your own, set SSL_CERT_FILE to "
+                f"({verify_message or error.certificate_error}); if it is your own, set "
+                "SSL_CERT_FILE to "
                 "the certificate of its authority",
             )
         case aiohttp.ClientConnectorDNSError():
@@ -309,16 +311,16 @@ def _classify_error(error: Exception, url: str, proxy: str | None) -> TransferEr
             return TransferError(Failure.BROKEN, f"{server}: no TLS connection")
         case aiohttp.ClientConnectorError():
             number = error.os_error.errno
-            why = os.strerror(number) if number else str(error.os_error)
-            return TransferError(Failure.UNREACHABLE, f"{host}: {why}")
+            reason = os.strerror(number) if number else str(error.os_error)
+            return TransferError(Failure.UNREACHABLE, f"{host}: {reason}")
         case aiohttp.ConnectionTimeoutError():
-            why = f"{host}: no connection within {CONNECT_SECONDS} s"
-            return TransferError(Failure.BROKEN, why)
+            reason = f"{host}: no connection within {CONNECT_SECONDS} s"
+            return TransferError(Failure.BROKEN, reason)
         case TimeoutError():
             return TransferError(Failure.TIMED_OUT, f"{host}: no answer in time")
         case aiohttp.ClientHttpProxyError():
-            passing = error.status == 429 or error.status >= 500
-            failure = Failure.BROKEN if passing else Failure.UNREACHABLE
+            is_transient = error.status == 429 or error.status >= 500
+            failure = Failure.BROKEN if is_transient else Failure.UNREACHABLE
             return TransferError(failure, f"{host} answered {error.status} {error.message}")
         case aiohttp.ClientResponseError():
             return TransferError(Failure.BROKEN, f"{host}: HTTP {error.status} {error.message}")

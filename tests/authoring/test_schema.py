@@ -40,7 +40,7 @@ EXAMPLES = {
 }
 OWN = ("examples/delphi.yaml", "examples/deliberation_survey.yaml")
 SCHEMAS = {name: study_file_schema(find_study(name)) for name in TYPES}
-Path_ = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 
 def mistakes(schema: dict[str, Any], data: object) -> list[str]:
@@ -124,7 +124,7 @@ def test_study_files_on_pages_validate() -> None:
     assert {"study_files", "cross_pollination", "town_hall", "people", "coding"} <= seen
 
 
-def leaves(data: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+def leaves(data: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
     """Every value of a study file with its path, groups and lists included; of lists the first."""
     if path:
         yield path, data
@@ -133,7 +133,7 @@ def leaves(data: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
         yield from leaves(value, (*path, key))
 
 
-def put(data: Any, path: Path_, value: object) -> Any:
+def put(data: Any, path: KeyPath, value: object) -> Any:
     changed = copy.deepcopy(data)
     inner = changed
     for step in path[:-1]:

@@ -82,7 +82,7 @@ def written(study: str) -> ScriptedProvider:
         reply = people_of(study).reply(request, address)
         if request.schema and reply.text.startswith("{"):
             return reply._replace(text=json.dumps(formed(json.loads(reply.text))))
-        asked_for_words = request.asked.kind not in ("choice", "number")
+        asked_for_words = request.hints.kind not in ("choice", "number")
         return reply._replace(text=str(formed(reply.text))) if asked_for_words else reply
 
     return ScriptedProvider(reply)

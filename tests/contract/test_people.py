@@ -13,7 +13,7 @@ import pytest
 from pydantic import JsonValue
 
 import folkmoot
-from folkmoot.engine.seats.redaction import MARK
+from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_seats
 from folkmoot.engine.seats.withdrawal import find_personal_texts, withdraw_texts
 from folkmoot.engine.study.study import find_study, registered_studies
@@ -68,13 +68,13 @@ def play(study: str, path: Path, *overrides: str) -> tuple[dict[str, Sat], RunFo
     def answer(chair: SeatState, question: PendingQuestion) -> str:
         if question.address.startswith("seats/"):
             return json.dumps(CARD)
-        who, messages = question.view.who, question.request.messages
+        who, messages = question.view.speaker, question.request.messages
         card = "\n".join(
             messages[span.message].content[span.start : span.end]
             for span in question.request.spans
             if span.source.kind == "persona" and span.source.speaker == who.id
         )
-        sat = seats.setdefault(chair.place.name, Sat([], card, who.name))
+        sat = seats.setdefault(chair.seat.name, Sat([], card, who.name))
         sat.texts.extend(message.content for message in messages)
         return people.reply(question.request, question.address).text
 
@@ -219,9 +219,11 @@ def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
     gone = {at for at in before if before[at] != after[at]}
     told = ("value", "said", "recorded", "how", "agrees", "position", "missing")
     deleted = {at for at in gone if at[0] == "answers" and at[1] in told}
-    deleted |= {at for at in gone if at[0] == "utterances" and MARK.fullmatch(str(after[at]))}
+    deleted |= {
+        at for at in gone if at[0] == "utterances" and WITHDRAWAL_MARK.fullmatch(str(after[at]))
+    }
     assert [at for at in gone - deleted if not own.search(str(before[at]))] == []
     rows = run.read_table("utterances")["speaker_id"]
     assert {rows[n] for table, _, n in deleted if table == "utterances"} <= {place.id}
     wrong = find_wrong_sources(run, find_study(study).tables)
-    assert [found for found in wrong if not MARK.search(found.text)] == []
+    assert [found for found in wrong if not WITHDRAWAL_MARK.search(found.text)] == []

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 import folkmoot
 from folkmoot import Speaker
 from folkmoot.engine.journal.journal_reader import JournalReader
-from folkmoot.engine.seats.redaction import MARK
+from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.seats.withdrawal import QUOTATION, find_personal_texts, withdraw_texts
 from folkmoot.engine.study.study import find_study, registered_studies
@@ -74,7 +74,7 @@ def speak(study: str, place: Seat) -> ScriptedProvider:
         return re.sub("@", lambda _: f"zq{whose}{next(numbers)}z", text)
 
     def answer(request: ModelRequest, address: str) -> Completion:
-        reply, asked = people.reply(request, address), request.asked
+        reply, asked = people.reply(request, address), request.hints
         if asked.kind in ("choice", "number"):
             return reply
         who = Speaker(asked.speaker, role=asked.role)
@@ -141,4 +141,4 @@ def test_a_withdrawal_takes_all_words_of_the_person_and_no_others(
     quoted = any(reply.use == QUOTATION for reply in personal.replies)
     assert quoted or study == "negotiation"  # no mediator speaks under its first conditions
     wrong = find_wrong_sources(RunFolder(out), find_study(study).tables)
-    assert [found for found in wrong if not MARK.search(found.text)] == []
+    assert [found for found in wrong if not WITHDRAWAL_MARK.search(found.text)] == []

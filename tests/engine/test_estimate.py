@@ -186,7 +186,7 @@ def test_the_output_of_a_large_hall_is_estimated_from_a_sample(
     path.write_text(BIG_HALL.format(rounds=2, general=20))
     found = load_study_file(path)
     whole = estimate_run(found, None)
-    monkeypatch.setattr(estimate, "MAX_REHEARSED_BYTES", 1_500_000)
+    monkeypatch.setattr(estimate, "MAX_DRY_RUN_BYTES", 1_500_000)
     sampled = estimate_run(found, None)
     assert sampled.output_tokens == pytest.approx(whole.output_tokens, rel=0.25)
 
@@ -203,11 +203,11 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
     work: list[int] = []
     count = estimate.CountingProvider.state
 
-    def state(self: estimate.CountingProvider) -> estimate.Counted:
+    def state(self: estimate.CountingProvider) -> estimate.CountsSnapshot:
         work.append(self.bytes)
         return count(self)
 
-    monkeypatch.setattr(estimate, "MAX_REHEARSED_BYTES", 1_500_000)
+    monkeypatch.setattr(estimate, "MAX_DRY_RUN_BYTES", 1_500_000)
     monkeypatch.setattr(estimate.CountingProvider, "state", state)
     sampled = estimate_run(found, None)
     assert max(work) < 3 * 1_500_000
@@ -236,7 +236,7 @@ def test_a_study_that_does_not_bear_copies_is_estimated_as_far_as_it_goes(
     study = Study("strict", "Strict", StudyConfig, strict)
     asked = study_from_settings(study, {"model": "synthetic"}, RunOptions())
     assert estimate_run(asked, None).calls == 41
-    monkeypatch.setattr(estimate, "MAX_REHEARSED_BYTES", 5_000)
+    monkeypatch.setattr(estimate, "MAX_DRY_RUN_BYTES", 5_000)
     found = estimate_run(asked, None)
     assert found.incomplete and found.calls == 40
     assert found.sampled is not None and found.sampled[0] < found.sampled[1] == 40

@@ -83,7 +83,7 @@ async def test_an_answer_is_asked_for_once_and_replayed_ever_after(tmp_path: Pat
         live = await first.complete_request("a/ask0", ask())
     async with gateway(tmp_path, model) as again:
         replayed = await again.complete_request("a/ask0", ask())
-        stats = again.uses["openai/gpt-4o"]
+        stats = again.usage_by_model["openai/gpt-4o"]
     assert model.calls == 1
     assert replayed == live._replace(replayed=True)  # time and cost are the journal's
     assert (live.text, live.finish, live.usage) == ("hi ?", "length", usage)
@@ -125,7 +125,7 @@ async def test_a_reply_without_usage_costs_unknown_and_never_nothing(
     async with gateway(tmp_path, model) as opened:
         reply = await opened.complete_request("a", ask())
         assert (reply.cost_usd, reply.usage) == (None, usage)
-        stats = opened.uses["openai/gpt-4o"]
+        stats = opened.usage_by_model["openai/gpt-4o"]
         assert (stats.calls_without_price, stats.calls_without_token_count) == (1, 1)
     async with gateway(tmp_path, model) as opened:  # and so it is replayed
         assert (await opened.complete_request("a", ask()))[:3] == reply[:3]
@@ -165,7 +165,7 @@ async def test_tries_that_failed_on_the_way_are_counted_as_perhaps_billed(tmp_pa
     )
     async with gateway(tmp_path, model) as opened:
         await opened.complete_request("a", ask())
-        assert opened.uses["openai/gpt-4o"].lost_calls == 2
+        assert opened.usage_by_model["openai/gpt-4o"].lost_calls == 2
 
 
 async def test_the_model_is_asked_by_its_name_on_the_wire(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ async def test_transient_errors_are_tried_again_and_counted(tmp_path: Path) -> N
     events: list[Event] = []
     async with gateway(tmp_path, ScriptedProvider(failing(errors)), events=events) as opened:
         reply = await opened.complete_request("a", ask())
-        stats = opened.uses["openai/gpt-4o"]
+        stats = opened.usage_by_model["openai/gpt-4o"]
     assert reply.text == "fine"
     assert (stats.calls, stats.retries) == (1, 3)
     told = [(e.reason, e.attempt) for e in events if isinstance(e, CallRetried)]

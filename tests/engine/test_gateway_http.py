@@ -49,7 +49,7 @@ async def test_every_request_is_answered_and_journaled_once(model: str, tmp_path
         )
         await gateway.wait_for_calls_in_flight()
         await gateway.close()
-        counts, stats = server.model.counts, gateway.uses[model]
+        counts, stats = server.model.counts, gateway.usage_by_model[model]
     with Journal(tmp_path / "journal.sqlite") as journal:
         assert len(journal) == 80
     assert len({r.text for r in replies}) == 80

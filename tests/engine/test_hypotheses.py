@@ -11,7 +11,7 @@ import yaml
 
 import folkmoot
 from folkmoot.engine.settings.hypotheses import NOT_SEALED, Hypothesis, build_hypotheses_finding
-from folkmoot.engine.study.strict_answers import COMPARED, COUNTED
+from folkmoot.engine.study.strict_answers import CLOSED_ANSWERS_KEY, STRICT_ANSWERS_KEY
 from folkmoot.engine.study.study import compute_findings, find_study_of_run
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import DriftError, InputError
@@ -178,7 +178,7 @@ def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(tmp_pat
     assert first.headline
     assert others
     # How answers were had explores nothing; what was tested is told with the family of each claim.
-    about_answers = (COUNTED, COMPARED, "claims_tested")
+    about_answers = (CLOSED_ANSWERS_KEY, STRICT_ANSWERS_KEY, "claims_tested")
     assert all(f.title.endswith("(exploratory)") for f in others if f.key not in about_answers)
     (tested,) = (f for f in others if f.key == "claims_tested")
     families = [row[tested.grid.columns.index("family")] for row in tested.grid.rows]

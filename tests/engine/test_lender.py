@@ -17,7 +17,7 @@ from folkmoot.engine.journal.journal import Journal, JournalEntry
 from folkmoot.engine.journal.journal_copy import copy_journal, replace_journal
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.limits.budget import Amount, Budget
-from folkmoot.engine.limits.lender import PACKAGE_PREFIX, LoanManager, Wish
+from folkmoot.engine.limits.lender import OWN_PROCESS, LoanManager, LoanWish
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import BudgetReachedError, RunPausedError, StorageError, TransientError
 from folkmoot.models.catalog import ModelSpec, resolve_model
@@ -211,7 +211,7 @@ async def with_lost_worker(path: Path) -> Amount:
     with Journal(path) as journal:
         budget = Budget(usd=1.0)
         lender = LoanManager(journal, budget)
-        wish = Wish(waiting=Amount(5, 0.05), ahead=0, price=0.01)
+        wish = LoanWish(waiting=Amount(5, 0.05), ahead=0, price=0.01)
         assert await lender.lend_to_worker(0, wish) == Amount(5, 0.05)
         await lender.lend_to_worker(1, wish)
         for number in range(2):
@@ -279,10 +279,10 @@ async def test_what_is_lent_ahead_is_bounded_by_what_is_left(tmp_path: Path) -> 
     with Journal(tmp_path / "journal.sqlite") as journal:
         for calls, ahead in ((None, 1000), (1001, 50), (100, 8), (5, 4)):
             lender = LoanManager(journal, Budget(calls=calls))
-            lent = await lender.lend_to_worker(0, Wish(waiting=Amount(1), ahead=1000))
+            lent = await lender.lend_to_worker(0, LoanWish(waiting=Amount(1), ahead=1000))
             assert lent.calls == 1 + ahead
         lender = LoanManager(journal, Budget(usd=1.0))
         lent = await lender.lend_to_worker(
-            PACKAGE_PREFIX, Wish(waiting=Amount(1, 0.001), ahead=1000, price=0.001)
+            OWN_PROCESS, LoanWish(waiting=Amount(1, 0.001), ahead=1000, price=0.001)
         )
         assert lent.usd == pytest.approx(0.001 + 0.05 * 0.999)

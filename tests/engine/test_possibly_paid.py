@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from folkmoot.engine.journal.journal_reader import JournalReader
-from folkmoot.engine.limits.lender import FEWEST_AHEAD, MOST_AHEAD, SHARE_AHEAD
+from folkmoot.engine.limits.lender import MAX_CALLS_AHEAD, MIN_CALLS_AHEAD, SHARE_AHEAD
 from folkmoot.models.catalog import resolve_model
 from folkmoot.models.prices import ModelPrice, find_price
 from folkmoot.models.request import Usage
@@ -116,7 +116,7 @@ def test_what_is_billed_is_paid_or_possibly_paid(
     assert money.paid[1] <= vendor.usd <= money.usd + 1e-9
     # Beside what was sent, only what was lent ahead is out.
     in_calls = {"--budget": SHARE_AHEAD / PRICE, "--set": SHARE_AHEAD * 400}
-    ahead = max(FEWEST_AHEAD, in_calls[str(budget[0])]) if budget else MOST_AHEAD
+    ahead = max(MIN_CALLS_AHEAD, in_calls[str(budget[0])]) if budget else MAX_CALLS_AHEAD
     assert money.calls - vendor.calls <= CONCURRENCY + ahead
 
 

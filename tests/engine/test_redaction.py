@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from folkmoot.engine.seats.redaction import MARK, Redaction, find_quotable
+from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK, Redaction, find_quotable
 
 TEXT = 'It\'s "too dear" for us.\n\nWe *never* had £5 & a café_bar.'
 ESCAPED = "".join(f"\\{c}" if c in "*_" else c for c in TEXT)
@@ -16,7 +16,7 @@ ESCAPED = "".join(f"\\{c}" if c in "*_" else c for c in TEXT)
 def redact(recorded: str, text: str, **how: bool) -> str:
     redaction = Redaction()
     redaction.learn_text(recorded)
-    return MARK.sub("#", redaction.in_text(text, **how))
+    return WITHDRAWAL_MARK.sub("#", redaction.redact_text(text, **how))
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_an_option_that_was_offered_afterwards_is_found_in_sentences() -> None:
     redaction.learn_text("Glass museum")
     redaction.exempt_texts(["glass museum", "hotel"])
     redaction.learn_text("hotel")
-    left = redaction.in_text("Glass museum for all; hotel for Ann. A museum.")
-    assert MARK.sub("#", left) == "# for all; hotel for Ann. A museum."
+    left = redaction.redact_text("Glass museum for all; hotel for Ann. A museum.")
+    assert WITHDRAWAL_MARK.sub("#", left) == "# for all; hotel for Ann. A museum."
 
 
 def test_of_a_text_that_quotes_the_person_only_the_quotation_goes() -> None:
@@ -72,12 +72,12 @@ def test_of_a_text_that_quotes_the_person_only_the_quotation_goes() -> None:
     reply = "You said: we never had any money to spend. Who agrees with that?"
     redaction.learn_text(reply, find_quotable("We never had any money to spend."))
     for spelled in (reply, reply.upper(), f"Turn 3\n{reply}\n"):
-        assert "money" not in redaction.in_text(spelled).casefold()
-    left = MARK.sub("#", redaction.in_text(reply))
+        assert "money" not in redaction.redact_text(spelled).casefold()
+    left = WITHDRAWAL_MARK.sub("#", redaction.redact_text(reply))
     assert left == "You said: #. Who agrees with that?"
-    cut = MARK.sub("#", redaction.in_text("You said: we never had an…"))
+    cut = WITHDRAWAL_MARK.sub("#", redaction.redact_text("You said: we never had an…"))
     assert cut == "You said: #…"
-    assert redaction.in_text("You said: …") == "You said: …"
+    assert redaction.redact_text("You said: …") == "You said: …"
 
 
 def test_the_beginning_of_a_text_that_was_cut_off_is_found() -> None:
@@ -90,5 +90,5 @@ def test_what_another_speaker_said_too_goes_from_rows_of_the_person_only() -> No
     redaction = Redaction()
     redaction.learn_text("No way at all.")
     redaction.discard_shared_texts(["I see no way at all"])
-    assert redaction.in_text("No way at all.") == "No way at all."
-    assert MARK.fullmatch(redaction.in_text("No way at all.", own=True))
+    assert redaction.redact_text("No way at all.") == "No way at all."
+    assert WITHDRAWAL_MARK.fullmatch(redaction.redact_text("No way at all.", own=True))

@@ -112,7 +112,7 @@ def test_a_person_answers_in_a_seat_and_models_in_all_others(study: Path) -> Non
     people = {r["speaker_id"] for r in rows if r["answered_by"] == "human"}
     assert people == {"p_0003"}
     assert {r["answered_by"] for r in rows if r["speaker_id"] != "p_0003"} == {"synthetic"}
-    assert seen and all(q.view.who.id == "p_0003" for q in seen)
+    assert seen and all(q.view.speaker.id == "p_0003" for q in seen)
     assert len(seen) == sum(r["speaker_id"] == "p_0003" for r in rows)
     assert run.manifest["mark"] == "MIXED"
 
@@ -127,7 +127,7 @@ def test_a_person_gets_what_a_model_in_that_seat_would_get(study: Path) -> None:
 
     def note(request: ModelRequest, address: str) -> str:
         asked[address] = request
-        return request.asked.offered[0] if request.asked.offered else "Words of my own."
+        return request.hints.offered[0] if request.hints.offered else "Words of my own."
 
     folkmoot.run(study, out=study.parent / "b", provider=ScriptedProvider(note))
     first = next(q for q in seen)
@@ -323,7 +323,7 @@ def test_people_may_speak_for_themselves(study: Path) -> None:
     assert len(asked_about) == 1 and seen[0] is asked_about[0] and others
     persona = json.loads((run.path / "personas.json").read_text())["personas"][2]
     for question in others:
-        assert "age: 34; occupation: glazier. I keep bees." in question.view.who.system
+        assert "age: 34; occupation: glazier. I keep bees." in question.view.speaker.system
         assert persona["enriched_persona"] not in question.request.messages[0].content
     said = "yourself. age: 34; occupation: glazier. I keep bees."
     assert run.table("self_descriptions").rows() == [
@@ -408,16 +408,14 @@ async def test_many_who_arrive_at_once_are_written_down_together(
     monkeypatch.setattr("folkmoot.engine.seats.seat_manager.write_private", noted)
 
     async def arrives(chair: SeatState) -> None:
-        desk.record_link_ids(chair, {"PROLIFIC_PID": chair.place.name})
+        desk.record_link_ids(chair, {"PROLIFIC_PID": chair.seat.name})
         desk.record_consent(chair)
         await desk.wait_until_saved()
-        assert json.loads((tmp_path / "seats.json").read_text())["seats"][chair.place.name][
-            "agreed"
-        ]
+        assert json.loads((tmp_path / "seats.json").read_text())["seats"][chair.seat.name]["agreed"]
 
     await asyncio.gather(*map(arrives, desk))
     assert 2 <= len(writes) <= 6
-    assert all(chair.agreed for chair in SeatManager(places, SeatSettings(), tmp_path))
+    assert all(chair.has_agreed for chair in SeatManager(places, SeatSettings(), tmp_path))
     assert recruitment_ids(tmp_path) == {p.name: {"PROLIFIC_PID": p.name} for p in places}
     await desk.wait_until_saved()
     assert len(writes) <= 6  # nothing is written where nothing has changed

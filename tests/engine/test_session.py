@@ -460,7 +460,7 @@ def test_what_a_scope_keeps_comes_back_and_leaves_no_file(tmp_path: Path) -> Non
             return scope.store({"n": n, "text": "long " * 1000})
 
         kept = await session.map(range(20), one)
-        assert [k.get()["n"] for k in kept.values()] == list(range(20))
+        assert [k.load()["n"] for k in kept.values()] == list(range(20))
 
     done = run(tmp_path, protocol)
     assert not [p for p in done.path.iterdir() if p.name.startswith("tmp")]

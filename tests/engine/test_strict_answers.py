@@ -10,10 +10,10 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.study.strict_answers import (
-    COMPARED,
-    CONTRADICTED,
-    COUNTED,
-    STRICT,
+    CLOSED_ANSWERS_KEY,
+    CONTRADICTING,
+    STRICT_ANSWERS_KEY,
+    STRICT_HOW,
     compare_conclusions,
 )
 from folkmoot.engine.study.study import compute_findings, find_study
@@ -74,22 +74,22 @@ def test_a_headline_says_that_its_conclusion_rests_on_doubtful_votes(
     says = found["change_differences"].says
     assert "Adversarial (ACP) − Simple voting +45 points" in says
     assert "The conclusion differs with exact and stated answers only (280 of 320 answers)" in says
-    compared = found[COMPARED]
+    compared = found[STRICT_ANSWERS_KEY]
     assert compared.headline and "Differences between conditions" in compared.says
     rows = {row[0]: row for row in compared.grid.rows}
     assert "acp" not in str(rows["Who changed their choice"][2])
     assert "Adversarial (ACP): 0 of 40 changed" in str(rows["Who changed their choice"][2])
     assert "Adversarial (ACP): 40 of 80 changed" in str(rows["Who changed their choice"][1])
-    contradict = 40 if agrees in CONTRADICTED else 0
-    assert f"{contradict} answers contradict their first reply" in found[COUNTED].says
+    contradict = 40 if agrees in CONTRADICTING else 0
+    assert f"{contradict} answers contradict their first reply" in found[CLOSED_ANSWERS_KEY].says
 
 
-@pytest.mark.parametrize("how", STRICT)
+@pytest.mark.parametrize("how", STRICT_HOW)
 def test_plain_votes_change_nothing(tmp_path: Path, how: str) -> None:
     found = pilot(tmp_path, how, "same")
     assert "conclusion differs" not in found["change_differences"].says
-    assert COMPARED not in found
-    assert "320 of 320 closed answers (100 %) are exact or stated" in found[COUNTED].says
+    assert STRICT_ANSWERS_KEY not in found
+    assert "320 of 320 closed answers (100 %) are exact or stated" in found[CLOSED_ANSWERS_KEY].says
 
 
 def test_a_conclusion_that_holds_is_said_to_hold(tmp_path: Path) -> None:
@@ -102,16 +102,19 @@ def test_a_conclusion_that_holds_is_said_to_hold(tmp_path: Path) -> None:
             made.answers += [vote(who, "initial_vote"), vote(who, stage, how)]
     made.answers = [row for row in made.answers if "how" in row]
     found = {f.key: f for f in compute_findings(STUDY, made.run())}
-    assert "no conclusion differs" in found[COMPARED].says and not found[COMPARED].headline
-    assert {row[-1] for row in found[COMPARED].grid.rows} == {"holds"}
+    assert (
+        "no conclusion differs" in found[STRICT_ANSWERS_KEY].says
+        and not found[STRICT_ANSWERS_KEY].headline
+    )
+    assert {row[-1] for row in found[STRICT_ANSWERS_KEY].grid.rows} == {"holds"}
 
 
 def test_a_run_of_an_earlier_version_says_that_it_cannot_be_computed(tmp_path: Path) -> None:
     made = Pilot(tmp_path / "run")
     made.many("simple_voting", {(PARKS, PARKS): 20})
     found = {f.key: f for f in compute_findings(STUDY, made.run())}
-    assert found[COUNTED].says.startswith("Cannot be computed")
-    assert COMPARED not in found
+    assert found[CLOSED_ANSWERS_KEY].says.startswith("Cannot be computed")
+    assert STRICT_ANSWERS_KEY not in found
 
 
 def loosely(study: str, folder: Path) -> RunFolder:
@@ -136,7 +139,7 @@ def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path:
     asked = run.read_table("answers").filter(
         pl.col("kind").is_in(kinds), pl.col("role") == "participant", pl.col("missing").is_null()
     )
-    left_out = asked.filter(~pl.col("how").is_in(STRICT))
+    left_out = asked.filter(~pl.col("how").is_in(STRICT_HOW))
     assert 0 < left_out.height < asked.height
     strict = find_study(study).strict_tables
     assert strict is not None
@@ -157,16 +160,16 @@ def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path:
     nothing = strict(run, left_out.clear())
     assert all(table.collect().equals(run.read_table(name)) for name, table in nothing.items())
     keys = {f.key for f in compute_findings(find_study(study), run)}
-    assert {COUNTED, COMPARED} <= keys
+    assert {CLOSED_ANSWERS_KEY, STRICT_ANSWERS_KEY} <= keys
 
 
 def test_the_town_hall_has_no_closed_answers_of_its_own(
     small_run: Callable[[str], Path],
 ) -> None:
     done = folkmoot.load(small_run("town_hall"))
-    (counted,) = [f for f in done.findings if f.key == COUNTED]
+    (counted,) = [f for f in done.findings if f.key == CLOSED_ANSWERS_KEY]
     assert counted.says.startswith("Not applicable")
-    assert COMPARED not in {f.key for f in done.findings}
+    assert STRICT_ANSWERS_KEY not in {f.key for f in done.findings}
 
 
 def finding(low: float, high: float, p: float = 0.5, conclusion: str = "") -> Finding:

@@ -189,7 +189,7 @@ def test_a_run_from_before_the_word_vectors_goes_on_and_is_verified_with_its_has
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr(ModelRouter, "resolve_embedding", "synthetic")
+        before.setattr(ModelRouter, "embedding_choice", "synthetic")
         run = pilot()
     assert run.manifest["embedding_model"] == "synthetic" and verify_run(run.folder).is_consistent
     (run.path / "manifest.json").unlink()
@@ -284,4 +284,4 @@ def test_seats_with_models_of_their_own_count_by_seat(server: ServerThread) -> N
 
 def test_a_provider_of_the_caller_is_nobody_s_mark() -> None:
     providers = ModelRouter(StudyConfig(study="x"), None, provider=object())  # type: ignore[arg-type]
-    assert not providers.is_synthetic_only and not isinstance(providers.resolve_embedding, Problem)
+    assert not providers.is_synthetic_only and not isinstance(providers.embedding_choice, Problem)

@@ -19,7 +19,7 @@ from folkmoot import Session, Speaker, Study, StudyConfig, Transcript
 from folkmoot.cli.results import withdraw_command
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import verify_run
-from folkmoot.engine.seats.redaction import MARK
+from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, PendingQuestion, SeatManager, SeatState
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.seats.withdrawal import (
@@ -217,7 +217,9 @@ def test_words_of_others_that_the_person_quoted_or_repeated_stay(talked: RunFold
     said = dict(talked.read_table("utterances").select("address", "text").iter_rows())
     assert said["bo0/bo/ask0"] == SAID["bo/ask0"] and said["bo4/bo/ask0"] == SAID["bo/ask1"]
     assert said["lead3/lead/ask0"].endswith("Bo told us that the river path floods every spring.")
-    assert MARK.fullmatch(said["ann1/ann/ask0"]) and MARK.fullmatch(said["ann2/ann/ask0"])
+    assert WITHDRAWAL_MARK.fullmatch(said["ann1/ann/ask0"]) and WITHDRAWAL_MARK.fullmatch(
+        said["ann2/ann/ask0"]
+    )
     after = messages(talked)
     assert SAID["bo/ask0"] in before["bo4/bo/ask0"][0]
     assert SAID["bo/ask0"] in after["bo4/bo/ask0"][0]
@@ -275,7 +277,7 @@ def test_what_a_speaker_had_said_before_is_no_quotation(tmp_path: Path) -> None:
     before = dict(run.read_table("utterances").select("address", "text").iter_rows())
     withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
     after = dict(RunFolder(run.path).read_table("utterances").select("address", "text").iter_rows())
-    assert MARK.fullmatch(after.pop("1/ann/ask0"))
+    assert WITHDRAWAL_MARK.fullmatch(after.pop("1/ann/ask0"))
     assert after == {address: before[address] for address in after}
 
 

@@ -83,7 +83,7 @@ def test_controls_continue_the_very_conversation_and_leave_the_run_as_it_was(
         JournalReader(done.path / JOURNAL) as controls,
     ):
         for row in asked.filter(control=NEGATIVE).iter_rows(named=True):
-            decided = made.entry_at(made.tries(row["decision_address"])[-1])
+            decided = made.entry_at(made.list_ask_addresses(row["decision_address"])[-1])
             control = controls.entry_at(row["address"])
             assert decided is not None and control is not None
             *known, reply, question = control.request["messages"]

@@ -17,7 +17,7 @@ from folkmoot.cli.app import app
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.run.verify import verify_run
-from folkmoot.engine.study.strict_answers import COUNTED
+from folkmoot.engine.study.strict_answers import CLOSED_ANSWERS_KEY
 from folkmoot.kit.exposure import (
     FOREIGN_WORDS,
     MISATTRIBUTED_WORDS,
@@ -213,7 +213,7 @@ def run(folder: Path, study: Study) -> Run:
 
 def exposure_findings(done: Run) -> list[Finding]:
     """The findings of a run but the engine's own about how closed answers were had."""
-    return [finding for finding in done.findings if finding.key != COUNTED]
+    return [finding for finding in done.findings if finding.key != CLOSED_ANSWERS_KEY]
 
 
 AS_CLAIMED = {"reads": LEAFLET, "hears": SPEECH}

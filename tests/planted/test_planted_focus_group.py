@@ -131,7 +131,7 @@ def true_positions(run: RunFolder, stimulus: int = 0, price: str | None = None) 
                 Speaker(who.id, system=told), EMPTY_TRANSCRIPT, asked
             )
             hints = RespondentHints("participant", kind="json", speaker=who.id)
-            request = ModelRequest("synthetic", messages, asked=hints, spans=spans)
+            request = ModelRequest("synthetic", messages, hints=hints, spans=spans)
             found.append(
                 form_opinion(respondent.build_mind(read_prompt(request), "truth")).bounded_position
             )

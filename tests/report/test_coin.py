@@ -31,8 +31,8 @@ def answered_by_lot(folder: Path, **settings: object) -> RunFolder:
     cast = Cast()
 
     def reply(request: ModelRequest, address: str) -> object:
-        options = request.asked.offered
-        if request.asked.kind == "choice" and len(options) > 1:
+        options = request.hints.offered
+        if request.hints.kind == "choice" and len(options) > 1:
             return generator(0, ("coin", address)).choice(options).item()
         return cast(request, address)
 
@@ -75,7 +75,7 @@ def bounds_in(schema: Any) -> Iterator[tuple[str, tuple[float, float, bool]]]:
 def drawn(request: ModelRequest, text: str, address: str) -> str:
     """The reply with every choice and number in it drawn by lot."""
     rng = generator(0, ("coin", address))
-    options = request.asked.offered
+    options = request.hints.offered
     if request.schema is None:
         if text in options:
             return str(rng.choice(options).item())
@@ -129,7 +129,7 @@ def test_random_answers_fail_in_every_study(
 
     def by_lot(self: Respondent, request: ModelRequest, address: str) -> Completion:
         reply = honest(self, request, address)
-        if request.asked.role != "participant":
+        if request.hints.role != "participant":
             return reply
         return reply._replace(text=drawn(request, reply.text, address))
 

@@ -104,7 +104,7 @@ class Town:
     ) -> ModelRequest:
         speaker = Speaker(hints.speaker, role=hints.role, system=told)
         built = build_messages(speaker, heard or Transcript(), prompt(asked))
-        return ModelRequest("synthetic/x", built.messages, asked=hints, spans=built.spans, **more)
+        return ModelRequest("synthetic/x", built.messages, hints=hints, spans=built.spans, **more)
 
     def voting(
         self,

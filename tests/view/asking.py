@@ -43,12 +43,12 @@ def asking(
     def problem_with(text: str) -> str:
         return (wanted.problem_in(text) if wanted is not None else "") or problem
 
-    who = Speaker(chair.place.id, "Me", system=system)
+    who = Speaker(chair.seat.id, "Me", system=system)
     messages = build_messages(who, Transcript(said), prompt).messages
     request = ModelRequest("human", messages, schema=schema, images=images)
-    address = f"talk/{chair.place.id}/ask{len(desk._scenes)}"
+    address = f"talk/{chair.seat.id}/ask{len(desk._views_by_address)}"
     scene = QuestionView(who, said, prompt, form, offered, len(messages), problem_with)
-    desk.register_question(chair.place, address, scene)
+    desk.register_question(chair.seat, address, scene)
     return desk.enqueue(address, request)
 
 

@@ -26,7 +26,7 @@ def main(study: str, out: str, late: str) -> None:
                 name = Path(late).read_text()
                 for chair in desk:
                     question = desk.current_question(chair)
-                    if chair.place.name == name and question is not None:
+                    if chair.seat.name == name and question is not None:
                         question.left = 0.0
                         desk.advance_clock()
                         Path(late).unlink()

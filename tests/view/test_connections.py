@@ -215,7 +215,7 @@ async def test_a_hundred_seats_behind_one_address_go_on_among_strangers(
                 await asyncio.to_thread(stack.enter_context, strangers(port, sent, 150))
 
             async def sit(name: str) -> None:
-                chair = next(c for c in desk if c.place.name == name)
+                chair = next(c for c in desk if c.seat.name == name)
                 async with aiohttp.ClientSession() as visitor:
                     async with visitor.post(f"{links[name]}/agree") as reply:
                         assert reply.status == 200

@@ -112,7 +112,7 @@ class Table:
 
         def tick() -> None:
             assert self.desk is not None
-            (chair,) = (c for c in self.desk if c.place.name == name)
+            (chair,) = (c for c in self.desk if c.seat.name == name)
             question = self.desk.current_question(chair)
             if question is not None:
                 question.left = 0.0

@@ -208,7 +208,7 @@ async def test_what_cannot_be_undone_is_asked_for_and_refused_where_it_is_stale(
             seen = await state()
             assert chair.ended == ""  # to look at the page does nothing
             put(desk, chair, "text")
-            answer = {"question": chair.asked[0].id, "a": "A thing said since."}
+            answer = {"question": chair.questions[0].id, "a": "A thing said since."}
             assert (await send(visitor, links["p_1"] + "/answer", answer))[0] == 303
             sure = {"sure": "yes"}
             for sent, says in (

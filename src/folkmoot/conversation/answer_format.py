@@ -67,10 +67,10 @@ def _describe_object(
         # The schema holds its enumerations as plain strings. Only the caller has the options with
         # their sources, so its list replaces the enumeration.
         values = inner.get("enum", ()) if options is None else options.get(names[0], ())
-        each = "each " if len(names) > 1 else ""
-        described = _describe_field(field, inner, values)
-        start = f"{indent}- {', '.join(names)}: {each}"
-        yield concatenate_texts((start, described), plain=None)
+        each_prefix = "each " if len(names) > 1 else ""
+        description = _describe_field(field, inner, values)
+        start = f"{indent}- {', '.join(names)}: {each_prefix}"
+        yield concatenate_texts((start, description), plain=None)
         if "properties" in inner:
             yield from _describe_object(inner, definitions, indent + INDENT, options)
 
@@ -81,16 +81,16 @@ def _group_equal_objects(properties: Schema) -> Iterator[tuple[list[str], Schema
     Consecutive fields form a group if they refer to the same definition.
     """
     names: list[str] = []
-    last: Schema = {}
+    last_field: Schema = {}
     for name, field in properties.items():
-        if names and field == last and "$ref" in field:
+        if names and field == last_field and "$ref" in field:
             names.append(name)
             continue
         if names:
-            yield names, last
-        names, last = [name], field
+            yield names, last_field
+        names, last_field = [name], field
     if names:
-        yield names, last
+        yield names, last_field
 
 
 def _resolve(node: Schema, definitions: Schema) -> Schema:
@@ -104,7 +104,7 @@ def _resolve(node: Schema, definitions: Schema) -> Schema:
         if "$ref" in node:
             node = definitions[node["$ref"].removeprefix("#/$defs/")]
         elif "anyOf" in node:
-            node = next(name for name in node["anyOf"] if name.get("type") != "null")
+            node = next(branch for branch in node["anyOf"] if branch.get("type") != "null")
         elif isinstance(node.get("items"), dict):
             node = node["items"]
         else:
@@ -118,19 +118,19 @@ def _describe_field(node: Schema, inner: Schema, values: Sequence[object]) -> So
     `inner` is the result of `_resolve` for `node`.
     """
     is_list = node.get("type") == "array"
-    each = "each " if is_list else ""
+    each_prefix = "each " if is_list else ""
     parts: list[str] = [str(node.get("description", ""))]
     if "properties" in inner:
-        parts += [f"{each}an object with these keys:"]
+        parts += [f"{each_prefix}an object with these keys:"]
     elif values:
-        listed = concatenate_texts(_with_separator(", ", values), plain=None)
-        parts += [concatenate_texts((f"{each}one of ", listed), plain=None)]
+        value_list = concatenate_texts(_with_separator(", ", values), plain=None)
+        parts += [concatenate_texts((f"{each_prefix}one of ", value_list), plain=None)]
     # The description of a field usually states its type, so the type is added only without one.
     elif not parts[0]:
         parts += ["" if is_list else _describe_type(node, inner)]
-    kept = [part for part in parts if part]
-    shape = "a list: " if is_list and kept else "a list" if is_list else ""
-    return concatenate_texts((shape, *_with_separator("; ", kept)), plain=None)
+    filled_parts = [part for part in parts if part]
+    shape = "a list: " if is_list and filled_parts else "a list" if is_list else ""
+    return concatenate_texts((shape, *_with_separator("; ", filled_parts)), plain=None)
 
 
 def _with_separator(separator: str, parts: Sequence[object]) -> Iterator[object]:
@@ -142,11 +142,11 @@ def _with_separator(separator: str, parts: Sequence[object]) -> Iterator[object]
 
 def _describe_type(node: Schema, inner: Schema) -> str:
     """Return the type and the bounds of a field that has no description."""
-    named = TYPE_NAMES.get(str(inner.get("type")), "a value")
+    type_name = TYPE_NAMES.get(str(inner.get("type")), "a value")
     low, high = inner.get("minimum"), inner.get("maximum")
     bounds = f" from {low} to {high}" if low is not None and high is not None else ""
-    may_be_null = any(name.get("type") == "null" for name in node.get("anyOf", ()))
-    return f"{named}{bounds}{' or null' if may_be_null else ''}"
+    may_be_null = any(branch.get("type") == "null" for branch in node.get("anyOf", ()))
+    return f"{type_name}{bounds}{' or null' if may_be_null else ''}"
 
 
 def drop_descriptions(
@@ -160,9 +160,9 @@ def drop_descriptions(
     dropped: list[DroppedDescription] = []
     if not schema:
         return value, ()
-    kept = _drop_sentences(value, schema, schema.get("$defs", {}), "", dropped)
+    without_descriptions = _drop_sentences(value, schema, schema.get("$defs", {}), "", dropped)
     # Return the original object if nothing was dropped, so that the caller sees it unchanged.
-    return (kept if dropped else value), tuple(dropped)
+    return (without_descriptions if dropped else value), tuple(dropped)
 
 
 def _drop_sentences(
@@ -178,17 +178,17 @@ def _drop_sentences(
     fields = _resolve(node, definitions).get("properties", {})
     kept: dict[object, object] = {}
     for name, entry in value.items():
-        where = f"{path}.{name}".removeprefix(".")
+        entry_path = f"{path}.{name}".removeprefix(".")
         field = fields.get(name, {})
         entries = entry if isinstance(entry, list) else [entry]
-        own = [entry for entry in entries if not _is_description(entry, field, definitions)]
-        if len(own) < len(entries):
-            repeated = "; ".join(str(entry) for entry in entries if entry not in own)
-            dropped.append(DroppedDescription(where, repeated))
-            if own:
-                kept[name] = _drop_sentences(own, field, definitions, where, dropped)
+        own_entries = [entry for entry in entries if not _is_description(entry, field, definitions)]
+        if len(own_entries) < len(entries):
+            repeated = "; ".join(str(entry) for entry in entries if entry not in own_entries)
+            dropped.append(DroppedDescription(entry_path, repeated))
+            if own_entries:
+                kept[name] = _drop_sentences(own_entries, field, definitions, entry_path, dropped)
         else:
-            kept[name] = _drop_sentences(entry, field, definitions, where, dropped)
+            kept[name] = _drop_sentences(entry, field, definitions, entry_path, dropped)
     return kept
 
 
@@ -202,8 +202,8 @@ def _is_description(text: object, field: Schema, definitions: Schema) -> bool:
     inner = _resolve(field, definitions)
     # A model may repeat the bare description from the schema or the whole line of the prompt.
     line = _describe_field(field, inner, inner.get("enum", ()))
-    said_of_it = (str(field.get("description", "")), line)
-    return any(words == normalise_words(description) for description in said_of_it)
+    descriptions = (str(field.get("description", "")), line)
+    return any(words == normalise_words(description) for description in descriptions)
 
 
 def normalise_words(text: str) -> str:

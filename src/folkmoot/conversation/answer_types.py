@@ -19,7 +19,7 @@ from pydantic_core.core_schema import ModelSchema
 
 from folkmoot.conversation.answer_format import describe_format, drop_descriptions
 from folkmoot.conversation.json_replies import json_candidates
-from folkmoot.conversation.lenient_fields import UNREADABLE, mend_fields
+from folkmoot.conversation.lenient_fields import UNREADABLE, repair_fields
 from folkmoot.json_text import Schema
 
 T = TypeVar("T")
@@ -111,8 +111,8 @@ class AnswerType(ABC, Generic[T_co]):
 
     def problem_in(self, reply: str) -> str:
         """Return why a human's answer is unacceptable, or an empty string. Repair nothing."""
-        read = self.parse_reply(reply)
-        return read.problem if isinstance(read, ParseFailure) else ""
+        parsed = self.parse_reply(reply)
+        return parsed.problem if isinstance(parsed, ParseFailure) else ""
 
     @property
     def schema(self) -> Schema | None:
@@ -268,7 +268,7 @@ ALL_FIELDS_INSTRUCTION = "Reply with only the JSON object, all fields present."
 NO_OBJECT = "The reply was not a JSON object."
 # Maximum number of validations of one reply. Each repair can uncover errors that pydantic did not
 # report before, so one pass is not enough. The bound guarantees an end.
-MOST_MENDINGS = 8
+MAX_REPAIR_ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,24 +317,24 @@ class Json(AnswerType[M]):
 
     def problem_in(self, reply: str) -> str:
         def parse_without_repair(value: object) -> ParsedAnswer[M] | ParseFailure | Missing:
-            return self.read(value, mend=False)
+            return self.read(value, repair=False)
 
-        found = _parse_json(reply, dict, parse_without_repair, NO_OBJECT)
-        return found.problem if isinstance(found, ParseFailure) else ""
+        parsed = _parse_json(reply, dict, parse_without_repair, NO_OBJECT)
+        return parsed.problem if isinstance(parsed, ParseFailure) else ""
 
     def salvage_reply(self, reply: str) -> ParsedAnswer[M] | None:
         def parse_for_salvage(value: object) -> ParsedAnswer[M] | ParseFailure | Missing:
             return self.read(value, salvage=True)
 
-        found = _parse_json(reply, dict, parse_for_salvage, NO_OBJECT)
-        return found if isinstance(found, ParsedAnswer) else None
+        parsed = _parse_json(reply, dict, parse_for_salvage, NO_OBJECT)
+        return parsed if isinstance(parsed, ParsedAnswer) else None
 
     def read(
-        self, value: object, *, salvage: bool = False, mend: bool = True
+        self, value: object, *, salvage: bool = False, repair: bool = True
     ) -> ParsedAnswer[M] | ParseFailure | Missing:
         """Validate a JSON value, such as a part of a larger reply.
 
-        `salvage` keeps the readable part. Without `mend`, a value that does not fit is rejected.
+        `salvage` keeps the readable part. Without `repair`, a value that does not fit is rejected.
         """
         if self.may_decline and isinstance(value, dict):
             # Check this first: a speaker who declines may leave the other fields empty.
@@ -344,35 +344,37 @@ class Json(AnswerType[M]):
         value, dropped = drop_descriptions(value, self.schema)
         notes = ValidationContext(
             self.validation_context,
-            echoed=frozenset(dropped_description.path for dropped_description in dropped),
+            echoed=frozenset(description.path for description in dropped),
         )
         for path, sentence in dropped:
             notes.add_repair(path, "template_sentence", sentence)
-        for _ in range(MOST_MENDINGS):
+        for _ in range(MAX_REPAIR_ROUNDS):
             # A failing pass may add repairs too. Each pass gets its own copy of the list, so that a
             # repair is recorded once.
-            reading = replace(notes, repairs=list(notes.repairs))
+            context = replace(notes, repairs=list(notes.repairs))
             try:
-                read = self.model.model_validate(value, context=reading)
+                model = self.model.model_validate(value, context=context)
             except ValidationError as error:
                 errors = error.errors()
-                if not mend:
+                if not repair:
                     break
-                mended = mend_fields(
+                repaired = repair_fields(
                     self.model, value, errors, notes.add_repair, ways_out=WAYS_OUT, salvage=salvage
                 )
-                if mended is None:
+                if repaired is None:
                     break
-                value = mended
+                value = repaired
             else:
-                return ParsedAnswer(read, "exact", tuple(reading.repairs))
-        first = "; ".join(
+                return ParsedAnswer(model, "exact", tuple(context.repairs))
+        first_errors = "; ".join(
             f"{'.'.join(map(str, error['loc'])) or 'object'}: {error['msg']}"
             # State only the first three errors. A further re-ask can state the others.
             for error in errors[:3]
         )
-        own_words = f" {dropped[0].path} repeats the question: answer it." if dropped else ""
-        return ParseFailure(f"The JSON did not fit: {first}.{own_words} {ALL_FIELDS_INSTRUCTION}")
+        echo_hint = f" {dropped[0].path} repeats the question: answer it." if dropped else ""
+        return ParseFailure(
+            f"The JSON did not fit: {first_errors}.{echo_hint} {ALL_FIELDS_INSTRUCTION}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,54 +416,56 @@ class JsonList(AnswerType[tuple[M, ...]]):
     def read(self, value: object) -> ParsedAnswer[tuple[M, ...]] | ParseFailure:
         """Validate a JSON list, or a JSON object that holds the list."""
         notes = ValidationContext()
-        one = Json(
+        item_type = Json(
             self.model,
             validation_context=self.validation_context,
             options=self.options,
             excluded_fields=self.excluded_fields,
         )
-        kept: list[M] = []
+        kept_items: list[M] = []
         # A list and not a set, because the values need not be hashable.
-        seen: list[object] = []
+        seen_keys: list[object] = []
         problem = ""
         items = self._parse_items(value, notes)
         for number, item in enumerate(items):
-            read = one.read(item)
-            where = f"{self.name}.{number}"
-            if not isinstance(read, ParsedAnswer):
-                why = read.problem if isinstance(read, ParseFailure) else read.reason
+            parsed = item_type.read(item)
+            item_path = f"{self.name}.{number}"
+            if not isinstance(parsed, ParsedAnswer):
+                reason = parsed.problem if isinstance(parsed, ParseFailure) else parsed.reason
                 problem = (
-                    problem or f" ({where}: {why.removesuffix(ALL_FIELDS_INSTRUCTION).strip()})"
+                    problem
+                    or f" ({item_path}: {reason.removesuffix(ALL_FIELDS_INSTRUCTION).strip()})"
                 )
-                notes.add_repair(where, UNREADABLE, item)
+                notes.add_repair(item_path, UNREADABLE, item)
                 continue
-            what = read.value if self.unique_key is None else self.unique_key(read.value)
-            if self.unique_key is not None and what in seen:
-                notes.add_repair(where, "repeated", what)
-            elif len(kept) == self.max_items:
-                notes.add_repair(where, "too_many", what)
+            item_key = parsed.value if self.unique_key is None else self.unique_key(parsed.value)
+            if self.unique_key is not None and item_key in seen_keys:
+                notes.add_repair(item_path, "repeated", item_key)
+            elif len(kept_items) == self.max_items:
+                notes.add_repair(item_path, "too_many", item_key)
             else:
-                kept.append(read.value)
-                seen.append(what)
-                notes.repairs.extend(read.repairs)
-        if len(kept) < self.min_items or (items and not kept):
+                kept_items.append(parsed.value)
+                seen_keys.append(item_key)
+                notes.repairs.extend(parsed.repairs)
+        if len(kept_items) < self.min_items or (items and not kept_items):
             return ParseFailure(
-                f"{len(kept)} of at least {max(self.min_items, 1)} items could be read{problem}. "
+                f"{len(kept_items)} of at least {max(self.min_items, 1)} items could be "
+                f"read{problem}. "
                 f'Reply with only a JSON object whose "{self.name}" is a list of objects, '
                 "all their fields present."
             )
-        return ParsedAnswer(tuple(kept), "exact", tuple(notes.repairs))
+        return ParsedAnswer(tuple(kept_items), "exact", tuple(notes.repairs))
 
     def _parse_items(self, value: Any, notes: ValidationContext) -> list[Any]:
         if isinstance(value, list):
             return value
         # Models rename the key of the list, so use the only value if it is a list.
-        lists = [value for value in value.values() if isinstance(value, list)]
-        found = value.get(self.name, lists[0] if len(value) == len(lists) == 1 else value)
-        if isinstance(found, list):
-            return found
+        lists = [member for member in value.values() if isinstance(member, list)]
+        items = value.get(self.name, lists[0] if len(value) == len(lists) == 1 else value)
+        if isinstance(items, list):
+            return items
         notes.add_repair(self.name, "wrong_shape", "object", "list")
-        return [found]
+        return [items]
 
 
 class MapEntries(NamedTuple, Generic[T_co]):
@@ -487,7 +491,7 @@ class JsonMap(AnswerType["MapEntries[M]"]):
     """
 
     parts: Mapping[str, Json[M]]
-    match_key: Callable[[Any, Sequence[str]], str] = lambda said, keys: said if said in keys else ""
+    match_key: Callable[[Any, Sequence[str]], str] = lambda name, keys: name if name in keys else ""
     name_fields: tuple[str, ...] = ("id",)
     title: str = "Entries"
     kind: str = "json"
@@ -503,30 +507,30 @@ class JsonMap(AnswerType["MapEntries[M]"]):
 
     def read(self, value: Any) -> ParsedAnswer[MapEntries[M]] | ParseFailure:
         """Validate a JSON value, such as a part of a larger reply."""
-        said = self._entries_by_key(value)
+        entries_by_key = self._entries_by_key(value)
         values: dict[str, M] = {}
-        unread: dict[str, str] = {}
+        problems: dict[str, str] = {}
         declined: list[str] = []
         repairs: list[Repair] = []
-        for key_, part in self.parts.items():
-            entry = said.get(key_)
+        for key, part in self.parts.items():
+            entry = entries_by_key.get(key)
             is_object = isinstance(entry, Mapping)
-            read = part.read(entry) if is_object else ParseFailure("It is missing.")
-            if isinstance(read, Missing):
-                declined.append(key_)
-            elif isinstance(read, ParseFailure):
-                unread[key_] = read.problem
+            parsed = part.read(entry) if is_object else ParseFailure("It is missing.")
+            if isinstance(parsed, Missing):
+                declined.append(key)
+            elif isinstance(parsed, ParseFailure):
+                problems[key] = parsed.problem
             else:
-                values[key_] = read.value
-                repairs.extend(read.repairs)
+                values[key] = parsed.value
+                repairs.extend(parsed.repairs)
         if values or declined or not self.parts:
             return ParsedAnswer(
-                MapEntries(values, unread, tuple(declined)), "exact", tuple(repairs)
+                MapEntries(values, problems, tuple(declined)), "exact", tuple(repairs)
             )
-        first = next(iter(unread))
+        first_key = next(iter(problems))
         return ParseFailure(
-            f"No entry could be read ({first}: {unread[first]}) "
-            f"Reply with one JSON object whose keys are {', '.join(unread)}."
+            f"No entry could be read ({first_key}: {problems[first_key]}) "
+            f"Reply with one JSON object whose keys are {', '.join(problems)}."
         )
 
     def _entries_by_key(self, value: object) -> dict[str, object]:
@@ -540,13 +544,13 @@ class JsonMap(AnswerType["MapEntries[M]"]):
                     entries = list(inner.items())
                 elif isinstance(inner, list):
                     objects = [entry for entry in inner if isinstance(entry, Mapping)]
-                    entries = [(self._entry_name(e), e) for e in objects]
-        found: dict[str, object] = {}
-        for said, entry in entries:
-            if key_ := self.match_key(said, keys):
+                    entries = [(self._entry_name(entry), entry) for entry in objects]
+        entries_by_key: dict[str, object] = {}
+        for name, entry in entries:
+            if key := self.match_key(name, keys):
                 # If a reply holds a key twice, the first entry counts.
-                found.setdefault(key_, entry)
-        return found
+                entries_by_key.setdefault(key, entry)
+        return entries_by_key
 
     def _entry_name(self, entry: Mapping[str, object]) -> object:
         return next(
@@ -597,20 +601,22 @@ def json_schema(
 def _build_schema(
     model: type[BaseModel],
     options: tuple[tuple[str, tuple[str, ...]], ...],
-    without: tuple[str, ...],
+    excluded_fields: tuple[str, ...],
 ) -> Schema:
     schema = _with_definitions_by_title(
         model.model_json_schema(schema_generator=_SentSchemaGenerator)
     )
     definitions = schema.get("$defs", {})
     for path, texts in options:
-        above, name = _find_parent_object(schema, definitions, path)
-        node = above["properties"][name]
+        parent, name = _find_parent_object(schema, definitions, path)
+        node = parent["properties"][name]
         _unwrap_field_schema(node, definitions)["enum"] = list(texts)
-    for path in without:
-        above, name = _find_parent_object(schema, definitions, path)
-        above["properties"].pop(name, None)
-        above["required"] = [n for n in above.get("required", []) if n != name]
+    for path in excluded_fields:
+        parent, name = _find_parent_object(schema, definitions, path)
+        parent["properties"].pop(name, None)
+        parent["required"] = [
+            required_name for required_name in parent.get("required", []) if required_name != name
+        ]
     return _remove_unused_definitions(schema)
 
 
@@ -622,12 +628,12 @@ class _SentSchemaGenerator(GenerateJsonSchema):
     """
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
-        sent = super().model_schema(schema)
+        sent_schema = super().model_schema(schema)
         config = schema["cls"].model_config
         extra = config.get("json_schema_extra")
         if config.get("title") and not (isinstance(extra, dict) and "description" in extra):
-            sent.pop("description", None)
-        return sent
+            sent_schema.pop("description", None)
+        return sent_schema
 
 
 def _with_definitions_by_title(schema: Schema) -> Schema:
@@ -649,19 +655,19 @@ def _with_definitions_by_title(schema: Schema) -> Schema:
             for key, part in node.items()
         }
 
-    named = {titles[name]: body for name, body in definitions.items()}
+    bodies_by_title = {titles[name]: body for name, body in definitions.items()}
     # Sort the definitions, so that the sent schema does not depend on class names.
     renamed: Schema = rename_references(
-        schema | {"$defs": {name: named[name] for name in sorted(named)}}
+        schema | {"$defs": {name: bodies_by_title[name] for name in sorted(bodies_by_title)}}
     )
     return renamed
 
 
 def _find_parent_object(schema: Schema, definitions: Schema, path: str) -> tuple[Schema, str]:
     """Return the object schema that contains the field of a dotted path, and the field's name."""
-    *above, name = path.split(".")
-    for step in above:
-        schema = _unwrap_field_schema(schema["properties"][step], definitions)
+    *parent_names, name = path.split(".")
+    for parent_name in parent_names:
+        schema = _unwrap_field_schema(schema["properties"][parent_name], definitions)
     return schema, name
 
 
@@ -671,7 +677,7 @@ def _unwrap_field_schema(node: Schema, definitions: Schema) -> Schema:
         if "$ref" in node:
             node = definitions[node["$ref"].removeprefix("#/$defs/")]
         elif "anyOf" in node:
-            node = next(name for name in node["anyOf"] if name.get("type") != "null")
+            node = next(branch for branch in node["anyOf"] if branch.get("type") != "null")
         else:
             node = node["items"]
     return node
@@ -687,12 +693,12 @@ def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
     }
     for name, body in bodies.items():
         definitions.update(parts[name].get("$defs", {}))
-        shared = str(body.get("title", "Part")).replace(" ", "")
+        shared_name = str(body.get("title", "Part")).replace(" ", "")
         if sum(other == body for other in bodies.values()) == 1:
             properties[name] = body
         # Another schema may already be defined under this title. It is then written out in place.
-        elif definitions.setdefault(shared, body) == body:
-            properties[name] = {"$ref": f"#/$defs/{shared}"}
+        elif definitions.setdefault(shared_name, body) == body:
+            properties[name] = {"$ref": f"#/$defs/{shared_name}"}
         else:
             properties[name] = body
     schema = {
@@ -714,8 +720,8 @@ def _remove_unused_definitions(schema: Schema) -> Schema:
         if name not in used:
             used.add(name)
             waiting |= _referenced_definitions(definitions[name])
-    kept = {name: body for name, body in definitions.items() if name in used}
-    return schema | ({"$defs": kept} if kept else {})
+    used_definitions = {name: body for name, body in definitions.items() if name in used}
+    return schema | ({"$defs": used_definitions} if used_definitions else {})
 
 
 def _referenced_definitions(node: object) -> set[str]:
@@ -723,8 +729,10 @@ def _referenced_definitions(node: object) -> set[str]:
         return set().union(*map(_referenced_definitions, node))
     if not isinstance(node, dict):
         return set()
-    own = {node["$ref"].removeprefix("#/$defs/")} if isinstance(node.get("$ref"), str) else set()
-    return own.union(*map(_referenced_definitions, node.values()))
+    own_reference = (
+        {node["$ref"].removeprefix("#/$defs/")} if isinstance(node.get("$ref"), str) else set()
+    )
+    return own_reference.union(*map(_referenced_definitions, node.values()))
 
 
 def _parse_json(
@@ -734,16 +742,16 @@ def _parse_json(
     problem: str,
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
     """Return the first JSON reading of a reply that `read` accepts, with its parse step."""
-    unread = ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
+    failure = ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
     for parse_step, candidate in json_candidates(
         reply, "{" if opening_characters is dict else "{["
     ):
         if isinstance(candidate, opening_characters):
-            found = read(candidate)
-            if isinstance(found, ParsedAnswer):
-                return found._replace(parse_step=parse_step)
+            parsed = read(candidate)
+            if isinstance(parsed, ParsedAnswer):
+                return parsed._replace(parse_step=parse_step)
             # A speaker who declines has answered. A more lenient reading must not overrule that.
-            if isinstance(found, Missing):
-                return found
-            unread = found
-    return unread
+            if isinstance(parsed, Missing):
+                return parsed
+            failure = parsed
+    return failure

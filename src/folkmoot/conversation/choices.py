@@ -93,7 +93,7 @@ class Choice(AnswerType[str]):
         )
         if not pairs:
             return ""
-        first, second = (self.options[n] for n in pairs[0])
+        first, second = (self.options[index] for index in pairs[0])
         return f"the options {first!r} and {second!r} cannot be told apart: {IGNORED_DIFFERENCES}"
 
     @property
@@ -115,25 +115,28 @@ class Choice(AnswerType[str]):
         if text in self._index.exact:
             return ParsedAnswer(text, "exact")
         forms = forms_in_phrases(text)
-        found = self._index.from_forms(forms)
+        options = self._index.from_forms(forms)
         # An option may be spelled like a way out ("Declined"). The option has priority.
-        way_out = None if found else parse_way_out(text)
+        way_out = None if options else parse_way_out(text)
         if way_out is not None:
             return way_out
-        if len(found) == 1 and not self._has_wrong_label(forms, found):
-            bare = self._index.from_forms(undecorated_forms(text))
-            return ParsedAnswer(next(iter(found)), "normalised" if bare == found else "named")
+        if len(options) == 1 and not self._has_wrong_label(forms, options):
+            undecorated = self._index.from_forms(undecorated_forms(text))
+            return ParsedAnswer(
+                next(iter(options)), "normalised" if undecorated == options else "named"
+            )
         # Labels are tried after texts, because an option may be a number: "2" means the option "2".
-        by_label = [] if found else self._match_label(text)
+        by_label = [] if options else self._match_label(text)
         if len(by_label) == 1:
             return ParsedAnswer(by_label[0], "number")
         if (repeated := self._repeated_option(text)) is not None:
             return ParsedAnswer(repeated, "named")
-        if not found and (stated := self._in_quotation_marks(text)) is not None:
+        if not options and (stated := self._in_quotation_marks(text)) is not None:
             return ParsedAnswer(stated, "named")
-        what = "was empty" if not text else "was not one of the options and nothing else"
+        problem = "was empty" if not text else "was not one of the options and nothing else"
         return ParseFailure(
-            f"The reply {what}. Reply with exactly one of these, its exact text and nothing else:"
+            f"The reply {problem}. Reply with exactly one of these, its exact text and nothing "
+            "else:"
             f"\n{self.formatted_options}\nOr reply with {self.describe_ways_out()}."
         )
 
@@ -145,7 +148,7 @@ class Choice(AnswerType[str]):
 
     def describe_ways_out(self) -> str:
         """Return the ways out with their meanings, as part of a sentence."""
-        return " or ".join(f"{way} if you {_MEANING[way]}" for way in self.ways_out)
+        return " or ".join(f"{way} if you {_WAY_OUT_MEANING[way]}" for way in self.ways_out)
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:
         """Return the options that a reply mentions anywhere, by their text or as `option 3`.
@@ -156,17 +159,17 @@ class Choice(AnswerType[str]):
         # Most replies are the bare option, so the search is not needed.
         if reply in self._index.exact:
             return frozenset((reply,))
-        text = comparison_key(normalise_text(reply[:LONGEST_SEARCHED]))
-        found = set()
+        text = comparison_key(normalise_text(reply[:MAX_SEARCHED_CHARACTERS]))
+        mentioned = set()
         # Remove each match before searching for shorter options, which may be part of a longer one.
         # The NUL character keeps the words on both sides from forming a new match.
         for option in self._index.longest_first:
             text, count = _pattern_of(option).subn(" \0 ", text)
             if count:
-                found.add(option)
+                mentioned.add(option)
         labels = self._options_by_label() | self._index.own
-        found |= {labels[label] for label in _BY_LABEL.findall(text) if label in labels}
-        return frozenset(found)
+        mentioned |= {labels[label] for label in _BY_LABEL.findall(text) if label in labels}
+        return frozenset(mentioned)
 
     def _in_quotation_marks(self, text: str) -> str | None:
         """Return the option given in quotation marks or as `Option 3: <its text>`, or None.
@@ -180,16 +183,24 @@ class Choice(AnswerType[str]):
         if len(mentioned) != 1:
             return None
         (option,) = mentioned
-        whole = comparison_key(normalise_text(text))
+        folded_reply = comparison_key(normalise_text(text))
         # Remove the option before the search for negations, because an option such as "No change"
         # contains one.
-        if _NEGATED.search(_pattern_of(option).sub(" ", whole)):
+        if _NEGATED.search(_pattern_of(option).sub(" ", folded_reply)):
             return None
-        labels = [label for label, listed in self._options_by_label().items() if listed == option]
-        own = _pattern_of(option).pattern
-        heads = "|".join(rf"\boption\s#?{label}\s?[:.)-]\W*{own}" for label in labels)
-        quoted = rf"[\"'][\s*_]*{own}[\s*_.,!]*[\"']" + (f"|{heads}" if heads else "")
-        return option if re.search(quoted, whole) else None
+        labels = [
+            label
+            for label, labelled_option in self._options_by_label().items()
+            if labelled_option == option
+        ]
+        option_pattern = _pattern_of(option).pattern
+        labelled_patterns = "|".join(
+            rf"\boption\s#?{label}\s?[:.)-]\W*{option_pattern}" for label in labels
+        )
+        quotation_pattern = rf"[\"'][\s*_]*{option_pattern}[\s*_.,!]*[\"']" + (
+            f"|{labelled_patterns}" if labelled_patterns else ""
+        )
+        return option if re.search(quotation_pattern, folded_reply) else None
 
     def _repeated_option(self, text: str) -> str | None:
         """Return the option that each line of a reply gives alone, or None.
@@ -200,9 +211,11 @@ class Choice(AnswerType[str]):
             return None
         # A set, because a model may repeat one line hundreds of times. The recursion ends after one
         # level, since a single line contains no line break.
-        read = [self.parse_reply(line) for line in {*text.splitlines()} if line.strip()]
-        said = {r.value if isinstance(r, ParsedAnswer) else None for r in read}
-        return said.pop() if len(said) == 1 else None
+        parsed_lines = [self.parse_reply(line) for line in {*text.splitlines()} if line.strip()]
+        values = {
+            parsed.value if isinstance(parsed, ParsedAnswer) else None for parsed in parsed_lines
+        }
+        return values.pop() if len(values) == 1 else None
 
     def _has_wrong_label(self, forms: Sequence[str], found: frozenset[str]) -> bool:
         """Return True if a reply combines the text of one option with the label of another.
@@ -210,28 +223,29 @@ class Choice(AnswerType[str]):
         The intended option is then unknown. A leading 1 is ignored, because a reply may be a list
         with a single entry.
         """
-        list_of_one = re.match(r"\W*1\b", forms[0])
-        listed = {
-            name: option
-            for name, option in self._options_by_label().items()
-            if name != "1" or not list_of_one
+        is_list_of_one = re.match(r"\W*1\b", forms[0])
+        option_by_label = {
+            label: option
+            for label, option in self._options_by_label().items()
+            if label != "1" or not is_list_of_one
         }
-        listed |= self._index.own
+        option_by_label |= self._index.own
         labels = (_REPLY_LABEL.fullmatch(form) for form in forms)
         return any(
-            label and listed.get(label[1], next(iter(found))) not in found for label in labels
+            label and option_by_label.get(label[1], next(iter(found))) not in found
+            for label in labels
         )
 
     def _match_label(self, text: str) -> list[str]:
         labels = self._options_by_label() | self._index.own
-        found = (_LABEL.fullmatch(form) for form in label_forms(text))
+        matches = (_LABEL.fullmatch(form) for form in label_forms(text))
         return list(
-            dict.fromkeys(labels[match[1]] for match in found if match and match[1] in labels)
+            dict.fromkeys(labels[match[1]] for match in matches if match and match[1] in labels)
         )
 
     def _options_by_label(self) -> dict[str, str]:
-        given = option_labels(self.options) if self._labelled else ()
-        return dict(zip(given, self.options, strict=False))
+        labels = option_labels(self.options) if self._labelled else ()
+        return dict(zip(labels, self.options, strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +287,14 @@ class Clarification(ClarifyingAnswer[str]):
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
         """Return the option that the speaker stated, or the way out that they took."""
-        found = Json(_Stated).parse_reply(reply)
-        text = found.value.stated if isinstance(found, ParsedAnswer) else reply
-        read = self.choice.parse_reply(text)
-        return ParsedAnswer(read.value, "clarified") if isinstance(read, ParsedAnswer) else read
+        parsed = Json(_Stated).parse_reply(reply)
+        text = parsed.value.stated if isinstance(parsed, ParsedAnswer) else reply
+        parsed_option = self.choice.parse_reply(text)
+        return (
+            ParsedAnswer(parsed_option.value, "clarified")
+            if isinstance(parsed_option, ParsedAnswer)
+            else parsed_option
+        )
 
 
 class _Stated(BaseModel):
@@ -309,16 +327,18 @@ class _OptionIndex(NamedTuple):
 def _build_index(options: tuple[str, ...]) -> _OptionIndex:
     by_form: dict[str, tuple[str, ...]] = {}
     for option in options:
-        for form in dict.fromkeys(
-            comparison_key(field_name) for field_name in undecorated_forms(option)
-        ):
-            by_form[form] = (*by_form.get(form, ()), option)
-    labelled = [_OPTION_LABEL.fullmatch(normalise_text(option)) for option in options]
-    own = {match[1]: option for match, option in zip(labelled, options, strict=True) if match}
-    longest = tuple(
+        for key in dict.fromkeys(comparison_key(form) for form in undecorated_forms(option)):
+            by_form[key] = (*by_form.get(key, ()), option)
+    label_matches = [_OPTION_LABEL.fullmatch(normalise_text(option)) for option in options]
+    own_labels = {
+        match[1]: option for match, option in zip(label_matches, options, strict=True) if match
+    }
+    longest_first = tuple(
         sorted(options, key=lambda option: -len(comparison_key(normalise_text(option))))
     )
-    index = _OptionIndex(by_form, own if len(own) == len(options) else {}, frozenset(), longest)
+    index = _OptionIndex(
+        by_form, own_labels if len(own_labels) == len(options) else {}, frozenset(), longest_first
+    )
     # The forms of the index must be complete before this, because an option is unique only in
     # comparison with all others.
     exact = frozenset(
@@ -341,22 +361,28 @@ def _labels_of(options: tuple[str, ...]) -> tuple[str, ...]:
     texts = [normalise_text(option) for option in options]
     # If an option contains a number, a bare "2" in a reply could mean its label or its text.
     if not any(
-        _NUMERIC.search(text) or any(column.isnumeric() for column in text) for text in texts
+        _NUMERIC.search(text) or any(character.isnumeric() for character in text) for text in texts
     ):
-        return tuple(str(n) for n in range(1, len(options) + 1))
+        return tuple(str(number) for number in range(1, len(options) + 1))
     letters = tuple("abcdefghijklmnopqrstuvwxyz"[: len(options)])
     # In a list with the options "Plan A" and "Plan B", the label "a" would be ambiguous.
-    alone = {letter for text in texts for found in _LETTER.findall(text) for letter in found}
-    return letters if len(letters) == len(options) and not alone & set(letters) else ()
+    lone_letters = {
+        letter for text in texts for groups in _LETTER.findall(text) for letter in groups
+    }
+    return letters if len(letters) == len(options) and not lone_letters & set(letters) else ()
 
 
 def format_option_list(options: Sequence[str], *, with_labels: bool = True) -> str:
     """Return the options one per line, each after its number or letter, or after a dash."""
     labels = option_labels(options) if with_labels else ()
-    heads = [f"{label.upper()}." for label in labels] or ["-"] * len(options)
-    lines = zip(heads, options, strict=True)
+    line_starts = [f"{label.upper()}." for label in labels] or ["-"] * len(options)
+    lines = zip(line_starts, options, strict=True)
     return join_texts(
-        "\n", (concatenate_texts((SourcedText(f"{head} "), option)) for head, option in lines)
+        "\n",
+        (
+            concatenate_texts((SourcedText(f"{line_start} "), option))
+            for line_start, option in lines
+        ),
     )
 
 
@@ -366,10 +392,10 @@ def _pattern_of(option: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(comparison_key(normalise_text(option)))}(?!\w)")
 
 
-_MEANING = {NONE_OF_THESE: "chose no single one of them", DECLINED: "declined to choose"}
+_WAY_OUT_MEANING = {NONE_OF_THESE: "chose no single one of them", DECLINED: "declined to choose"}
 # In characters. The search for mentioned options reads only this much of a reply, so that a model
 # in a loop does not stall the run.
-LONGEST_SEARCHED = 20_000
+MAX_SEARCHED_CHARACTERS = 20_000
 _BY_LABEL = re.compile(r"\boption\s#?([1-9][0-9]{0,2}|[a-z])\b")
 # Signs of negation, or that a statement may not be the speaker's choice, by language. A sign only
 # causes a clarifying question. So a needless sign costs one request, while a missing sign may
@@ -429,12 +455,12 @@ IGNORED_DIFFERENCES = (
 def indistinguishable_pairs(options: Sequence[str]) -> list[tuple[int, int]]:
     """Return the pairs of indices (from 0) of options that cannot be told apart in a reply."""
     index = _build_index(tuple(sorted(set(options))))
-    rivals = [index.from_forms(forms_in_phrases(option)) for option in options]
+    options_of_reply = [index.from_forms(forms_in_phrases(option)) for option in options]
     return [
         (first, second)
         for second, option in enumerate(options)
         for first, other in enumerate(options[:second])
-        if other == option or other in rivals[second] or option in rivals[first]
+        if other == option or other in options_of_reply[second] or option in options_of_reply[first]
     ]
 
 
@@ -460,7 +486,7 @@ _PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+
 # The same inside a sentence. The bounds exclude parts of words, dates and longer numbers.
 _ANY_NUMBER = re.compile(r"(?<![\w.,])" + _PLAIN_NUMBER.pattern + r"(?!\w)")
 # The end of each re-ask, so that a speaker is never forced to invent a number.
-OR = f" If you cannot answer, reply with {CANNOT_SAY}."
+WAY_OUT_HINT = f" If you cannot answer, reply with {CANNOT_SAY}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,8 +505,8 @@ class Number(AnswerType[float]):
     @property
     def configuration_error(self) -> str:
         """The reason why no number could fit the bounds, or an empty string."""
-        crossed = self.low is not None and self.high is not None and self.low > self.high
-        return f"no number is{self._describe_bounds()}" if crossed else ""
+        is_empty = self.low is not None and self.high is not None and self.low > self.high
+        return f"no number is{self._describe_bounds()}" if is_empty else ""
 
     @property
     def offered_values(self) -> tuple[str, ...]:
@@ -491,54 +517,65 @@ class Number(AnswerType[float]):
         text = reply.strip()
         if (way_out := parse_way_out(text, (CANNOT_SAY, DECLINED))) is not None:
             return way_out
-        bare, carried = number_forms(text)
-        found = dict.fromkeys(
-            field_name for field_name in (*bare, *carried) if _PLAIN_NUMBER.fullmatch(field_name)
+        undecorated, in_phrases = number_forms(text)
+        numbers = dict.fromkeys(
+            form for form in (*undecorated, *in_phrases) if _PLAIN_NUMBER.fullmatch(form)
         )
         # Compare values and not spellings: a reply may give one number twice, as in "**7** 7.0".
-        values = {float(field_name.replace(",", "")) for field_name in found}
-        if len(values) != 1 or any(
-            self._has_ambiguous_separator(field_name) for field_name in found
-        ):
+        values = {float(number.replace(",", "")) for number in numbers}
+        if len(values) != 1 or any(self._has_ambiguous_separator(number) for number in numbers):
             return ParseFailure(
-                f"Reply with a single number{self._describe_bounds()} and nothing else.{OR}"
+                f"Reply with a single number{self._describe_bounds()} and nothing "
+                f"else.{WAY_OUT_HINT}"
             )
-        (value,), said = values, next(iter(found))
+        (value,), number_text = values, next(iter(numbers))
         # Hundreds of digits become infinity, which has no place in a table.
         if not math.isfinite(value):
-            return ParseFailure(f"{said[:20]}… is no sensible number{self._describe_bounds()}.{OR}")
+            return ParseFailure(
+                f"{number_text[:20]}… is no sensible number{self._describe_bounds()}.{WAY_OUT_HINT}"
+            )
         if self.integer and not value.is_integer():
             return ParseFailure(
-                f"Reply with a whole number{self._describe_bounds()} and nothing else.{OR}"
+                f"Reply with a whole number{self._describe_bounds()} and nothing "
+                f"else.{WAY_OUT_HINT}"
             )
         if not self._within_bounds(value):
-            problem = f"{said} is out of range. Reply with a number{self._describe_bounds()}.{OR}"
+            bounds = self._describe_bounds()
+            problem = f"{number_text} is out of range. Reply with a number{bounds}.{WAY_OUT_HINT}"
             return ParseFailure(problem)
-        parse_step = "exact" if text == said else "normalised" if said in bare else "named"
+        parse_step = (
+            "exact"
+            if text == number_text
+            else "normalised"
+            if number_text in undecorated
+            else "named"
+        )
         return ParsedAnswer(value, parse_step)
 
     def find_mentioned_values(self, reply: str) -> frozenset[float]:
         """Return the numbers within the bounds that a reply mentions anywhere."""
-        found = _ANY_NUMBER.findall(normalise_text(reply[:LONGEST_SEARCHED]))
-        values = (float(number.replace(",", "")) for number in found)
+        numbers = _ANY_NUMBER.findall(normalise_text(reply[:MAX_SEARCHED_CHARACTERS]))
+        values = (float(number.replace(",", "")) for number in numbers)
         return frozenset(value for value in values if self._within_bounds(value))
 
     def _within_bounds(self, value: float) -> bool:
-        above = self.low is None or value >= self.low
-        return above and (self.high is None or value <= self.high)
+        is_high_enough = self.low is None or value >= self.low
+        return is_high_enough and (self.high is None or value <= self.high)
 
-    def _has_ambiguous_separator(self, said: str) -> bool:
+    def _has_ambiguous_separator(self, number_text: str) -> bool:
         """Return True if the dot may separate thousands, as in `1.000`.
 
         This counts only if the larger number would be within the bounds. If a bound is missing and
         fractions are allowed, `1.259` is a fraction, because it does not end in 0.
         """
-        parts = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", said)
-        if parts is None:
+        match = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", number_text)
+        if match is None:
             return False
-        thousands = float(said) * 1000
-        known = self.low is not None and self.high is not None
-        return self._within_bounds(thousands) and (known or self.integer or parts[1].endswith("0"))
+        thousands = float(number_text) * 1000
+        has_bounds = self.low is not None and self.high is not None
+        return self._within_bounds(thousands) and (
+            has_bounds or self.integer or match[1].endswith("0")
+        )
 
     def _describe_bounds(self) -> str:
         if self.low is not None and self.high is not None:

@@ -77,10 +77,16 @@ def contains_signal(text: str, signal: str) -> bool:
     The signal does not count inside a sentence, in a question, negated or announced for later. It
     does not count either if a question follows.
     """
-    sentences = [s for s in _SENTENCE.split(text.strip()) if re.search(r"\w", s)]
-    given = [n for n, sentence in enumerate(sentences) if _sentence_gives_signal(sentence, signal)]
-    return bool(given) and not any(
-        _QUESTION_MARK_PATTERN.search(sentence) for sentence in sentences[given[0] :]
+    sentences = [
+        sentence for sentence in _SENTENCE.split(text.strip()) if re.search(r"\w", sentence)
+    ]
+    signal_indices = [
+        index
+        for index, sentence in enumerate(sentences)
+        if _sentence_gives_signal(sentence, signal)
+    ]
+    return bool(signal_indices) and not any(
+        _QUESTION_MARK_PATTERN.search(sentence) for sentence in sentences[signal_indices[0] :]
     )
 
 
@@ -142,35 +148,37 @@ async def interview(
     is made, with its `turn` from 1 and the study's own `columns` of the table `utterances`. The
     signal is not recorded as an utterance.
     """
-    said, about = EMPTY_TRANSCRIPT, agenda.about
+    transcript, about = EMPTY_TRANSCRIPT, agenda.about
     # The opening prompt is part of the interviewer's history in each turn. It has no speaker id, so
     # it becomes a user message without a name.
-    told = EMPTY_TRANSCRIPT + Utterance("", agenda.opening)
+    opening = EMPTY_TRANSCRIPT + Utterance("", agenda.opening)
 
     def append_utterance(speaker: Speaker, text: str) -> Transcript:
-        turn = len(said) + 1
-        return said + scope.say(speaker, text, address=scope.address, turn=turn, **columns)
+        turn = len(transcript) + 1
+        return transcript + scope.say(speaker, text, address=scope.address, turn=turn, **columns)
 
     for _ in range(agenda.max_exchanges):
         question = await scope.ask(
             interviewer,
             "",
-            history=told + said,
+            history=opening + transcript,
             answer_type=Text(end_signal=agenda.signal),
             about=about,
         )
         if isinstance(question, Missing):
-            return DialogueResult(said, "missing", question, interviewer.role)
+            return DialogueResult(transcript, "missing", question, interviewer.role)
         question = _own_words(question, interviewer, interviewee)
         # Check for the signal before the utterance is recorded, because the signal is no question.
         if contains_signal(question, agenda.signal):
-            return DialogueResult(said, "signal")
-        said = append_utterance(interviewer, question)
-        reply = await scope.ask(interviewee, "", history=said, answer_type=Text(), about=about)
+            return DialogueResult(transcript, "signal")
+        transcript = append_utterance(interviewer, question)
+        reply = await scope.ask(
+            interviewee, "", history=transcript, answer_type=Text(), about=about
+        )
         if isinstance(reply, Missing):
-            return DialogueResult(said, "missing", reply, interviewee.role)
-        said = append_utterance(interviewee, _own_words(reply, interviewee, interviewer))
-    return DialogueResult(said, "limit")
+            return DialogueResult(transcript, "missing", reply, interviewee.role)
+        transcript = append_utterance(interviewee, _own_words(reply, interviewee, interviewer))
+    return DialogueResult(transcript, "limit")
 
 
 def _own_words(text: str, speaker: Speaker, other: Speaker) -> str:

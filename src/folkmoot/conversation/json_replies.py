@@ -34,7 +34,7 @@ def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
     """
     # Lone surrogates cannot be written to a UTF-8 file.
     reply = reply.encode("utf-8", "replace").decode("utf-8")
-    found: list[tuple[str, object]] = []
+    candidates: list[tuple[str, object]] = []
     fenced = re.search(r"```(?:json|JSON)?\s*(.*?)```", reply, re.DOTALL)
     for parse_step, text in (("exact", reply), ("fenced", fenced[1] if fenced else None)):
         if text is None:
@@ -42,7 +42,7 @@ def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
         # Python raises ValueError for bad JSON and for integers of thousands of digits. Deep
         # nesting raises RecursionError. Both only mean that this reading fails.
         with suppress(ValueError, RecursionError):
-            found.append((parse_step, _remove_lone_surrogates(json.loads(text))))
+            candidates.append((parse_step, _remove_lone_surrogates(json.loads(text))))
     # The repair library turns any prose into some value, so it needs an opening character to start
     # at.
     starts = [reply.index(opening) for opening in openings if opening in reply]
@@ -51,8 +51,8 @@ def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
         if fenced and any(opening in fenced[1] for opening in openings):
             body = fenced[1]
         with suppress(ValueError, RecursionError):
-            found.append(("repaired", _remove_lone_surrogates(json_repair.loads(body))))
-    return found
+            candidates.append(("repaired", _remove_lone_surrogates(json_repair.loads(body))))
+    return candidates
 
 
 def _is_worth_repairing(reply: str) -> bool:
@@ -66,10 +66,10 @@ def _remove_lone_surrogates(value: object) -> object:
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, list):
-        return [_remove_lone_surrogates(value) for value in value]
+        return [_remove_lone_surrogates(item) for item in value]
     if isinstance(value, dict):
         return {
-            str(_remove_lone_surrogates(key)): _remove_lone_surrogates(value)
-            for key, value in value.items()
+            str(_remove_lone_surrogates(name)): _remove_lone_surrogates(item)
+            for name, item in value.items()
         }
     return value

@@ -1,6 +1,6 @@
 """Read the fields of a JSON reply leniently, if a model wrote a value in another form.
 
-`mend_fields` repairs a value that a pydantic model rejects, field by field. It matches options in
+`repair_fields` repairs a value that a pydantic model rejects, field by field. It matches options in
 another spelling, reads numbers in words, converts switches and texts, and makes lists from strings.
 An unreadable list entry is dropped, as is an unreadable field that is optional. Each change is
 recorded as a repair. Values are never moved into their bounds, and no value is invented. The JSON
@@ -28,21 +28,21 @@ _UNREAD: Any = object()
 UNREADABLE = "unreadable"
 
 _MARKS = ".'\"“”!,* "
-_SWITCHES = {"true": True, "yes": True, "false": False, "no": False}
+_BOOLEAN_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 # Words that models write in place of null or of an empty list.
-_EMPTY_CELL = ("", "none", "null", "n/a", "n_a", "nothing", "neither", "no_stance", "unknown")
+_EMPTY_WORDS = ("", "none", "null", "n/a", "n_a", "nothing", "neither", "no_stance", "unknown")
 _UNITS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
     *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
     "nineteen",
 )
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_IN_WORDS = {word: number for number, word in enumerate(_UNITS)}
-_IN_WORDS |= {word: 20 + 10 * number for number, word in enumerate(_TENS)}
-_IN_WORDS |= {
-    f"{ten}-{_UNITS[unit]}": _IN_WORDS[ten] + unit for ten in _TENS for unit in range(1, 10)
+_NUMBER_BY_WORD = {word: number for number, word in enumerate(_UNITS)}
+_NUMBER_BY_WORD |= {word: 20 + 10 * number for number, word in enumerate(_TENS)}
+_NUMBER_BY_WORD |= {
+    f"{ten}-{_UNITS[unit]}": _NUMBER_BY_WORD[ten] + unit for ten in _TENS for unit in range(1, 10)
 }
-_IN_WORDS["hundred"] = _IN_WORDS["one hundred"] = 100
+_NUMBER_BY_WORD["hundred"] = _NUMBER_BY_WORD["one hundred"] = 100
 # Numbers such as `4`, `4.0`, `4/5` and `7 out of 10`. At most 15 digits
 # are read, so that the float is exact.
 _NUMBER = re.compile(r"([-+−]?\d{1,15}(?:\.\d{1,15})?)(?:\s*(?:/|out of)\s*(\d{1,9})(?:\.0+)?)?")
@@ -61,15 +61,15 @@ def match_folded(raw: object, options: Sequence[str]) -> str | None:
     if raw in options:
         return str(raw)
     folded = fold_option(raw)
-    found = [option for option in options if folded and fold_option(option) == folded]
-    return found[0] if len(found) == 1 else None
+    matching = [option for option in options if folded and fold_option(option) == folded]
+    return matching[0] if len(matching) == 1 else None
 
 
-def read_number(raw: object, top: int | None = None) -> float | None:
+def read_number(raw: object, maximum: int | None = None) -> float | None:
     """Return a number from digits, words or a position on a scale, or None.
 
-    Examples are `seven`, `4/5` and `7 out of 10`. `top` is the top of the scale that was asked for.
-    A position on a scale with another top is rejected.
+    Examples are `seven`, `4/5` and `7 out of 10`. `maximum` is the top of the scale that was asked
+    for. A position on a scale with another top is rejected.
     """
     # In Python, True is an int. A model that wrote `true` gave no number.
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
@@ -78,11 +78,11 @@ def read_number(raw: object, top: int | None = None) -> float | None:
         return float(raw)
     text = raw.strip().strip(_MARKS).casefold()
     if match := _NUMBER.fullmatch(text):
-        if top is not None and match[2] not in (None, str(top)):
+        if maximum is not None and match[2] not in (None, str(maximum)):
             return None
         return float(match[1].replace("−", "-"))
     sign, words = (-1, text[6:]) if text.startswith("minus ") else (1, text)
-    number = _IN_WORDS.get(re.sub(r"(?<=ty) ", "-", words))
+    number = _NUMBER_BY_WORD.get(re.sub(r"(?<=ty) ", "-", words))
     return None if number is None else float(sign * number)
 
 
@@ -90,7 +90,7 @@ def read_switch(raw: object) -> bool | None:
     """Return True or False for a boolean or for yes and no in words, else None."""
     if isinstance(raw, bool):
         return raw
-    return _SWITCHES.get(fold_option(raw))
+    return _BOOLEAN_WORDS.get(fold_option(raw))
 
 
 def read_text(raw: object) -> str:
@@ -112,11 +112,11 @@ def read_list(raw: object) -> list[object]:
         lines = [line for line in raw.splitlines() if line.strip()]
         if len(lines) > 1 and all(map(_BULLET.match, lines)):
             return [_BULLET.sub("", line).strip() for line in lines]
-        return [] if fold_option(raw) in _EMPTY_CELL else [raw]
+        return [] if fold_option(raw) in _EMPTY_WORDS else [raw]
     return [] if raw is None else [raw]
 
 
-def mend_fields(
+def repair_fields(
     model: type[BaseModel],
     value: object,
     errors: Sequence[ErrorDetails],
@@ -132,72 +132,72 @@ def mend_fields(
     nullable field becomes None. `ways_out` are words that mean null in a nullable field.
     """
     # The caller records the original as a repair if it stays unreadable, so it must not change.
-    mended = copy.deepcopy(value)
-    places = [(detail, _path_in(mended, detail["loc"])) for detail in errors]
+    repaired = copy.deepcopy(value)
+    errors_with_paths = [(detail, _path_in(repaired, detail["loc"])) for detail in errors]
     changed = False
-    for detail, path in places:
+    for detail, path in errors_with_paths:
         if path and detail["type"] != "missing":
-            raw = _value_at_path(mended, path)
-            read = _read_again(detail, raw, _field_at(model, path), ways_out)
-            if read is not _UNREAD:
-                _set_value_at_path(mended, path, read)
-                note(_format_path(path), "spelling", raw, read)
+            raw = _value_at_path(repaired, path)
+            new_value = _repair_value(detail, raw, _field_at(model, path), ways_out)
+            if new_value is not _UNREAD:
+                _set_value_at_path(repaired, path, new_value)
+                note(_format_path(path), "spelling", raw, new_value)
                 changed = True
     # Validate again before anything is dropped, because a corrected field may resolve other errors.
     if changed:
-        return mended
+        return repaired
     # Go backwards, so that dropping a list entry does not shift the entries still to be dropped.
-    for detail, path in reversed(places):
-        absent = (*path, str(detail["loc"][-1])) if detail["type"] == "missing" else path
-        changed |= _leave_out(model, mended, absent, note, salvage=salvage)
-    return mended if changed else None
+    for detail, path in reversed(errors_with_paths):
+        absent_path = (*path, str(detail["loc"][-1])) if detail["type"] == "missing" else path
+        changed |= _drop_unreadable(model, repaired, absent_path, note, salvage=salvage)
+    return repaired if changed else None
 
 
-def _read_again(
+def _repair_value(
     detail: ErrorDetails, raw: object, field: FieldInfo | None, ways_out: Sequence[str]
 ) -> Any:
     """Return another reading of a value by the expected type, or `_UNREAD`."""
-    wanted = detail["type"]
-    means_nothing = isinstance(raw, str) and fold_option(raw) in (*_EMPTY_CELL, *ways_out)
+    error_type = detail["type"]
+    means_nothing = isinstance(raw, str) and fold_option(raw) in (*_EMPTY_WORDS, *ways_out)
     if field is not None and _may_be_null(field) and means_nothing:
         return None
-    if wanted in ("literal_error", "enum"):
+    if error_type in ("literal_error", "enum"):
         expected = str(detail.get("ctx", {}).get("expected", ""))
         # pydantic states the allowed options only in the text of its error context, in quotes.
-        found = match_folded(raw, re.findall(r"'((?:[^'\\]|\\.)*)'", expected))
-        return _UNREAD if found is None else found
-    if wanted.startswith(("int_", "float_")):
+        option = match_folded(raw, re.findall(r"'((?:[^'\\]|\\.)*)'", expected))
+        return _UNREAD if option is None else option
+    if error_type.startswith(("int_", "float_")):
         number = read_number(raw)
-        whole = wanted.startswith("int_")
-        if number is None or (whole and not number.is_integer()):
+        is_integer = error_type.startswith("int_")
+        if number is None or (is_integer and not number.is_integer()):
             return _UNREAD
-        return int(number) if whole else number
-    if wanted.startswith("bool_"):
+        return int(number) if is_integer else number
+    if error_type.startswith("bool_"):
         switch = read_switch(raw)
         return _UNREAD if switch is None else switch
-    if wanted in ("list_type", "tuple_type"):
+    if error_type in ("list_type", "tuple_type"):
         return read_list(raw)
-    if wanted == "string_type":
+    if error_type == "string_type":
         return _UNREAD if isinstance(raw, dict) else read_text(raw)
     return _UNREAD
 
 
-def _leave_out(
+def _drop_unreadable(
     model: type[BaseModel], value: Any, path: _Path, note: Note, *, salvage: bool
 ) -> bool:
     """Drop the nearest optional value at or around a path. Return True if one was dropped."""
     for end in range(len(path), 0, -1):
-        place = path[:end]
-        field, raw = _field_at(model, place), _value_at_path(value, place)
-        if isinstance(place[-1], int) or (field is not None and _has_empty_default(field)):
+        parent_path = path[:end]
+        field, raw = _field_at(model, parent_path), _value_at_path(value, parent_path)
+        if isinstance(parent_path[-1], int) or (field is not None and _has_empty_default(field)):
             if raw is _UNREAD:
                 continue
-            _value_at_path(value, place[:-1]).pop(place[-1])
+            _value_at_path(value, parent_path[:-1]).pop(parent_path[-1])
         elif salvage and field is not None and _may_be_null(field) and raw is not None:
-            _set_value_at_path(value, place, None)
+            _set_value_at_path(value, parent_path, None)
         else:
             continue
-        note(_format_path(place), UNREADABLE, "" if raw is _UNREAD else raw, "")
+        note(_format_path(parent_path), UNREADABLE, "" if raw is _UNREAD else raw, "")
         return True
     return False
 
@@ -223,13 +223,13 @@ def _field_at(model: type[BaseModel], path: _Path) -> FieldInfo | None:
     for step in path:
         field = None
         if isinstance(step, str):
-            named = (
-                own
-                for each in models
-                for name, own in each.model_fields.items()
-                if step in (name, own.alias)
+            matching_fields = (
+                model_field
+                for inner_model in models
+                for name, model_field in inner_model.model_fields.items()
+                if step in (name, model_field.alias)
             )
-            field = next(named, None)
+            field = next(matching_fields, None)
             models = [] if field is None else _models_in(field.annotation)
     return field
 
@@ -237,7 +237,7 @@ def _field_at(model: type[BaseModel], path: _Path) -> FieldInfo | None:
 def _models_in(kind: object) -> list[type[BaseModel]]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [kind]
-    return [model for each in typing.get_args(kind) for model in _models_in(each)]
+    return [model for argument in typing.get_args(kind) for model in _models_in(argument)]
 
 
 def _path_in(value: Any, loc: Sequence[str | int]) -> _Path:
@@ -247,17 +247,17 @@ def _path_in(value: Any, loc: Sequence[str | int]) -> _Path:
     """
     path: list[str | int] = []
     for step in loc:
-        below = _value_at_path(value, (step,))
-        if below is not _UNREAD:
+        inner_value = _value_at_path(value, (step,))
+        if inner_value is not _UNREAD:
             path.append(step)
-            value = below
+            value = inner_value
     return tuple(path)
 
 
 def _value_at_path(value: Any, path: _Path) -> Any:
     for step in path:
-        inside = isinstance(value, dict) and step in value
-        if not inside and not (
+        is_key = isinstance(value, dict) and step in value
+        if not is_key and not (
             isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value)
         ):
             return _UNREAD

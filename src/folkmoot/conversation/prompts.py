@@ -49,7 +49,7 @@ _INCLUDE = re.compile(r'^\{% include "([^"]+)" %\}\n?', re.MULTILINE)
 # interpolated text. Unicode reserves these characters for internal use. They are removed from all
 # interpolated texts, so a text cannot forge a mark.
 CACHE_MARK, OPEN, CLOSE = "\ufdd0", "\ufdd1", "\ufdd2"
-RESERVED = dict.fromkeys(map(ord, (CACHE_MARK, OPEN, CLOSE)))
+REMOVED_MARKS = dict.fromkeys(map(ord, (CACHE_MARK, OPEN, CLOSE)))
 _MARKS = re.compile(f"[{CACHE_MARK}{OPEN}{CLOSE}]")
 # The template variable in which a rendering collects the texts that it interpolates.
 SOURCES = "_sources"
@@ -66,9 +66,9 @@ ALLOWED_FILTERS = (
 
 
 # Filters that change a text. The result keeps the source of the text.
-CHANGING = ("capitalize", "lower", "title", "trim", "truncate", "upper", "replace", "indent")
+TEXT_FILTERS = ("capitalize", "lower", "title", "trim", "truncate", "upper", "replace", "indent")
 # Filters that compute a number. The result keeps the source of the number.
-NUMERIC = ("abs", "float", "int", "round")
+NUMBER_FILTERS = ("abs", "float", "int", "round")
 
 
 class Prompt(SourcedText):
@@ -82,10 +82,10 @@ class Prompt(SourcedText):
     cache_breakpoints: tuple[int, ...]
 
     def __new__(
-        cls, text: str = "", spans: Iterable[Span] = (), begins: Iterable[int] = ()
+        cls, text: str = "", spans: Iterable[Span] = (), cache_breakpoints: Iterable[int] = ()
     ) -> Self:
         self = super().__new__(cls, text, spans)
-        self.cache_breakpoints = tuple(begins)
+        self.cache_breakpoints = tuple(cache_breakpoints)
         return self
 
     # `str` would restore only the text when a copy is unpickled in a worker process.
@@ -112,12 +112,12 @@ class PromptLibrary:
     @cached_property
     def prompt_files(self) -> dict[str, Path]:
         """The file of each prompt by its name: the path below the folder, without `.md`."""
-        own = {
+        override_files = {
             name: path
             for name, path in _prompt_files(self.overrides).items()
             if name in self.default_prompts
         }
-        return {name: own.get(name, path) for name, path in self.default_prompts.items()}
+        return {name: override_files.get(name, path) for name, path in self.default_prompts.items()}
 
     @cached_property
     def default_prompts(self) -> dict[str, Path]:
@@ -135,14 +135,14 @@ class PromptLibrary:
         if template is None:
             template = self._templates[name] = self._compile(name)
         interpolated: list[SourcedText] = []
-        known = {**variables, SOURCES: interpolated}
+        all_variables = {**variables, SOURCES: interpolated}
         try:
             if not self._find_replaced(name):
-                return read_marks(template.render(known), interpolated)
+                return read_marks(template.render(all_variables), interpolated)
             # The prompts of a study type are trusted. Only a prompt of the researcher can loop
             # without end, so only such a prompt is counted and limited.
             text = "".join(
-                _join_limited(template.generate({**known, WORK_VARIABLE: WorkCounter()}))
+                _join_limited(template.generate({**all_variables, WORK_VARIABLE: WorkCounter()}))
             )
             return read_marks(text, interpolated)
         except RENDER_ERRORS as error:
@@ -151,8 +151,8 @@ class PromptLibrary:
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of each prompt file by name, for the pre-registered plan."""
         return {
-            name: hashlib.sha256(prompt_file.read_bytes()).hexdigest()
-            for name, prompt_file in self.prompt_files.items()
+            name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for name, path in self.prompt_files.items()
         }
 
     def source_texts(self) -> dict[str, str]:
@@ -188,7 +188,10 @@ class PromptLibrary:
     def _check_file(self, name: str, path: Path) -> list[Problem]:
         try:
             source = read_source(name, self.prompt_files)
-            used, known = _find_variables(self._own_env, source), self.variables_of(name)
+            used_variables, known_variables = (
+                _find_variables(self._own_env, source),
+                self.variables_of(name),
+            )
             self._own_env.from_string(source)
         except TemplateSyntaxError as error:
             return [Problem(error.message or "bad syntax", str(path), where=str(error.lineno))]
@@ -202,9 +205,10 @@ class PromptLibrary:
                 f"unknown variable {variable}",
                 str(path),
                 where=str(_line_of(variable, path)),
-                hint=did_you_mean(variable, known) or "known are: " + ", ".join(sorted(known)),
+                hint=did_you_mean(variable, known_variables)
+                or "known are: " + ", ".join(sorted(known_variables)),
             )
-            for variable in sorted(used - known)
+            for variable in sorted(used_variables - known_variables)
         ]
 
     def _find_replaced(self, name: str) -> str:
@@ -214,12 +218,12 @@ class PromptLibrary:
         """
         if name not in self._replaced:
             parts = (name, *_INCLUDE.findall(_read_prompt(self.prompt_files[name])))
-            own = (
+            replaced_parts = (
                 part
                 for part in parts
                 if self.prompt_files.get(part) != self.default_prompts.get(part)
             )
-            self._replaced[name] = next(own, "")
+            self._replaced[name] = next(replaced_parts, "")
         return self._replaced[name]
 
     def _compile(self, name: str) -> Template:
@@ -243,10 +247,16 @@ class PromptLibrary:
         except RENDER_ERRORS as error:
             raise self._render_error(name, str(error) or type(error).__name__) from error
 
-    def _render_error(self, name: str, why: str) -> InputError | ProtocolError:
-        if own := self._find_replaced(name):
-            return InputError(Problem(why, file=str(self.prompt_files[own]), key=f"prompt {own}"))
-        return ProtocolError(f"prompt {name} ({self.prompt_files[name]}): {why}")
+    def _render_error(self, name: str, problem: str) -> InputError | ProtocolError:
+        if replaced_name := self._find_replaced(name):
+            return InputError(
+                Problem(
+                    problem,
+                    file=str(self.prompt_files[replaced_name]),
+                    key=f"prompt {replaced_name}",
+                )
+            )
+        return ProtocolError(f"prompt {name} ({self.prompt_files[name]}): {problem}")
 
 
 def create_environment(*, untrusted: bool = False) -> TemplateSandbox:
@@ -262,8 +272,8 @@ def create_environment(*, untrusted: bool = False) -> TemplateSandbox:
         keep_trailing_newline=False,
         finalize=mark_source,
     )
-    env.filters |= {name: keep_source(env.filters[name]) for name in CHANGING}
-    env.filters |= {name: keep_number(env.filters[name]) for name in NUMERIC}
+    env.filters |= {name: keep_source(env.filters[name]) for name in TEXT_FILTERS}
+    env.filters |= {name: keep_number(env.filters[name]) for name in NUMBER_FILTERS}
     env.filters |= {
         "json": _as_json,
         "tojson": _as_json,
@@ -305,7 +315,7 @@ def mark_source(context: Context, value: object) -> str:
     if not text.isascii() and _MARKS.search(text):
         if text == CACHE_MARK:
             return CACHE_MARK
-        text = escape_text(text, lambda part: part.translate(RESERVED))
+        text = escape_text(text, lambda part: part.translate(REMOVED_MARKS))
     if not text.spans:
         return str(text)
     context[SOURCES].append(text)
@@ -323,27 +333,29 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
     pieces: list[str] = []
     spans: list[Span] = []
     # Offsets below count characters of the text without marks.
-    begins: list[int] = []
+    breakpoints: list[int] = []
     waiting = iter(interpolated)
-    at = length = 0
+    position = length = 0
     for mark in _MARKS.finditer(marked):
-        pieces.append(marked[at : mark.start()])
-        length += mark.start() - at
-        at = mark.end()
+        pieces.append(marked[position : mark.start()])
+        length += mark.start() - position
+        position = mark.end()
         if mark[0] == CACHE_MARK:
-            begins.append(length)
+            breakpoints.append(length)
         elif mark[0] == OPEN:
             text = next(waiting)
-            if not marked.startswith(text, at):
+            if not marked.startswith(text, position):
                 raise ProtocolError(f"a text was changed while it was rendered: {text[:60]!r}")
             spans += [span.shift_span(length) for span in text.spans]
-    pieces.append(marked[at:])
-    whole = "".join(pieces)
-    plain = whole.strip()
+    pieces.append(marked[position:])
+    joined = "".join(pieces)
+    stripped = joined.strip()
     # White space at the start is stripped, so all offsets move to the left by its length.
-    skipped = len(whole) - len(whole.lstrip())
-    ends = (min(max(0, end - skipped), len(plain)) for end in begins)
-    return Prompt(plain, cut_spans(spans, skipped, len(plain)), dict.fromkeys(ends))
+    skipped = len(joined) - len(joined.lstrip())
+    stripped_breakpoints = (min(max(0, offset - skipped), len(stripped)) for offset in breakpoints)
+    return Prompt(
+        stripped, cut_spans(spans, skipped, len(stripped)), dict.fromkeys(stripped_breakpoints)
+    )
 
 
 def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span]:
@@ -360,16 +372,19 @@ def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span
 def keep_source(change: Callable[..., str]) -> Callable[..., object]:
     """Return a filter that keeps the source of the text that it changes."""
     # jinja2 passes its own argument (context or environment) to such filters first.
-    before = 1 if hasattr(change, "jinja_pass_arg") else 0
+    text_index = 1 if hasattr(change, "jinja_pass_arg") else 0
 
     @wraps(change)
-    def change_with_source(*given: Any, **named: Any) -> object:
-        text = given[before]
+    def change_with_source(*arguments: Any, **keywords: Any) -> object:
+        text = arguments[text_index]
         if not isinstance(text, SourcedText):
             if source_of(text) is None:
-                return change(*given, **named)
+                return change(*arguments, **keywords)
             text = with_sources(text)
-        return alter_text(text, change(*given[:before], str(text), *given[before + 1 :], **named))
+        return alter_text(
+            text,
+            change(*arguments[:text_index], str(text), *arguments[text_index + 1 :], **keywords),
+        )
 
     return change_with_source
 
@@ -378,8 +393,8 @@ def keep_number(change: Callable[..., object]) -> Callable[..., object]:
     """Return a filter that computes a number and keeps the source of its input."""
 
     @wraps(change)
-    def change_number_with_source(value: object, *given: Any, **named: Any) -> object:
-        return derive_number(change(value, *given, **named), (value,))
+    def change_number_with_source(value: object, *arguments: Any, **keywords: Any) -> object:
+        return derive_number(change(value, *arguments, **keywords), (value,))
 
     return change_number_with_source
 
@@ -435,11 +450,11 @@ def escape_json(text: str) -> SourcedText:
 def _prompt_files(folder: Path | None) -> dict[str, Path]:
     if folder is None or not folder.is_dir():
         return {}
-    found = {
+    files = {
         path.relative_to(folder).with_suffix("").as_posix(): path
         for path in folder.rglob(f"*{PROMPT_SUFFIX}")
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 def _read_prompt(path: Path) -> str:

@@ -131,8 +131,8 @@ _NUMBER_CARRIERS = (
 )
 
 
-def _compile_patterns(patterns: Sequence[str], lead: str = "") -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(lead + pattern, re.DOTALL) for pattern in patterns)
+def _compile_patterns(patterns: Sequence[str], prefix: str = "") -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(prefix + pattern, re.DOTALL) for pattern in patterns)
 
 
 _DECORATIONS = _compile_patterns((*_DECORATION_CHARACTERS, *_LABELLED))
@@ -170,22 +170,24 @@ def _expand_forms(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
 
     The result is empty if there are more than `MAX_FORMS`.
     """
-    whole = normalise_text(text)
-    found = [whole] if whole else []
+    whole_reply = normalise_text(text)
+    forms = [whole_reply] if whole_reply else []
     if len(text) > MAX_REPLY_CHARACTERS:
-        return found
+        return forms
     # The list grows during the loop: each new form is reduced further.
-    for form in found:
+    for form in forms:
         matches = (pattern.fullmatch(form) for pattern in patterns)
-        shorter = [
-            next(g for g in reversed(match.groups()) if g is not None) for match in matches if match
+        inner_forms = [
+            next(group for group in reversed(match.groups()) if group is not None)
+            for match in matches
+            if match
         ]
-        for less in (*shorter, _INLINE.sub(r"\2", form)):
-            if less.strip() and less.strip() not in found:
-                found.append(less.strip())
-        if len(found) > MAX_FORMS:
+        for inner_form in (*inner_forms, _INLINE.sub(r"\2", form)):
+            if inner_form.strip() and inner_form.strip() not in forms:
+                forms.append(inner_form.strip())
+        if len(forms) > MAX_FORMS:
             return []
-    return found
+    return forms
 
 
 def text_before_other_speaker(text: str, others: Collection[str]) -> str:

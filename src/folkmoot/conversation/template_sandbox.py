@@ -140,8 +140,11 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
             context[WORK_VARIABLE].spend_work(len(left) + len(right))
         elif not isinstance(left, Undefined) and not isinstance(right, Undefined):
-            small = all(isinstance(x, (int, float)) and abs(x) < MAX_NUMBER for x in (left, right))
-            if not small or (operator == "**" and abs(right) > MAX_ARGUMENT_CHARACTERS):
+            are_small = all(
+                isinstance(operand, (int, float)) and abs(operand) < MAX_NUMBER
+                for operand in (left, right)
+            )
+            if not are_small or (operator == "**" and abs(right) > MAX_ARGUMENT_CHARACTERS):
                 raise SecurityError(f"{operator} is for small numbers only")
         return derive_number(super().call_binop(context, operator, left, right), (left, right))
 
@@ -171,40 +174,40 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         # in the source. `list` is needed, since the loops below change the tree that is searched.
         for loop in list(tree.find_all(nodes.For)):
             loop.iter = _wrap_in_counter("turns", loop.iter, 1)
-        for used in list(tree.find_all(nodes.Filter)):
-            if used.node is not None and used.name not in _COUNTERS:
-                growth = MAX_ARGUMENT_CHARACTERS if used.name in _AMPLIFYING_FILTERS else 1
-                used.node = _wrap_in_counter("measured", used.node, growth)
+        for filter_node in list(tree.find_all(nodes.Filter)):
+            if filter_node.node is not None and filter_node.name not in _COUNTERS:
+                growth = MAX_ARGUMENT_CHARACTERS if filter_node.name in _AMPLIFYING_FILTERS else 1
+                filter_node.node = _wrap_in_counter("measured", filter_node.node, growth)
         tree.set_environment(self)
         return tree
 
     def restrict_filters(self, filters: Iterable[str]) -> None:
         """Remove all filters but these and the internal ones of the sandbox."""
-        kept = {name: self.filters[name] for name in filters}
-        self.filters = {**kept, **_COUNTERS}
+        kept_filters = {name: self.filters[name] for name in filters}
+        self.filters = {**kept_filters, **_COUNTERS}
 
 
 def _check_node(node: nodes.Node, allowed: tuple[type[nodes.Node], ...]) -> None:
     """Raise TemplateSyntaxError if a node is not allowed, or not allowed in this form."""
-    wrong = ""
+    problem = ""
     if not isinstance(node, allowed):
-        wrong = f"`{type(node).__name__.lower()}` is not allowed here"
+        problem = f"`{type(node).__name__.lower()}` is not allowed here"
     elif isinstance(node, nodes.Name) and node.name.startswith("_"):
-        wrong = f"nothing is called {node.name}"
+        problem = f"nothing is called {node.name}"
     elif isinstance(node, nodes.For) and node.recursive:
-        wrong = "a loop cannot call itself"
+        problem = "a loop cannot call itself"
     elif isinstance(node, nodes.Assign) and not isinstance(node.target, nodes.Name):
-        wrong = "`set` gives one name a value"
+        problem = "`set` gives one name a value"
     elif isinstance(node, nodes.Assign) and not _constant_value(node.node):
-        wrong = "`set` takes only values that are written out"
+        problem = "`set` takes only values that are written out"
     elif isinstance(node, (nodes.List, nodes.Dict, nodes.Tuple)) and not _constant_value(node):
-        wrong = "a list or dict holds only values that are written out"
+        problem = "a list or dict holds only values that are written out"
     elif isinstance(node, nodes.Call) and not _is_allowed_call(node):
-        wrong = "only range(…) and .get(…), .items(), .keys(), .values() can be called"
+        problem = "only range(…) and .get(…), .items(), .keys(), .values() can be called"
     elif isinstance(node, nodes.Filter) and not _has_small_arguments(node):
-        wrong = f"the filter {node.name} takes no such argument here"
-    if wrong:
-        raise TemplateSyntaxError(wrong, node.lineno)
+        problem = f"the filter {node.name} takes no such argument here"
+    if problem:
+        raise TemplateSyntaxError(problem, node.lineno)
 
 
 def _constant_value(node: nodes.Node) -> bool:
@@ -229,9 +232,9 @@ def _has_small_arguments(node: nodes.Filter) -> bool:
         return False
     if node.name in _NON_GROWING_FILTERS:
         return True
-    given = [*node.args, *(pair.value for pair in node.kwargs)]
+    arguments = [*node.args, *(pair.value for pair in node.kwargs)]
     # Arguments must be constants, because the size of a variable is unknown before rendering.
-    values = [value.value if isinstance(value, nodes.Const) else ... for value in given]
+    values = [value.value if isinstance(value, nodes.Const) else ... for value in arguments]
     if ... in values:
         return False
     if node.name == "map" and node.args:
@@ -241,9 +244,9 @@ def _has_small_arguments(node: nodes.Filter) -> bool:
     # `truncate` shortens, so a large number is harmless there. `round` allows few digits.
     texts = [len(value) for value in values if isinstance(value, str)]
     numbers = [abs(value) for value in values if isinstance(value, int)]
-    most = 10 if node.name == "round" else MAX_ARGUMENT_CHARACTERS
-    small = all(number <= most for number in numbers) or node.name == "truncate"
-    return small and all(length <= MAX_ARGUMENT_CHARACTERS for length in texts)
+    max_number = 10 if node.name == "round" else MAX_ARGUMENT_CHARACTERS
+    are_small = all(number <= max_number for number in numbers) or node.name == "truncate"
+    return are_small and all(length <= MAX_ARGUMENT_CHARACTERS for length in texts)
 
 
 def _wrap_in_counter(name: str, node: nodes.Node, growth: int) -> nodes.Filter:
@@ -258,9 +261,9 @@ def _count_iterations(context: Context, items: Any, _growth: int) -> Any:
     if isinstance(items, Undefined):
         return items
     # An iterator has no length. It is read into a list, which the loop then uses.
-    listed = items if isinstance(items, Sized) else list(items)
-    context[WORK_VARIABLE].spend_work((len(listed) + 1) * LOOP_ITERATION_COST)
-    return listed
+    sized_items = items if isinstance(items, Sized) else list(items)
+    context[WORK_VARIABLE].spend_work((len(sized_items) + 1) * LOOP_ITERATION_COST)
+    return sized_items
 
 
 @pass_context
@@ -281,14 +284,14 @@ def _mark_own_words(tree: nodes.Template) -> nodes.Template:
     """
     for output in tree.find_all(nodes.Output):
         output.nodes = [_own_words(node) for node in output.nodes]
-    for assigned in tree.find_all(nodes.Assign):
-        for pair in assigned.node.find_all(nodes.Pair):
+    for assignment in tree.find_all(nodes.Assign):
+        for pair in assignment.node.find_all(nodes.Pair):
             pair.value = _own_words(pair.value)
-    for chosen in tree.find_all(nodes.CondExpr):
-        chosen.expr1 = _own_words(chosen.expr1)
-        chosen.expr2 = chosen.expr2 and _own_words(chosen.expr2)
-    for joined in tree.find_all(nodes.Concat):
-        joined.nodes = [_own_words(node) for node in joined.nodes]
+    for conditional in tree.find_all(nodes.CondExpr):
+        conditional.expr1 = _own_words(conditional.expr1)
+        conditional.expr2 = conditional.expr2 and _own_words(conditional.expr2)
+    for concatenation in tree.find_all(nodes.Concat):
+        concatenation.nodes = [_own_words(node) for node in concatenation.nodes]
     return tree
 
 
@@ -296,8 +299,8 @@ def _own_words(node: nodes.Expr) -> nodes.Expr:
     names = {name.name for name in node.find_all(nodes.Name)}
     if isinstance(node, nodes.Name):
         names.add(node.name)
-    own = isinstance(node, nodes.Const) or names == {"loop"}
-    if not own or isinstance(node, nodes.TemplateData):
+    is_own = isinstance(node, nodes.Const) or names == {"loop"}
+    if not is_own or isinstance(node, nodes.TemplateData):
         return node
     return nodes.Filter(node, "_own", [], [], None, None, lineno=node.lineno)
 

@@ -71,9 +71,9 @@ class Utterance(NamedTuple):
         """The source of the text: the recorded utterance, or the source that the text carries."""
         if self.id:
             return Source("utterance", self.id, self.speaker_id)
-        known = source_of(self.text)
-        if known is not None and known.kind in ("utterance", "answer", "reply"):
-            return known
+        source = source_of(self.text)
+        if source is not None and source.kind in ("utterance", "answer", "reply"):
+            return source
         return Source("utterance", "", self.speaker_id)
 
     @property
@@ -120,14 +120,14 @@ class Transcript:
     def to_source_json(self) -> list[dict[str, str]]:
         return [utterance.to_source_json() for utterance in self.utterances]
 
-    def to_rows(self, *, stage: str | None = None, **shared: Any) -> list[dict[str, Any]]:
+    def to_rows(self, *, stage: str | None = None, **shared_columns: Any) -> list[dict[str, Any]]:
         """Return one row per utterance, with `turn` counted from 1 and the shared columns added.
 
         `stage` replaces the stage of each utterance.
         """
         return [
             {
-                **shared,
+                **shared_columns,
                 "turn": turn,
                 "stage": utterance.stage if stage is None else stage,
                 "round": utterance.round,
@@ -147,8 +147,8 @@ EMPTY_TRANSCRIPT = Transcript()
 
 def last_finish_reason(scope: object) -> str | None:
     """Return the finish reason of the last reply to a scope, or None if the scope has none."""
-    found = getattr(scope, "finish", None)
-    return found if isinstance(found, str) else None
+    finish_reason = getattr(scope, "finish", None)
+    return finish_reason if isinstance(finish_reason, str) else None
 
 
 class BuiltMessages(NamedTuple):
@@ -179,63 +179,67 @@ def build_messages(
     `shows` lists texts that occur in a prompt written without a template. Raises ValueError if one
     of them does not occur.
     """
-    said = [utterance for utterance in history.utterances if utterance.missing is None]
-    several = len({utterance.speaker_id for utterance in said} - {"", speaker.id}) > 1
+    spoken = [utterance for utterance in history.utterances if utterance.missing is None]
+    has_several_speakers = (
+        len({utterance.speaker_id for utterance in spoken} - {"", speaker.id}) > 1
+    )
     # Parts are collected in lists and joined at the end. Concatenation would be quadratic in long
     # histories.
     contents: list[list[str]] = []
     roles: list[Role] = []
     spans: list[Span] = []
-    # `at` counts characters in the current message, `length` in all messages together.
-    at = 0
-    length, ends = len(speaker.system), list(_breakpoints_in(speaker.system))
+    # `offset` counts characters in the current message, `length` in all messages together.
+    offset = 0
+    length, breakpoints = len(speaker.system), list(_breakpoints_in(speaker.system))
     if speaker.system:
         roles.append("system")
         contents.append([str(speaker.system)])
         spans += _spans_of_prompt(speaker.system)
-    asked = Utterance("", _with_shown(speaker, prompt, shows) if shows else prompt)
-    for utterance in (*said, asked):
+    prompt_utterance = Utterance("", _with_shown(speaker, prompt, shows) if shows else prompt)
+    for utterance in (*spoken, prompt_utterance):
         role: Role = "assistant" if utterance.speaker_id == speaker.id != "" else "user"
-        named = several and role == "user" and utterance.speaker_id
-        label = f"{utterance.name or utterance.speaker_id}: " if named else ""
+        needs_label = has_several_speakers and role == "user" and utterance.speaker_id
+        label = f"{utterance.name or utterance.speaker_id}: " if needs_label else ""
         # Providers reject empty messages.
         if not label and not utterance.text:
             continue
-        if said:
-            ends.append(length)
+        if spoken:
+            breakpoints.append(length)
         if roles and roles[-1] == role:
-            at += 2
+            offset += 2
             contents[-1] += ("\n\n", label, utterance.text)
             length += 2
         else:
             roles.append(role)
             contents.append([label, utterance.text])
-            at = 0
-        at += len(label)
+            offset = 0
+        offset += len(label)
         message = len(roles) - 1
-        own = (
+        utterance_spans = (
             _spans_of_utterance(utterance)
             if utterance.speaker_id
             else _spans_of_prompt(utterance.text)
         )
-        spans += [span.shift_span(at, message) for span in own]
-        at += len(utterance.text)
+        spans += [span.shift_span(offset, message) for span in utterance_spans]
+        offset += len(utterance.text)
         length += len(label) + len(utterance.text)
     # The prompt is the last text, so its breakpoints are counted back from the end.
-    ends += (length - len(prompt) + end for end in _breakpoints_in(prompt))
-    if any(not utterance.speaker_id for utterance in said):
-        ends.append(length)
+    breakpoints += (
+        length - len(prompt) + prompt_offset for prompt_offset in _breakpoints_in(prompt)
+    )
+    if any(not utterance.speaker_id for utterance in spoken):
+        breakpoints.append(length)
     messages = (
         Message(role, "".join(content)) for role, content in zip(roles, contents, strict=True)
     )
-    return BuiltMessages(tuple(messages), tuple(dict.fromkeys(ends)), tuple(spans))
+    return BuiltMessages(tuple(messages), tuple(dict.fromkeys(breakpoints)), tuple(spans))
 
 
 def _spans_of_utterance(utterance: Utterance) -> tuple[Span, ...]:
     """Return the span of an utterance and the spans of the texts that it quotes."""
     text = utterance.text
-    known = source_of(text)
-    if known is not None and known[:3] == utterance.source[:3]:
+    source = source_of(text)
+    if source is not None and source[:3] == utterance.source[:3]:
         # The text already carries its recorded source, from `Scope.say` or as an answer.
         return spans_of(text)
     inner = (
@@ -261,9 +265,9 @@ def _with_shown(speaker: Speaker, prompt: str, shows: Sequence[str]) -> str:
         spans = find_exactly(prompt, shows)
     except ValueError as error:
         raise ValueError(f"shows: {error} does not stand in the prompt of {speaker.id}") from None
-    known = (*spans_of(prompt), *spans)
-    rest = () if isinstance(prompt, SourcedText) else cover_rest(len(prompt), spans)
-    return Prompt(prompt, sorted((*known, *rest)), _breakpoints_in(prompt))
+    known_spans = (*spans_of(prompt), *spans)
+    rest_spans = () if isinstance(prompt, SourcedText) else cover_rest(len(prompt), spans)
+    return Prompt(prompt, sorted((*known_spans, *rest_spans)), _breakpoints_in(prompt))
 
 
 def _breakpoints_in(text: str) -> tuple[int, ...]:

@@ -44,16 +44,16 @@ def load_environment(start: Path | None = None) -> dict[str, str]:
     `start` is the working directory by default. A variable that is set in the environment has
     priority. `os.environ` is not changed.
     """
-    found: dict[str, str] = {}
+    file_values: dict[str, str] = {}
     folder = (start or Path.cwd()).absolute()
     for parent in (folder, *folder.parents):
         file = parent / ".env"
         if file.is_file():
             # A key may contain a dollar sign, so nothing is interpolated.
             values = dotenv_values(file, interpolate=False)
-            found = {name: value for name, value in values.items() if value}
+            file_values = {name: value for name, value in values.items() if value}
             break
-    return {**found, **{name: value for name, value in os.environ.items() if value}}
+    return {**file_values, **{name: value for name, value in os.environ.items() if value}}
 
 
 def find_key(spec: NeedsKey, environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
@@ -76,9 +76,9 @@ def resolve_key(
     """
     if explicit:
         return explicit.strip()
-    found = find_key(spec, environ)
-    if found is not None:
-        return found[1]
+    variable_and_key = find_key(spec, environ)
+    if variable_and_key is not None:
+        return variable_and_key[1]
     if not spec.key_needed:
         return None
     raise InputError(
@@ -95,12 +95,12 @@ def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
 
     The given secrets, the keys in the environment, and texts shaped like keys are replaced.
     """
-    known = {secret for secret in secrets if secret}
+    secret_values = {secret for secret in secrets if secret}
     # A shorter value would be replaced inside ordinary words.
-    known.update(
+    secret_values.update(
         value for name, value in os.environ.items() if _KEY_NAME.search(name) and len(value) >= 8
     )
     # Longest first, because one secret may be the beginning of another.
-    for secret in sorted(known, key=len, reverse=True):
+    for secret in sorted(secret_values, key=len, reverse=True):
         text = text.replace(secret, REDACTED_KEY)
     return _KEY_SHAPES.sub(REDACTED_KEY, text)

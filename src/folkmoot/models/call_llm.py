@@ -134,24 +134,26 @@ def list_models(
 ) -> list[ModelListing]:
     """Return the key variable and the server address of each model."""
     environ = load_environment()
-    listed = []
+    listings = []
     for name in names:
         spec = resolve_model(name, endpoints, environ)
-        found = find_key(spec, environ)
-        lacking = _missing_requirement(spec)
-        listed.append(
+        variable_and_key = find_key(spec, environ)
+        problem = _missing_requirement(spec)
+        listings.append(
             ModelListing(
                 name,
                 spec.name,
                 spec.wire_model,
                 spec.base_url or _server_address(spec),
-                found[0] if found else (spec.key_env[0] if spec.key_env else ""),
-                found is not None,
-                not lacking and (found is not None or not spec.key_needed),
-                error=lacking,
+                variable_and_key[0]
+                if variable_and_key
+                else (spec.key_env[0] if spec.key_env else ""),
+                variable_and_key is not None,
+                not problem and (variable_and_key is not None or not spec.key_needed),
+                error=problem,
             )
         )
-    return listed
+    return listings
 
 
 def _missing_requirement(spec: ModelSpec) -> str:
@@ -178,21 +180,24 @@ def try_models(
 
     If a call fails, its error is stored in the listing and not raised.
     """
-    listed = list_models(names, endpoints)
-    return [_try_model(one, endpoints, timeout) if one.usable else one for one in listed]
+    listings = list_models(names, endpoints)
+    return [
+        _try_model(listing, endpoints, timeout) if listing.usable else listing
+        for listing in listings
+    ]
 
 
 def _try_model(
-    one: ModelListing, endpoints: Mapping[str, str] | None, timeout: float
+    listing: ModelListing, endpoints: Mapping[str, str] | None, timeout: float
 ) -> ModelListing:
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     error = ""
     try:
-        base = (endpoints or {}).get(one.name)
-        call_llm(one.name, [], "Reply with the word: yes", base_url=base, timeout=timeout)
+        base = (endpoints or {}).get(listing.name)
+        call_llm(listing.name, [], "Reply with the word: yes", base_url=base, timeout=timeout)
     except FolkmootError as problem:
         error = str(problem)
-    return replace(one, ok=not error, latency_s=time.perf_counter() - began, error=error)
+    return replace(listing, ok=not error, latency_s=time.perf_counter() - started_at, error=error)
 
 
 async def _complete_with_retries(
@@ -203,15 +208,15 @@ async def _complete_with_retries(
     provider = open_provider(spec, settings)
     # The embedded respondent seeds its random draws with the address. A digest of the question
     # gives different questions different draws.
-    asked = digest(
+    prompt_digest = digest(
         *(part for message in request.messages for part in (message.role, message.content))
     ).hex()
     try:
         for attempt in range(RETRIES + 1):
-            began = time.perf_counter()
+            started_at = time.perf_counter()
             try:
                 reply = await provider.complete_request(
-                    request, address=f"call_llm/{asked}/{attempt}"
+                    request, address=f"call_llm/{prompt_digest}/{attempt}"
                 )
                 if not reply.text.strip() and not reply.finish.startswith("refused:"):
                     raise TransientError(f"the reply was empty (it ended by {reply.finish!r})")
@@ -228,8 +233,11 @@ async def _complete_with_retries(
                 _log.info(
                     "%s answered in %.2f s, %s tokens in, %s out",
                     spec.name,
-                    time.perf_counter() - began,
-                    *("unknown" if n is None else n for n in reply.usage[:2]),
+                    time.perf_counter() - started_at,
+                    *(
+                        "unknown" if token_count is None else token_count
+                        for token_count in reply.usage[:2]
+                    ),
                 )
                 if reply.finish.startswith(FINISH_LENGTH):
                     _log.warning("%s: the reply was cut by the token limit", spec.name)
@@ -240,11 +248,11 @@ async def _complete_with_retries(
 
 
 def _backoff_seconds(error: TransientError, request: ModelRequest, attempt: int) -> float:
-    longest = BASE_BACKOFF_SECONDS * 2.0**attempt
+    backoff = BASE_BACKOFF_SECONDS * 2.0**attempt
     # The jitter follows from the question, because the package uses no global random state.
     jitter = uniform_values(0, request.messages[-1].content, attempt)
     return float(
-        min(MAX_BACKOFF_SECONDS, max(error.retry_after or 0.0, longest * (0.5 + jitter / 2)))
+        min(MAX_BACKOFF_SECONDS, max(error.retry_after or 0.0, backoff * (0.5 + jitter / 2)))
     )
 
 

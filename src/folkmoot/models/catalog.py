@@ -188,11 +188,14 @@ MAX_OUTPUT_TOKENS: Mapping[str, int] = {
 def max_output_tokens(name: str, endpoints: Endpoints | None = None) -> int | None:
     """Return the maximum output tokens of a model, or None if unknown."""
     try:
-        wire = resolve_model(name, endpoints).wire_model
+        wire_model = resolve_model(name, endpoints).wire_model
     except InputError:
         # The check of all models reports an unknown name.
         return None
-    return next((n for prefix, n in MAX_OUTPUT_TOKENS.items() if wire.startswith(prefix)), None)
+    return next(
+        (limit for prefix, limit in MAX_OUTPUT_TOKENS.items() if wire_model.startswith(prefix)),
+        None,
+    )
 
 
 def resolve_model(
@@ -220,29 +223,29 @@ def resolve_model(
         return ModelSpec(name, LOCAL_MODEL, name, key_needed=False)
     if name == HUGGING_FACE_VENDOR:
         return _resolve_hugging_face(name, endpoints)
-    vendor_name, wire = _split_model_name(name)
+    vendor_name, wire_model = _split_model_name(name)
     vendor = VENDORS.get(vendor_name)
-    canonical = f"{vendor_name}/{wire}"
+    canonical = f"{vendor_name}/{wire_model}"
     # A vendor without a row here is a provider that another package registers as an entry point.
     if vendor is None:
-        moved = _endpoint_servers(name, canonical, wire, vendor_name, endpoints)
-        url = moved[0].url if moved else None
+        servers = _endpoint_servers(name, canonical, wire_model, vendor_name, endpoints)
+        url = servers[0].url if servers else None
         key = _default_key_variables(vendor_name)
-        return ModelSpec(canonical, vendor_name, wire, url, key, False, servers=moved)
+        return ModelSpec(canonical, vendor_name, wire_model, url, key, False, servers=servers)
     environ = load_environment() if environ is None else environ
-    moved = _endpoint_servers(name, canonical, wire, vendor_name, endpoints)
-    if not moved and environ.get(vendor.base_url_env):
-        moved = (Server(environ[vendor.base_url_env].rstrip("/")),)
+    servers = _endpoint_servers(name, canonical, wire_model, vendor_name, endpoints)
+    if not servers and environ.get(vendor.base_url_env):
+        servers = (Server(environ[vendor.base_url_env].rstrip("/")),)
     return ModelSpec(
         canonical,
         vendor.wire,
-        wire,
-        moved[0].url if moved else vendor.base_url,
+        wire_model,
+        servers[0].url if servers else vendor.base_url,
         vendor.key_env,
-        vendor.key_needed and not moved,
+        vendor.key_needed and not servers,
         price_provider=vendor.price_vendor,
-        price_model=wire,
-        servers=moved,
+        price_model=wire_model,
+        servers=servers,
     )
 
 
@@ -267,8 +270,8 @@ _TEXT_ONLY_MODELS = re.compile(
 
 def is_text_only(spec: ModelSpec) -> bool:
     """Return True if a model is known to accept no images."""
-    here = spec.local or spec.provider == LOCAL_MODEL
-    return here or bool(_TEXT_ONLY_MODELS.search(spec.wire_model))
+    runs_here = spec.local or spec.provider == LOCAL_MODEL
+    return runs_here or bool(_TEXT_ONLY_MODELS.search(spec.wire_model))
 
 
 def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
@@ -285,16 +288,16 @@ def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
     vendor = VENDORS.get(vendor_name)
     if vendor is None or vendor.embedding is None:
         return None
-    own = resolve_model(f"{vendor_name}/{vendor.embedding}", endpoints)
-    return own.name if own.base_url == spec.base_url else None
+    embedding_model = resolve_model(f"{vendor_name}/{vendor.embedding}", endpoints)
+    return embedding_model.name if embedding_model.base_url == spec.base_url else None
 
 
 def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:
     """Return a new provider for a model, from the entry point that the specification names."""
-    found = installed_entry_points(PROVIDERS).get(spec.provider)
-    if found is None:
+    entry_point = installed_entry_points(PROVIDERS).get(spec.provider)
+    if entry_point is None:
         raise InputError(f"no provider named {spec.provider!r} is installed (group {PROVIDERS})")
-    provider: Provider = found.load()(replace(settings, model=spec.wire_model))
+    provider: Provider = entry_point.load()(replace(settings, model=spec.wire_model))
     return provider
 
 
@@ -308,16 +311,20 @@ def _split_model_name(name: str) -> tuple[str, str]:
     if not rest:
         raise InputError(Problem(f"{name!r} does not name a model", hint=f"{vendor}/<model>"))
     if vendor in VENDORS:
-        known = KNOWN_MODELS.get(rest)
+        known_model = KNOWN_MODELS.get(rest)
         return (
-            (vendor, known[1]) if known and VENDORS[known[0]] == VENDORS[vendor] else (vendor, rest)
+            (vendor, known_model[1])
+            if known_model and VENDORS[known_model[0]] == VENDORS[vendor]
+            else (vendor, rest)
         )
     if vendor in installed_entry_points(PROVIDERS):
         return vendor, rest
-    likely = did_you_mean(vendor, [*VENDORS, *installed_entry_points(PROVIDERS)], most=3)
+    suggestion = did_you_mean(vendor, [*VENDORS, *installed_entry_points(PROVIDERS)], max_guesses=3)
     hint = f"for any OpenAI-compatible server write openai/{rest} and give its URL under endpoints:"
     raise InputError(
-        Problem(f"unknown model provider {vendor!r} in {name!r}", hint=f"{likely} {hint}".lstrip())
+        Problem(
+            f"unknown model provider {vendor!r} in {name!r}", hint=f"{suggestion} {hint}".lstrip()
+        )
     )
 
 
@@ -328,17 +335,17 @@ def _resolve_bare_name(name: str) -> tuple[str, str]:
     """
     if name in KNOWN_MODELS:
         return KNOWN_MODELS[name]
-    listed = _vendors_by_priced_model()
+    vendor_by_model = _vendors_by_priced_model()
     # Vendors write version numbers with dashes ("claude-3-5-haiku"), researchers often with dots.
     dashed = re.sub(r"(?<=\d)\.(?=\d)", "-", name)
     for candidate in (name, dashed):
-        if candidate in listed:
-            return listed[candidate], candidate
-    likely = did_you_mean(
-        name, [*KNOWN_MODELS, SYNTHETIC_MODEL, LOCAL_MODEL, HUGGING_FACE_VENDOR], most=3
+        if candidate in vendor_by_model:
+            return vendor_by_model[candidate], candidate
+    suggestion = did_you_mean(
+        name, [*KNOWN_MODELS, SYNTHETIC_MODEL, LOCAL_MODEL, HUGGING_FACE_VENDOR], max_guesses=3
     )
     hint = f"write a model that is newer than this list as provider/model, e.g. openai/{name}"
-    raise InputError(Problem(f"unknown model {name!r}", hint=f"{likely} {hint}".lstrip()))
+    raise InputError(Problem(f"unknown model {name!r}", hint=f"{suggestion} {hint}".lstrip()))
 
 
 def _vendors_by_priced_model() -> dict[str, str]:
@@ -349,14 +356,14 @@ def _vendors_by_priced_model() -> dict[str, str]:
     # The import takes 0.25 s and is needed only for unusual names.
     from genai_prices import data_snapshot
 
-    vendors = {
-        VENDORS[value].price_vendor: value
-        for value in ("openai", "anthropic", "google", "moonshot")
+    names_by_price_vendor = {
+        VENDORS[vendor].price_vendor: vendor
+        for vendor in ("openai", "anthropic", "google", "moonshot")
     }
     return {
-        model.id: vendors[provider.id]
+        model.id: names_by_price_vendor[provider.id]
         for provider in data_snapshot.get_snapshot().providers
-        if provider.id in vendors
+        if provider.id in names_by_price_vendor
         for model in provider.models
         # Google's list also has open models such as Gemma, which other vendors serve too.
         if provider.id != "google" or model.id.startswith("gemini")
@@ -364,14 +371,14 @@ def _vendors_by_priced_model() -> dict[str, str]:
 
 
 def _endpoint_servers(
-    name: str, canonical: str, wire: str, vendor: str, endpoints: Endpoints
+    name: str, canonical: str, wire_model: str, vendor: str, endpoints: Endpoints
 ) -> tuple[Server, ...]:
     """Return the servers that the study file assigns to a model, or none.
 
     A key of `endpoints` may be any name of the model, or its vendor.
     """
     # The most specific key has priority.
-    for key in (name, canonical, wire, vendor):
+    for key in (name, canonical, wire_model, vendor):
         if key in endpoints:
             return parse_servers(endpoints[key])
     return ()

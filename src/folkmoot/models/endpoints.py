@@ -80,7 +80,7 @@ def parse_servers(address: object) -> tuple[Server, ...]:
     if isinstance(address, (list, tuple)):
         if not address:
             raise ValueError("the list of servers is empty")
-        return tuple(server for one in address for server in parse_servers(one))
+        return tuple(server for item in address for server in parse_servers(item))
     if isinstance(address, str):
         return (_parse_server({"url": address}),)
     if isinstance(address, Mapping):
@@ -110,15 +110,17 @@ def resolve_server(server: Server, environ: Mapping[str, str]) -> ResolvedServer
         )
 
     def substitute(text: str) -> str:
-        return _VARIABLE.sub(lambda found: environ[found[1]].strip(), text)
+        return _VARIABLE.sub(lambda match: environ[match[1]].strip(), text)
 
     headers = {name: substitute(text) for name, text in server.headers}
     query = "&".join(f"{quote(name)}={quote(substitute(text))}" for name, text in server.query)
     values = [environ[name].strip() for name in server.variable_names]
-    long = [value for value in values if len(value) >= MIN_SECRET_CHARACTERS]
+    secret_values = [value for value in values if len(value) >= MIN_SECRET_CHARACTERS]
     url = join_url(server.url, f"?{query}") if query else server.url
     # Errors may quote the URL, where the values are percent-encoded. So both spellings are secrets.
-    return ResolvedServer(url, headers, tuple(dict.fromkeys((*long, *map(quote, long)))))
+    return ResolvedServer(
+        url, headers, tuple(dict.fromkeys((*secret_values, *map(quote, secret_values))))
+    )
 
 
 def _parse_server(address: Mapping[str, object]) -> Server:
@@ -139,10 +141,10 @@ def _parse_server(address: Mapping[str, object]) -> Server:
     return Server(url.strip().rstrip("/"), *parts)
 
 
-def _parse_pairs(part: str, given: object) -> tuple[tuple[str, str], ...]:
-    if not isinstance(given, Mapping):
+def _parse_pairs(part: str, raw_pairs: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(raw_pairs, Mapping):
         raise ValueError(f"{part} must be a group of names and texts")
-    pairs = tuple((str(name), str(text)) for name, text in given.items())
+    pairs = tuple((str(name), str(text)) for name, text in raw_pairs.items())
     for name, text in pairs:
         if _contains_secret(name, text):
             raise ValueError(f"{part}: {name} holds a key, {_SECRET_HINT}")
@@ -155,9 +157,9 @@ def _contains_secret(name: str, text: str) -> bool:
     A value under a secret name counts whatever it is. Under another name, a text shaped like a key
     counts.
     """
-    left = _VARIABLE.sub("", text)
+    remaining = _VARIABLE.sub("", text)
     # The words "Bearer" and "Basic" alone are no secret: `Bearer ${TOKEN}` is correct.
-    named = is_secret_name(name) and bool(
-        re.sub(r"^(?:bearer|basic)\b", "", left.strip(), flags=re.I)
+    is_secret = is_secret_name(name) and bool(
+        re.sub(r"^(?:bearer|basic)\b", "", remaining.strip(), flags=re.I)
     )
-    return named or redact_keys(left) != left
+    return is_secret or redact_keys(remaining) != remaining

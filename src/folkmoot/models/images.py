@@ -24,11 +24,11 @@ MIME_TYPES = {
 UNSUPPORTED_TYPES = ("svg", "bmp", "tif", "tiff", "avif", "heic", "ico")
 
 # The lengths in these patterns are bounded, so that the search takes linear time in any text.
-_ADDRESS = r"https?://[^\s<>\"'()\[\]{}|\\^`]{1,2000}"
+_URL = r"https?://[^\s<>\"'()\[\]{}|\\^`]{1,2000}"
 _DATA = r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}"
 # An image is marked (Markdown, or a tag in brackets), or its path ends like an image file.
-_EITHER = rf"\s*({_ADDRESS}|{_DATA})\s*"
-_MARKED = rf"!\[[^\]\n]{{0,500}}\]\({_EITHER}\)|\[image:{_EITHER}\]"
+_URL_OR_DATA = rf"\s*({_URL}|{_DATA})\s*"
+_MARKED = rf"!\[[^\]\n]{{0,500}}\]\({_URL_OR_DATA}\)|\[image:{_URL_OR_DATA}\]"
 _PATH = r"https?://[^\s<>\"'()\[\]{}|\\^`?#]{1,2000}"
 _TYPE = rf"\.(?:{'|'.join((*MIME_TYPES, *UNSUPPORTED_TYPES))})(?![\w/.%-]{{0,100}}\w)"
 _QUERY = r"(?:[?#][^\s<>\"'()\[\]{}|\\^`]{0,2000}[\w=&%/-])?"
@@ -48,8 +48,8 @@ class Image(NamedTuple):
     @property
     def file_extension(self) -> str:
         """The file extension at the end of the address, or an empty string."""
-        found = None if self.data else _PATH_END.search(self.url.partition("://")[2])
-        return found[1].lower() if found else ""
+        match = None if self.data else _PATH_END.search(self.url.partition("://")[2])
+        return match[1].lower() if match else ""
 
     @property
     def media_type(self) -> str:
@@ -89,16 +89,16 @@ class MessagePart(NamedTuple):
 def images_in_messages(images: Collection[str], messages: Iterable[Message]) -> tuple[str, ...]:
     """Return those of the given phrases that refer to images in these messages."""
     # Models cannot generate images, so an assistant message has none.
-    asked = (
+    prompt_texts = (
         (message.content for message in messages if message.role != "assistant") if images else ()
     )
-    found = (
+    references = (
         image.words
-        for text in asked
+        for text in prompt_texts
         for image in find_image_references(text)
         if image.words in images
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(references))
 
 
 def split_messages(
@@ -112,32 +112,34 @@ def split_messages(
     """
     if not images:
         return [(message, [MessagePart(message.content)]) for message in messages]
-    numbers: dict[str, int] = {}
-    early: list[MessagePart] = []
-    out: list[tuple[Message, list[MessagePart]]] = []
+    number_by_url: dict[str, int] = {}
+    waiting_parts: list[MessagePart] = []
+    result: list[tuple[Message, list[MessagePart]]] = []
     for message in messages:
         if message.role == "assistant":
-            out.append((message, [MessagePart(message.content)]))
+            result.append((message, [MessagePart(message.content)]))
             continue
-        parts, early = ([], early) if message.role == "system" else (early, [])
+        parts, waiting_parts = (
+            ([], waiting_parts) if message.role == "system" else (waiting_parts, [])
+        )
         text, end = "", 0
-        for image, found in find_images(message.content):
+        for image, match in find_images(message.content):
             if image.words not in images:
                 continue
-            new = image.url not in numbers
-            label = f"[image {numbers.setdefault(image.url, len(numbers) + 1)}]"
-            text += message.content[end : found.start()] + label
-            end = found.end()
-            if new and message.role == "user":
+            is_new = image.url not in number_by_url
+            label = f"[image {number_by_url.setdefault(image.url, len(number_by_url) + 1)}]"
+            text += message.content[end : match.start()] + label
+            end = match.end()
+            if is_new and message.role == "user":
                 parts += [MessagePart(text), MessagePart(image=image)]
                 text = ""
-            elif new:
-                early += [MessagePart(label), MessagePart(image=image)]
+            elif is_new:
+                waiting_parts += [MessagePart(label), MessagePart(image=image)]
         text += message.content[end:]
         if text.strip():
             parts.append(MessagePart(text))
-        out.append((message, parts))
-    return out
+        result.append((message, parts))
+    return result
 
 
 def find_images(text: str) -> Iterator[tuple[Image, re.Match[str]]]:

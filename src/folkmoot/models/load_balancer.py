@@ -33,29 +33,29 @@ class LoadBalancer:
     @property
     def notes(self) -> list[str]:
         """The notes of all servers about the capabilities of their models."""
-        return [note for one in self._servers for note in getattr(one, "notes", ())]
+        return [note for server in self._servers for note in getattr(server, "notes", ())]
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
         return await self._call_least_loaded(
-            lambda one: one.complete_request(request, address=address)
+            lambda server: server.complete_request(request, address=address)
         )
 
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
         return await self._call_least_loaded(
-            lambda one: one.embed_texts(model, texts, address=address)
+            lambda server: server.embed_texts(model, texts, address=address)
         )
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
         """Return the output limit that is sent with the request, including reasoning tokens."""
-        bound = getattr(self._servers[0], "max_output_tokens", None)
-        limit: int | None = request.max_tokens if bound is None else bound(request)
+        get_limit = getattr(self._servers[0], "max_output_tokens", None)
+        limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
         return limit
 
     async def close(self) -> None:
-        for one in self._servers:
-            await one.close()
+        for server in self._servers:
+            await server.close()
 
     async def _call_least_loaded(self, ask: Callable[[Provider], Awaitable[R]]) -> R:
         index = min(range(len(self._servers)), key=self._load_of)
@@ -84,5 +84,5 @@ class LoadBalancer:
         """
         # 16 calls after the first failure, then doubled with each further failure in a row.
         penalty = min(MAX_PENALTY_CALLS, 2 ** min(self._failed[index] + 3, 20))
-        left_alone = max(0, penalty - self._passed[index]) if self._failed[index] else 0
-        return self._busy[index] + left_alone
+        remaining_penalty = max(0, penalty - self._passed[index]) if self._failed[index] else 0
+        return self._busy[index] + remaining_penalty

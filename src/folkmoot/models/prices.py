@@ -54,39 +54,43 @@ class ModelPrice:
         A free model costs nothing, even without a token count. If the usage has no cached tokens,
         none were cached.
         """
-        asked, said = usage.input_tokens, usage.output_tokens
+        input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
         if self is FREE_PRICE:
             return 0.0
-        if asked is None or said is None:
+        if input_tokens is None or output_tokens is None:
             return None
-        if max(asked, said) > MAX_LINEAR_TOKENS:
+        if max(input_tokens, output_tokens) > MAX_LINEAR_TOKENS:
             # In a batch without cache discount, the library must not apply that discount either.
-            plain = self.share < 1.0 and self.cached_usd == self.input_usd
-            counted = usage._replace(cached_tokens=None) if plain else usage
-            exact = _library_cost(self.provider, self.model, counted)
+            ignores_cache = self.share < 1.0 and self.cached_usd == self.input_usd
+            priced_usage = usage._replace(cached_tokens=None) if ignores_cache else usage
+            exact = _library_cost(self.provider, self.model, priced_usage)
             if exact is not None:
                 return exact * self.share
         # Some servers report more cached tokens than input tokens.
-        cached = min(usage.cached_tokens or 0, asked)
-        written = min(usage.cache_write_tokens or 0, asked - cached)
+        cached = min(usage.cached_tokens or 0, input_tokens)
+        cache_written = min(usage.cache_write_tokens or 0, input_tokens - cached)
         return self.share * (
-            (asked - cached - written) * self.input_usd
+            (input_tokens - cached - cache_written) * self.input_usd
             + cached * self.cached_usd
-            + written * self.cache_write_usd
-            + said * self.output_usd
+            + cache_written * self.cache_write_usd
+            + output_tokens * self.output_usd
         )
 
-    def max_cost_usd(self, asked: int, said: int) -> float:
+    def max_cost_usd(self, input_tokens: int, output_tokens: int) -> float:
         """Return the maximum cost in USD of these token counts.
 
         It is the higher of the costs with and without writing the input to the vendor's cache.
         """
-        if max(asked, said) <= MAX_LINEAR_TOKENS or self is FREE_PRICE:
+        if max(input_tokens, output_tokens) <= MAX_LINEAR_TOKENS or self is FREE_PRICE:
             return self.share * (
-                asked * max(self.input_usd, self.cache_write_usd) + said * self.output_usd
+                input_tokens * max(self.input_usd, self.cache_write_usd)
+                + output_tokens * self.output_usd
             )
-        used = (Usage(asked, said, 0), Usage(asked, said, 0, asked))
-        return max(self.cost(usage) or 0.0 for usage in used)
+        possible_usages = (
+            Usage(input_tokens, output_tokens, 0),
+            Usage(input_tokens, output_tokens, 0, input_tokens),
+        )
+        return max(self.cost(usage) or 0.0 for usage in possible_usages)
 
 
 FREE_PRICE = ModelPrice(None, "", 0.0, 0.0, 0.0, 0.0)
@@ -108,8 +112,8 @@ def estimate_cost(
     rate = find_price(spec)
     if rate is None:
         return None
-    priced = rate.batch_price() if batch and supports_batches(spec) else rate
-    return priced.cost(Usage(input_tokens, output_tokens, cached))
+    price_rate = rate.batch_price() if batch and supports_batches(spec) else rate
+    return price_rate.cost(Usage(input_tokens, output_tokens, cached))
 
 
 def supports_batches(spec: ModelSpec) -> bool:
@@ -127,8 +131,8 @@ def _load_price(provider: str, model: str) -> ModelPrice | None:
         return None
     cached = per_input if per_cached is None else per_cached
     written = per_input if per_written is None else per_written
-    each = (price / _PROBE_TOKENS for price in (per_input, per_output, cached, written))
-    return ModelPrice(provider, model, *each)
+    prices_per_token = (price / _PROBE_TOKENS for price in (per_input, per_output, cached, written))
+    return ModelPrice(provider, model, *prices_per_token)
 
 
 def _library_cost(provider: str | None, model: str, usage: Usage) -> float | None:

@@ -89,7 +89,7 @@ class ModelRequest:
 
     The other fields are not part of the fingerprint:
 
-    - `asked`: hints for the embedded respondent.
+    - `hints`: hints for the embedded respondent.
     - `cache_breakpoints`: ascending character offsets into the concatenated message texts. The text
       before an offset may be repeated in a later request, so the provider may ask the vendor to
       cache it.
@@ -102,7 +102,7 @@ class ModelRequest:
     max_tokens: int | None = None
     schema: JsonObject | None = None
     images: tuple[str, ...] = ()
-    asked: RespondentHints = NO_HINTS
+    hints: RespondentHints = NO_HINTS
     cache_breakpoints: tuple[int, ...] = ()
     spans: tuple[Span, ...] = ()
 
@@ -124,18 +124,29 @@ class ModelRequest:
 
         Raises KeyError or TypeError for other data.
         """
-        messages = tuple(Message(m["role"], m["content"]) for m in data["messages"])
-        how = {key: data[key] for key in ("temperature", "max_tokens", "schema")}
-        return cls(data["model"], messages, **how, images=tuple(data.get("images", ())))
+        messages = tuple(
+            Message(message["role"], message["content"]) for message in data["messages"]
+        )
+        parameters = {key: data[key] for key in ("temperature", "max_tokens", "schema")}
+        return cls(data["model"], messages, **parameters, images=tuple(data.get("images", ())))
 
     def fingerprint(self) -> bytes:
         """Return 16 bytes that change if anything that is sent to the model changes."""
         schema = json.dumps(self.schema, sort_keys=True) if self.schema is not None else ""
-        said = [part for message in self.messages for part in (message.role, message.content)]
+        message_texts = [
+            part for message in self.messages for part in (message.role, message.content)
+        ]
         # Encode everything first and hash it once. Hashing the parts of a long conversation one by
         # one takes five times as long.
-        whole = [self.model, self.temperature, self.max_tokens, schema, *said, *self.images]
-        return digest(json_text.encode_json(whole))
+        fingerprinted = [
+            self.model,
+            self.temperature,
+            self.max_tokens,
+            schema,
+            *message_texts,
+            *self.images,
+        ]
+        return digest(json_text.encode_json(fingerprinted))
 
 
 class Usage(NamedTuple):
@@ -210,14 +221,15 @@ def normalise_finish_reason(word: object) -> str:
 
     Raises TransientError if the reason states that the vendor failed during generation.
     """
-    said = word.strip().lower() if isinstance(word, str) else ""
-    if _VENDOR_FAILURE_PATTERN.search(said):
+    vendor_reason = word.strip().lower() if isinstance(word, str) else ""
+    if _VENDOR_FAILURE_PATTERN.search(vendor_reason):
         raise TransientError(
-            f"the reply was interrupted upstream (finish reason {said!r})", may_be_billed=True
+            f"the reply was interrupted upstream (finish reason {vendor_reason!r})",
+            may_be_billed=True,
         )
-    if said in _UNSTATED_REASONS:
+    if vendor_reason in _UNSTATED_REASONS:
         return FINISH_UNKNOWN
-    return _FINISH_REASONS.get(said) or f"{FINISH_UNKNOWN}:{said[:40]}"
+    return _FINISH_REASONS.get(vendor_reason) or f"{FINISH_UNKNOWN}:{vendor_reason[:40]}"
 
 
 # Match each closed block, a block without an end, and the text before an end without a start. The
@@ -233,9 +245,11 @@ def strip_reasoning(text: str) -> str:
     """Return the text of a reply without the reasoning that a server left in it."""
     if "think" not in text.lower():
         return text
-    kept = _REASONING_PATTERN.sub("", text)
+    visible_text = _REASONING_PATTERN.sub("", text)
     # The second pass removes end tags that only the first pass uncovered, as in nested blocks.
-    return kept if kept == text else _REASONING_PATTERN.sub("", kept).strip()
+    return (
+        visible_text if visible_text == text else _REASONING_PATTERN.sub("", visible_text).strip()
+    )
 
 
 class Completion(NamedTuple):

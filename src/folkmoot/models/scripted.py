@@ -48,14 +48,14 @@ class ScriptedProvider:
         latency = self._latency(address) if callable(self._latency) else self._latency
         if latency:
             await asyncio.sleep(latency)
-        said: Any = self._fn(request, address)
-        if inspect.isawaitable(said):
-            said = await said
-        if isinstance(said, Completion):
-            return said
+        reply: Any = self._fn(request, address)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        if isinstance(reply, Completion):
+            return reply
         size = sum(len(message.content) for message in request.messages)
-        usage = Usage(size // 4, len(said) // 4, 0)
-        return Completion(said, usage, "scripted", finish="stop")
+        usage = Usage(size // 4, len(reply) // 4, 0)
+        return Completion(reply, usage, "scripted", finish="stop")
 
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str

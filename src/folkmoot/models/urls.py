@@ -38,8 +38,8 @@ def join_url(base: str, path: str) -> str:
     Both may have a query. Raises ValueError for an invalid URL.
     """
     parts = urlsplit(base)
-    path, _, more = path.partition("?")
-    query = "&".join(filter(None, (parts.query, more)))
+    path, _, further_query = path.partition("?")
+    query = "&".join(filter(None, (parts.query, further_query)))
     return urlunsplit((*parts[:2], parts.path.rstrip("/") + path, query, ""))
 
 
@@ -65,10 +65,10 @@ def require_encryption(key: str | None, base_url: str | None, model: str = "") -
     base_url = base_url or ""
     host = find_unencrypted_host(base_url)
     if host is not None and (key or find_secrets(base_url)):
-        whose = f" for {model}" if model else ""
+        model_text = f" for {model}" if model else ""
         raise InputError(
             Problem(
-                f"the key{whose} would travel unencrypted (http://) to {host}, "
+                f"the key{model_text} would travel unencrypted (http://) to {host}, "
                 "which is neither this machine nor known to be on a private network",
                 hint=UNENCRYPTED_MESSAGE,
             )
@@ -110,13 +110,13 @@ def find_secrets(url: str) -> list[str]:
     """Return the passwords and keys in a URL, before the host or in the query."""
     try:
         parts = urlsplit(url)
-        found = [
+        secrets = [
             parts.password,
             *(value for name, value in parse_qsl(parts.query) if is_secret_name(name)),
         ]
     except ValueError:
         return []
-    return [secret for secret in found if secret]
+    return [secret for secret in secrets if secret]
 
 
 def _is_private(host: str) -> bool:
@@ -131,10 +131,10 @@ def _is_private(host: str) -> bool:
     if "." in host and not host.endswith(_LOCAL_NAMES):
         return False
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return False
-    return bool(found) and all(_is_private_address(str(address[4][0])) for address in found)
+    return bool(addresses) and all(_is_private_address(str(address[4][0])) for address in addresses)
 
 
 def _is_private_address(text: str) -> bool:

@@ -34,8 +34,8 @@ class Amendment:
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json_line(self) -> str:
-        whole = {"kind": self.kind, "by": self.author, "at": self.created_at, **self.data}
-        return json.dumps(whole, ensure_ascii=False)
+        fields = {"kind": self.kind, "by": self.author, "at": self.created_at, **self.data}
+        return json.dumps(fields, ensure_ascii=False)
 
 
 def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
@@ -75,14 +75,14 @@ def read_amendments(run: Path) -> list[Amendment]:
 
     Raises StorageError for a changed file or an invalid line.
     """
-    found = []
+    amendments = []
     for number, line in enumerate(read_recorded_amendments(run), 1):
         try:
             data = json.loads(line)
-            found.append(Amendment(data.pop("kind"), data.pop("by"), data.pop("at"), data))
+            amendments.append(Amendment(data.pop("kind"), data.pop("by"), data.pop("at"), data))
         except (ValueError, KeyError, AttributeError) as error:
             raise StorageError(f"{run / AMENDMENTS_FILE}:{number}: not an amendment") from error
-    return found
+    return amendments
 
 
 def read_recorded_amendments(run: Path) -> tuple[str, ...]:
@@ -90,27 +90,28 @@ def read_recorded_amendments(run: Path) -> tuple[str, ...]:
 
     Raises StorageError if their digest differs from that in the manifest.
     """
-    lines, known = _read_lines(run), _recorded_state(run)
-    named = lines[: known.get("count", 0)]
-    if known and _digest_lines(named) != known["digest"]:
+    lines, recorded_state = _read_lines(run), _recorded_state(run)
+    recorded_lines = lines[: recorded_state.get("count", 0)]
+    if recorded_state and _digest_lines(recorded_lines) != recorded_state["digest"]:
         raise StorageError(
             f"{run / AMENDMENTS_FILE} was changed by hand: its digest is not the one in "
             f"{MANIFEST}. Put "
             "it back as it was; corrections are read from a sheet (`folkmoot codes`)"
         )
-    return named
+    return recorded_lines
 
 
 def list_changes(run: Path) -> list[str]:
     """Return the differences between the file and the manifest, as sentences."""
     try:
-        named, there = len(read_recorded_amendments(run)), len(_read_lines(run))
+        recorded_count, line_count = len(read_recorded_amendments(run)), len(_read_lines(run))
     except StorageError as error:
         return [f"{error}."]
-    if there == named:
+    if line_count == recorded_count:
         return []
     return [
-        f"{AMENDMENTS_FILE} has {there} lines, of which {MANIFEST} names {named}: the rest counts "
+        f"{AMENDMENTS_FILE} has {line_count} lines, of which {MANIFEST} names {recorded_count}: "
+        "the rest counts "
         "for nothing, and the next amendment drops it."
     ]
 
@@ -118,7 +119,7 @@ def list_changes(run: Path) -> list[str]:
 def describe_amendments(run: Path) -> list[str]:
     """Return the number of amendments by kind and author, one line each."""
     counts = Counter((amendment.kind, amendment.author) for amendment in read_amendments(run))
-    return [f"{count:,} × {kind}, by {by}" for (kind, by), count in counts.items()]
+    return [f"{count:,} × {kind}, by {author}" for (kind, author), count in counts.items()]
 
 
 def _read_lines(run: Path) -> tuple[str, ...]:
@@ -137,10 +138,10 @@ def _digest_lines(lines: Iterable[str]) -> str:
 
 def _recorded_state(run: Path) -> Mapping[str, Any]:
     path = run / MANIFEST
-    known = read_json_object(path).get(AMENDMENTS_KEY, {}) if path.exists() else {}
-    if known == {}:
+    recorded_state = read_json_object(path).get(AMENDMENTS_KEY, {}) if path.exists() else {}
+    if recorded_state == {}:
         return {}
-    match known:
+    match recorded_state:
         case {"count": int(), "digest": str()}:
-            return known
+            return recorded_state
     raise StorageError(f"{path}: the member {AMENDMENTS_KEY} was changed by hand")

@@ -35,56 +35,58 @@ class DiskStore:
                 self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
             self._file.seek(self._end)
             self._file.write(len(data).to_bytes(LENGTH_PREFIX_BYTES, "big") + data)
-        place, self._end = self._end, self._end + LENGTH_PREFIX_BYTES + len(data)
-        return place
+        offset, self._end = self._end, self._end + LENGTH_PREFIX_BYTES + len(data)
+        return offset
 
-    def read(self, place: int) -> bytes:
+    def read(self, offset: int) -> bytes:
         """Return the bytes at an offset. Raises StorageError."""
         assert self._file is not None
         with storage_errors(self._folder):
-            self._file.seek(place)
+            self._file.seek(offset)
             return self._file.read(int.from_bytes(self._file.read(LENGTH_PREFIX_BYTES), "big"))
 
 
 class StoredValue(Generic[T]):
-    """A handle to a stored value. `get` reads the value.
+    """A handle to a stored value. `load` reads the value.
 
     If a handle is pickled for another process, the value itself is sent.
     """
 
-    __slots__ = ("_place", "_shelf", "_value")
+    __slots__ = ("_disk_store", "_offset", "_value")
 
-    def __init__(self, value: T, shelf: DiskStore | None = None) -> None:
-        self._shelf = shelf
-        self._value = value if shelf is None else None
-        # Each `get` returns a new copy, so a change to one copy does not affect the others.
-        self._place = 0 if shelf is None else shelf.write(pickle.dumps(value, 5))
+    def __init__(self, value: T, disk_store: DiskStore | None = None) -> None:
+        self._disk_store = disk_store
+        self._value = value if disk_store is None else None
+        # Each `load` returns a new copy, so a change to one copy does not affect the others.
+        self._offset = 0 if disk_store is None else disk_store.write(pickle.dumps(value, 5))
 
-    def get(self) -> T:
+    def load(self) -> T:
         """Return the value. Raises StorageError."""
-        if self._shelf is None:
+        if self._disk_store is None:
             return cast("T", self._value)
-        return cast("T", pickle.loads(self._shelf.read(self._place)))
+        return cast("T", pickle.loads(self._disk_store.read(self._offset)))
 
     def to_bytes(self) -> bytes:
         """Return the value as bytes, for the store of another process (see `from_bytes`)."""
         return (
-            pickle.dumps(self._value, 5) if self._shelf is None else self._shelf.read(self._place)
+            pickle.dumps(self._value, 5)
+            if self._disk_store is None
+            else self._disk_store.read(self._offset)
         )
 
     @classmethod
-    def from_bytes(cls, data: bytes, shelf: DiskStore | None) -> StoredValue[T]:
+    def from_bytes(cls, data: bytes, disk_store: DiskStore | None) -> StoredValue[T]:
         """Return a handle to the value that `to_bytes` encoded.
 
         Without a store, the value stays in memory.
         """
         # The constructor would pickle the value again.
-        made = cls.__new__(cls)
-        made._shelf = shelf
-        made._value = pickle.loads(data) if shelf is None else None
-        made._place = 0 if shelf is None else shelf.write(data)
-        return made
+        stored_value = cls.__new__(cls)
+        stored_value._disk_store = disk_store
+        stored_value._value = pickle.loads(data) if disk_store is None else None
+        stored_value._offset = 0 if disk_store is None else disk_store.write(data)
+        return stored_value
 
     def __reduce__(self) -> tuple[type[StoredValue[T]], tuple[T]]:
         """Pickle the value itself, because the file belongs to this process."""
-        return StoredValue, (self.get(),)
+        return StoredValue, (self.load(),)

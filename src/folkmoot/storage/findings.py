@@ -199,12 +199,15 @@ def _has_intervals(finding: Finding) -> bool:
 def _remove_inference(finding: Finding) -> None:
     """Remove intervals and p-values from a finding, and list the values of its units instead."""
     columns = finding.grid.columns
-    hidden = [
+    is_hidden = [
         bool(_BOUND_COLUMN_PATTERN.fullmatch(name) or _P_VALUE_COLUMN_PATTERN.fullmatch(name))
         for name in columns
     ]
     rows = tuple(
-        tuple(None if hide else cell for cell, hide in zip(row, hidden, strict=True))
+        tuple(
+            None if is_hidden_column else cell
+            for cell, is_hidden_column in zip(row, is_hidden, strict=True)
+        )
         for row in finding.grid.rows
     )
     notes = finding.notes
@@ -212,12 +215,20 @@ def _remove_inference(finding: Finding) -> None:
     if isinstance(chart, IntervalChart):
         items = tuple((label, value, value, value) for label, value, _, _ in chart.items)
         chart = replace(chart, items=items)
-        own = {
-            label: [format_number(value) for at, value in chart.unit_values if at == label]
+        values_by_label = {
+            label: [
+                format_number(value)
+                for item_label, value in chart.unit_values
+                if item_label == label
+            ]
             for label, *_ in items
         }
-        shown = [f"{label} {', '.join(values)}" for label, values in own.items() if values]
-        notes += (f"Each {finding.unit.split()[0]}: {'; '.join(shown)}.",) if shown else ()
+        value_texts = [
+            f"{label} {', '.join(values)}" for label, values in values_by_label.items() if values
+        ]
+        notes += (
+            (f"Each {finding.unit.split()[0]}: {'; '.join(value_texts)}.",) if value_texts else ()
+        )
     for name, value in {
         "says": f"{ILLUSTRATION_LABEL}: {finding.counted}. {finding.says}".strip(),
         "grid": replace(finding.grid, rows=rows),
@@ -282,9 +293,9 @@ def numeric_columns(grid: ResultTable) -> list[bool]:
 
 
 def _is_mostly_numeric(cells: list[TableCell]) -> bool:
-    known = [cell for cell in cells if cell is not None]
+    known_cells = [cell for cell in cells if cell is not None]
     # A column of numbers may hold single words such as "none", and is still aligned as numbers.
-    return sum(map(is_number, known)) * 2 > len(known)
+    return sum(map(is_number, known_cells)) * 2 > len(known_cells)
 
 
 def is_number(value: TableCell) -> bool:

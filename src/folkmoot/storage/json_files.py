@@ -62,10 +62,10 @@ def read_json(path: Path) -> Any:
 
 def read_json_object(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file. Raises StorageError if there is none."""
-    found = read_json(path)
-    if not isinstance(found, dict):
+    data = read_json(path)
+    if not isinstance(data, dict):
         raise StorageError(f"{path}: not a JSON object")
-    return found
+    return data
 
 
 def iterate_list(path: Path, member: str) -> Iterator[Any]:
@@ -76,12 +76,12 @@ def iterate_list(path: Path, member: str) -> Iterator[Any]:
     # `write_json` fixes the layout: a list of the outermost object starts with this line, and each
     # of its objects ends with a bracket at an indentation of four. So the file can be split by
     # lines without a JSON parser.
-    opening, lines, within = b"  " + orjson.dumps(member) + b": [\n", list[bytes](), False
+    opening, lines, is_inside = b"  " + orjson.dumps(member) + b": [\n", list[bytes](), False
     try:
         with path.open("rb") as file:
             for line in file:
-                if not within:
-                    within = line == opening
+                if not is_inside:
+                    is_inside = line == opening
                 elif line.startswith(b"  ]"):
                     return
                 else:
@@ -92,7 +92,7 @@ def iterate_list(path: Path, member: str) -> Iterator[Any]:
     except (OSError, ValueError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
     # A file with another layout, such as one edited by hand, is read as a whole.
-    if not within:
+    if not is_inside:
         yield from read_json(path).get(member, ())
 
 
@@ -102,23 +102,25 @@ def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
     If `write_json` wrote the file, each vector is on one line. Then only one vector at a time is in
     memory as Python numbers.
     """
-    found: dict[str, NDArray[np.float32]] = {}
-    within = False
+    vectors: dict[str, NDArray[np.float32]] = {}
+    is_inside = False
     try:
         with path.open("rb") as file:
             for line in file:
                 if not line.startswith(b"    "):
-                    within = line.startswith(b"  " + orjson.dumps(member) + b": {")
-                elif within:
+                    is_inside = line.startswith(b"  " + orjson.dumps(member) + b": {")
+                elif is_inside:
                     for name, vector in orjson.loads(b"{" + line.rstrip(b",\n ") + b"}").items():
-                        found[name] = np.array(vector, dtype=np.float32)
+                        vectors[name] = np.array(vector, dtype=np.float32)
     except (OSError, ValueError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
     # A file with another layout is read as a whole.
-    if not found:
-        listed = read_json(path).get(member, {})
-        found = {name: np.array(vector, dtype=np.float32) for name, vector in listed.items()}
-    return found
+    if not vectors:
+        lists_by_name = read_json(path).get(member, {})
+        vectors = {
+            name: np.array(vector, dtype=np.float32) for name, vector in lists_by_name.items()
+        }
+    return vectors
 
 
 def format_json(data: object) -> str:
@@ -146,7 +148,7 @@ def _encode_pieces(data: object) -> Iterator[bytes]:
     of its entries is a piece.
     """
     if isinstance(data, Iterator):
-        items = (_encode_member(value, f"$[{i}]", 2) for i, value in enumerate(data))
+        items = (_encode_member(value, f"$[{number}]", 2) for number, value in enumerate(data))
         yield from _join_block(b"[", items, b"]", 2)
         yield b"\n"
         return
@@ -155,22 +157,22 @@ def _encode_pieces(data: object) -> Iterator[bytes]:
         return
     opening = b"{\n  "
     for key, value in data.items():
-        name, place = _check_key(key, "$"), f"$.{key}"
-        yield opening + orjson.dumps(_to_orjson_types(name, place)) + b": "
+        name, path = _check_key(key, "$"), f"$.{key}"
+        yield opening + orjson.dumps(_to_orjson_types(name, path)) + b": "
         opening = b",\n  "
         if isinstance(value, Iterator):
-            items = (_encode_member(value, f"{place}[{i}]", 4) for i, value in enumerate(value))
+            items = (_encode_member(value, f"{path}[{i}]", 4) for i, value in enumerate(value))
             yield from _join_block(b"[", items, b"]")
         elif isinstance(value, Mapping):
             members = (
-                orjson.dumps(_to_orjson_types(_check_key(key, place), place))
+                orjson.dumps(_to_orjson_types(_check_key(key, path), path))
                 + b": "
-                + _encode_member(value, f"{place}.{key}", 4)
+                + _encode_member(value, f"{path}.{key}", 4)
                 for key, value in value.items()
             )
             yield from _join_block(b"{", members, b"}")
         else:
-            yield _encode_member(value, place, 2)
+            yield _encode_member(value, path, 2)
     yield b"\n}\n"
 
 
@@ -188,15 +190,15 @@ def _join_block(
     yield line[:-2] + closing
 
 
-def _encode_member(data: object, place: str, indent: int = 0) -> bytes:
-    text = orjson.dumps(_to_orjson_types(data, place), option=orjson.OPT_INDENT_2)
+def _encode_member(data: object, path: str, indent: int = 0) -> bytes:
+    text = orjson.dumps(_to_orjson_types(data, path), option=orjson.OPT_INDENT_2)
     return text.replace(b"\n", b"\n" + b" " * indent) if indent else text
 
 
-def _to_orjson_types(value: object, place: str) -> object:
+def _to_orjson_types(value: object, path: str) -> object:
     """Return a value in types that orjson writes in our format.
 
-    Lists of scalars and vectors become fragments on one line, other values plain types. `place` is
+    Lists of scalars and vectors become fragments on one line, other values plain types. `path` is
     the location for error messages.
     """
     match value:
@@ -207,50 +209,50 @@ def _to_orjson_types(value: object, place: str) -> object:
             return value if value.isascii() else value.encode("utf-8", "replace").decode()
         case Mapping():
             return {
-                _check_key(key, place): _to_orjson_types(value, f"{place}.{key}")
-                for key, value in value.items()
+                _check_key(name, path): _to_orjson_types(item, f"{path}.{name}")
+                for name, item in value.items()
             }
         # Vectors are written by orjson directly, without a Python number for each element.
         case np.ndarray() if value.ndim == 1 and value.dtype.kind in "fiub":
-            return _format_vector(value, place)
+            return _format_vector(value, path)
         case np.ndarray():
-            return _to_orjson_types(value.tolist() if value.ndim == 0 else list(value), place)
+            return _to_orjson_types(value.tolist() if value.ndim == 0 else list(value), path)
         case Sequence() if not isinstance(value, (bytes, bytearray)):
-            items = [_to_orjson_types(value, f"{place}[{i}]") for i, value in enumerate(value)]
-            if items and all(isinstance(value, _SCALAR_TYPES) for value in value):
+            items = [_to_orjson_types(item, f"{path}[{i}]") for i, item in enumerate(value)]
+            if items and all(isinstance(item, _SCALAR_TYPES) for item in value):
                 return orjson.Fragment(orjson.dumps(items))
             return items
-    return _check_number(value, place)
+    return _check_number(value, path)
 
 
-def _check_number(value: object, place: str) -> object:
+def _check_number(value: object, path: str) -> object:
     if isinstance(value, Path):
         return str(value)
     if not isinstance(value, (int, float, np.number, np.bool_)):
-        raise TypeError(f"{place}: {type(value).__name__} cannot be written as JSON")
+        raise TypeError(f"{path}: {type(value).__name__} cannot be written as JSON")
     # Python would write NaN as a word that other JSON parsers reject.
     if not math.isfinite(value):
-        raise ValueError(f"{place}: {value} cannot be written as JSON; use None")
+        raise ValueError(f"{path}: {value} cannot be written as JSON; use None")
     if isinstance(value, np.float32):
         # `str` gives the shortest digits that identify the 32-bit float. `float` alone would give
         # digits of the 64-bit value.
         return float(str(value))
-    whole = value.item() if isinstance(value, np.generic) else value
+    number = value.item() if isinstance(value, np.generic) else value
     # orjson raises an error for integers above 64 bits.
-    large = isinstance(whole, int) and whole.bit_length() > 63
-    return orjson.Fragment(str(whole)) if large else whole
+    is_large = isinstance(number, int) and number.bit_length() > 63
+    return orjson.Fragment(str(number)) if is_large else number
 
 
-def _format_vector(array: NDArray[Any], place: str) -> orjson.Fragment:
+def _format_vector(array: NDArray[Any], path: str) -> orjson.Fragment:
     if not np.isfinite(array).all():
-        raise ValueError(f"{place}: NaN or infinity cannot be written as JSON; use None")
+        raise ValueError(f"{path}: NaN or infinity cannot be written as JSON; use None")
     option = orjson.OPT_SERIALIZE_NUMPY
     return orjson.Fragment(orjson.dumps(np.ascontiguousarray(array), option=option))
 
 
-def _check_key(key: object, place: str) -> str:
+def _check_key(key: object, path: str) -> str:
     if isinstance(key, str):
         return key
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         return str(key)
-    raise TypeError(f"{place}: a key must be text, not {type(key).__name__}")
+    raise TypeError(f"{path}: a key must be text, not {type(key).__name__}")

@@ -85,11 +85,13 @@ class ModelUsage:
     @property
     def cost(self) -> str:
         """The cost in words, including the number of calls of unknown cost."""
-        unknown = self.calls_without_price + self.broken
-        if unknown and not self.cost_usd:
+        unpriced_calls = self.calls_without_price + self.broken
+        if unpriced_calls and not self.cost_usd:
             return "cost unknown"
-        told = f" + {format_count(unknown, 'call')} of unknown cost" if unknown else ""
-        return format_dollars(self.cost_usd) + told
+        unknown_part = (
+            f" + {format_count(unpriced_calls, 'call')} of unknown cost" if unpriced_calls else ""
+        )
+        return format_dollars(self.cost_usd) + unknown_part
 
     def format_line(self) -> str:
         """Return calls, tokens and cost in one line of text."""
@@ -161,11 +163,11 @@ class RunFacts:
 def build_manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, object]:
     """Return the manifest as JSON data."""
     answers = _answer_columns(tables.get("answers"))
-    uses, earlier = facts.models.values(), facts.earlier_manifest
-    unpriced = [name for name, use in facts.models.items() if use.calls_without_price]
-    unknown = list(dict.fromkeys([*unpriced, *(model for model, _ in facts.broken)]))
-    known = [use.cost_usd for use in uses if not use.calls_without_price]
-    uncounted = any(use.calls_without_token_count for use in uses)
+    usages, earlier = facts.models.values(), facts.earlier_manifest
+    unpriced = [name for name, usage in facts.models.items() if usage.calls_without_price]
+    unpriced_models = list(dict.fromkeys([*unpriced, *(model for model, _ in facts.broken)]))
+    known_costs = [usage.cost_usd for usage in usages if not usage.calls_without_price]
+    has_uncounted = any(usage.calls_without_token_count for usage in usages)
     return {
         "run_id": facts.run_id,
         "study": facts.study,
@@ -181,18 +183,19 @@ def build_manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[
         # of the previous manifest. The other sums include replayed calls.
         "wall_seconds": round(facts.wall_seconds + earlier.get("wall_seconds", 0.0), 3),
         "processes": 1 + earlier.get("processes", 0) + _killed_since(facts),
-        "calls": sum(use.calls + use.replayed for use in uses),
+        "calls": sum(usage.calls + usage.replayed for usage in usages),
         **({"handed_in_by_batches": facts.batched_calls} if facts.batched_calls else {}),
-        "retries": sum(use.retries for use in uses) + earlier.get("retries", 0),
-        "lost_tries": sum(use.lost_calls for use in uses) + earlier.get("lost_tries", 0),
-        "input_tokens": None if uncounted else sum(use.input_tokens for use in uses),
-        "output_tokens": None if uncounted else sum(use.output_tokens for use in uses),
-        "cost_usd": round(sum(known), 6) if known or not unknown else None,
-        "cost_unknown_for": unknown,
+        "retries": sum(usage.retries for usage in usages) + earlier.get("retries", 0),
+        "lost_tries": sum(usage.lost_calls for usage in usages) + earlier.get("lost_tries", 0),
+        "input_tokens": None if has_uncounted else sum(usage.input_tokens for usage in usages),
+        "output_tokens": None if has_uncounted else sum(usage.output_tokens for usage in usages),
+        "cost_usd": round(sum(known_costs), 6) if known_costs or not unpriced_models else None,
+        "cost_unknown_for": unpriced_models,
         **_summarise_broken(facts.broken),
         **_possibly_paid(facts.possibly_paid),
         "models": [
-            _model_entry(name, use, facts.roles.get(name, ())) for name, use in facts.models.items()
+            _model_entry(name, usage, facts.roles.get(name, ()))
+            for name, usage in facts.models.items()
         ],
         "embedding_model": facts.embedding_model,
         "override": facts.model_override,
@@ -219,8 +222,8 @@ def _summarise_broken(broken: Sequence[tuple[str, float | None]]) -> dict[str, o
         return {}
     bounds = [usd for _, usd in broken if usd is not None]
     # A single unknown cost makes the maximum unknown.
-    most = round(sum(bounds), 6) if len(bounds) == len(broken) else None
-    return {"broken_replies": {"count": len(broken), "max_usd": most}}
+    max_usd = round(sum(bounds), 6) if len(bounds) == len(broken) else None
+    return {"broken_replies": {"count": len(broken), "max_usd": max_usd}}
 
 
 def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, object]:
@@ -231,24 +234,39 @@ def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, 
     if not loans:
         return {}
     prices = [usd for _, _, usd in loans if usd is not None]
-    most = round(sum(prices), 6) if len(prices) == len(loans) else None
-    killed = {who: sum(of == who for of, _, _ in loans) for who in ("process", "worker")}
-    told = {"calls": sum(calls for _, calls, _ in loans), "max_usd": most}
-    return {POSSIBLY_PAID: {**told, "processes": killed["process"], "workers": killed["worker"]}}
+    max_usd = round(sum(prices), 6) if len(prices) == len(loans) else None
+    killed_counts = {
+        borrower_kind: sum(loan_kind == borrower_kind for loan_kind, _, _ in loans)
+        for borrower_kind in ("process", "worker")
+    }
+    totals = {"calls": sum(calls for _, calls, _ in loans), "max_usd": max_usd}
+    return {
+        POSSIBLY_PAID: {
+            **totals,
+            "processes": killed_counts["process"],
+            "workers": killed_counts["worker"],
+        }
+    }
 
 
 def _killed_since(facts: RunFacts) -> int:
     """Return the number of processes that were killed during calls since the previous manifest."""
-    now = sum(who == "process" for who, _, _ in facts.possibly_paid)
-    return max(0, now - int(facts.earlier_manifest.get(POSSIBLY_PAID, {}).get("processes", 0)))
+    killed_processes = sum(
+        borrower_kind == "process" for borrower_kind, _, _ in facts.possibly_paid
+    )
+    return max(
+        0, killed_processes - int(facts.earlier_manifest.get(POSSIBLY_PAID, {}).get("processes", 0))
+    )
 
 
 def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
     """Return the possibly paid calls in words, or an empty string if there are none."""
     if not calls:
         return ""
-    most = "at an unknown price" if max_usd is None else f"up to {format_dollars(max_usd)}"
-    return f"possibly paid {most} ({format_count(calls, 'call')} of a process that was killed)"
+    price_text = "at an unknown price" if max_usd is None else f"up to {format_dollars(max_usd)}"
+    return (
+        f"possibly paid {price_text} ({format_count(calls, 'call')} of a process that was killed)"
+    )
 
 
 # Finish reasons of the embedded respondent that the note of a run counts, with their explanation.
@@ -259,20 +277,24 @@ _FORM_ONLY_FINISHES = {
 }
 
 
-def describe_mark(who: Collection[tuple[str, str]], *, has_people: bool) -> str:
+def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -> str:
     """Return the provenance label for files to which humans or the embedded respondent contributed.
 
-    `who` holds pairs of a role and who answered in it (human, synthetic, model). `has_people` is
-    true if a human gave an answer. The result is empty if models alone answered.
+    `answerers` holds pairs of a role and who answered in it (human, synthetic, model). `has_people`
+    is true if a human gave an answer. The result is empty if models alone answered.
     """
     if has_people:
-        others = any(by != HUMAN_MODEL for _, by in who)
-        return f"{MIXED_MARK}: people and models answered" if others else HUMAN_MARK
-    roles = sorted({role for role, by in who if by == "synthetic"})
+        has_others = any(answered_by != HUMAN_MODEL for _, answered_by in answerers)
+        return f"{MIXED_MARK}: people and models answered" if has_others else HUMAN_MARK
+    roles = sorted({role for role, answered_by in answerers if answered_by == "synthetic"})
     if not roles:
         return ""
-    part = f" in part ({', '.join(roles)})" if any(by != "synthetic" for _, by in who) else ""
-    return f"SYNTHETIC{part}: the embedded respondent answered; no evidence about people"
+    part_text = (
+        f" in part ({', '.join(roles)})"
+        if any(answered_by != "synthetic" for _, answered_by in answerers)
+        else ""
+    )
+    return f"SYNTHETIC{part_text}: the embedded respondent answered; no evidence about people"
 
 
 def _synthetic_section(
@@ -287,16 +309,19 @@ def _synthetic_section(
     if not facts.synthetic:
         return {}
     note = SYNTHETIC_NOTE
-    if real := _describe_hosted_models(facts):
-        note = f"{note} It answered as {', '.join(facts.synthetic)}; {real}."
-    for finish, how in _FORM_ONLY_FINISHES.items():
-        if answers is not None and (some := answers.filter(pl.col("finish") == finish)).height:
-            given = format_count(some.height, "answer was", "answers were")
-            roles = ", ".join(sorted(set(some["role"])))
-            note = f"{note} {given} given {how} ({roles})."
+    if hosted_models := _describe_hosted_models(facts):
+        note = f"{note} It answered as {', '.join(facts.synthetic)}; {hosted_models}."
+    for finish, description in _FORM_ONLY_FINISHES.items():
+        if (
+            answers is not None
+            and (form_answers := answers.filter(pl.col("finish") == finish)).height
+        ):
+            count_text = format_count(form_answers.height, "answer was", "answers were")
+            roles = ", ".join(sorted(set(form_answers["role"])))
+            note = f"{note} {count_text} given {description} ({roles})."
     if count := _count_prompts_of_unknown_source(provenance):
-        held = format_count(count, "prompt holds", "prompts hold")
-        note = f"{note} {held} text without a recorded source, which it read as one text."
+        count_text = format_count(count, "prompt holds", "prompts hold")
+        note = f"{note} {count_text} text without a recorded source, which it read as one text."
     return {
         "mark": SYNTHETIC_MARK,
         "note": note,
@@ -314,29 +339,31 @@ def _count_prompts_of_unknown_source(provenance: pl.LazyFrame | None) -> int:
 
 def _human_section(facts: RunFacts) -> dict[str, object]:
     """Return the provenance label and note of a run with human answers."""
-    told = [f"people in {format_count(facts.people, 'seat')}"]
+    answerers = [f"people in {format_count(facts.people, 'seat')}"]
     if facts.synthetic:
-        told.append(f"the embedded respondent as {', '.join(facts.synthetic)}")
-    if real := _describe_hosted_models(facts):
-        told.append(real)
-    marked: dict[str, Any] = {
-        "mark": HUMAN_MARK if len(told) == 1 else MIXED_MARK,
-        "note": f"Answers are by {'; '.join(told)}.",
+        answerers.append(f"the embedded respondent as {', '.join(facts.synthetic)}")
+    if hosted_models := _describe_hosted_models(facts):
+        answerers.append(hosted_models)
+    section: dict[str, Any] = {
+        "mark": HUMAN_MARK if len(answerers) == 1 else MIXED_MARK,
+        "note": f"Answers are by {'; '.join(answerers)}.",
     }
     if facts.synthetic:
         planted = {"synthetic_roles": list(facts.synthetic), "planted": dict(facts.planted)}
-        marked["note"] += " What the embedded respondent says is no evidence about people."
-        marked |= planted
-    return marked
+        section["note"] += " What the embedded respondent says is no evidence about people."
+        section |= planted
+    return section
 
 
 def _describe_hosted_models(facts: RunFacts) -> str:
     """Return which hosted models answered in which roles, or an empty string."""
     roles = {
-        model: r for model in facts.models if model != HUMAN_MODEL and (r := facts.roles.get(model))
+        model: model_roles
+        for model in facts.models
+        if model != HUMAN_MODEL and (model_roles := facts.roles.get(model))
     }
     return "; ".join(
-        f"{m} as {', '.join(role)}" for m, role in roles.items() if not is_synthetic(m)
+        f"{model} as {', '.join(role)}" for model, role in roles.items() if not is_synthetic(model)
     )
 
 
@@ -350,7 +377,8 @@ def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
     counts = dict(answers["parse_step"].drop_nulls().value_counts().iter_rows())
     # Ties are sorted by name, so that the manifest has the same bytes in each run.
     parse_steps = {
-        key: round(counts[key] / count, 6) for key in sorted(counts, key=lambda r: (-counts[r], r))
+        key: round(counts[key] / count, 6)
+        for key in sorted(counts, key=lambda step: (-counts[step], step))
     }
     reasks = int(answers["reasks"].sum()) if "reasks" in answers.columns else 0
     return {
@@ -365,12 +393,12 @@ def _answer_columns(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
     """Return the columns of the table `answers` that the manifest needs, or None."""
     if answers is None:
         return None
-    known = answers.collect_schema().names()
-    wanted = (
+    known_columns = answers.collect_schema().names()
+    wanted_columns = (
         *("parse_step", "reasks", "missing", "finish", "role"),
         *("answered_by", "speaker_id"),
     )
-    return answers.select(column for column in wanted if column in known).collect()
+    return answers.select(column for column in wanted_columns if column in known_columns).collect()
 
 
 def count_cut_replies(answers: pl.DataFrame | None) -> int:
@@ -402,20 +430,20 @@ def _source_hash(package: str) -> str:
         root = Path(str(files(package)))
     except ModuleNotFoundError:
         return "unknown"
-    whole = hashlib.sha256()
+    hasher = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
-            whole.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return whole.hexdigest()[:16]
+            hasher.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return hasher.hexdigest()[:16]
 
 
 def direct_dependencies(package: str) -> list[str]:
     """Return the names of the required dependencies of a package, without extras, sorted."""
     try:
-        listed = requires(package) or []
+        requirements = requires(package) or []
     except PackageNotFoundError:
         return []
-    names = (re.match(r"[\w.-]+", text) for text in listed if "extra ==" not in text)
+    names = (re.match(r"[\w.-]+", text) for text in requirements if "extra ==" not in text)
     return sorted({name[0] for name in names if name})
 
 
@@ -438,18 +466,18 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _model_entry(name: str, use: ModelUsage, roles: Sequence[str]) -> dict[str, object]:
-    known = use.to_json()
+def _model_entry(name: str, usage: ModelUsage, roles: Sequence[str]) -> dict[str, object]:
+    usage_data = usage.to_json()
     return {
         "asked": name,
-        "served": sorted(use.served_models),
+        "served": sorted(usage.served_models),
         "roles": list(roles),
-        "calls": use.calls + use.replayed,
-        "input_tokens": known["input_tokens"],
-        "output_tokens": known["output_tokens"],
-        "cached_tokens": None if use.calls_without_token_count else use.cached_tokens,
-        "calls_without_usage": use.calls_without_token_count,
-        "cost_usd": known["cost_usd"],
+        "calls": usage.calls + usage.replayed,
+        "input_tokens": usage_data["input_tokens"],
+        "output_tokens": usage_data["output_tokens"],
+        "cached_tokens": None if usage.calls_without_token_count else usage.cached_tokens,
+        "calls_without_usage": usage.calls_without_token_count,
+        "cost_usd": usage_data["cost_usd"],
     }
 
 

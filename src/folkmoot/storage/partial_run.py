@@ -44,7 +44,7 @@ class Parts:
         return self.column.removesuffix("_id")
 
     @property
-    def describe_count(self) -> str:
+    def count_text(self) -> str:
         """The number of complete parts in words, such as "2 of 6 groups"."""
         return f"{len(self.complete):,} of {format_count(len(self.planned), self.unit)}"
 
@@ -52,7 +52,7 @@ class Parts:
     def empty_arms(self) -> list[str]:
         """The conditions without a complete part."""
         done = set(self.complete)
-        return [arm for arm, own in self.arms.items() if not done.intersection(own)]
+        return [arm for arm, arm_parts in self.arms.items() if not done.intersection(arm_parts)]
 
 
 class PartialRun(RunFolder):
@@ -80,7 +80,7 @@ class PartialRun(RunFolder):
 
     @property
     def covered(self) -> str:
-        return self.parts.describe_count
+        return self.parts.count_text
 
     def require_tables(self) -> None:
         self._run.require_tables()
@@ -91,8 +91,8 @@ class PartialRun(RunFolder):
 
     @property
     def mark(self) -> str:
-        if known := super().mark:
-            return known
+        if known_mark := super().mark:
+            return known_mark
         if HUMAN_MODEL in self._answered_by:
             return HUMAN_MARK if self._answered_by == {HUMAN_MODEL} else MIXED_MARK
         return SYNTHETIC_MARK if self.is_synthetic else ""
@@ -111,21 +111,23 @@ class PartialRun(RunFolder):
             kinds = self._declared[name].items()
             return pl.LazyFrame(schema={column: DTYPES[kind] for column, kind in kinds})
         rows = self._run.scan_table(name)
-        part = self.parts.column
-        if part not in rows.collect_schema():
+        part_column = self.parts.column
+        if part_column not in rows.collect_schema():
             return rows
         # The plan names parts by texts, so numbers in the table are compared as texts. Rows without
         # a part, such as those of the whole run, are kept.
-        of = pl.col(part).cast(pl.String)
-        return rows.filter(of.is_null() | of.is_in(self.parts.complete))
+        part_of_row = pl.col(part_column).cast(pl.String)
+        return rows.filter(part_of_row.is_null() | part_of_row.is_in(self.parts.complete))
 
     @cached_property
     def _answered_by(self) -> set[str]:
         """Who has answered so far: human, synthetic or model."""
         if not self._run.has_table(ANSWERS):
             return set()
-        who = self._run.scan_table(ANSWERS).select(pl.col("answered_by").drop_nulls().unique())
-        return set(who.collect().to_series())
+        answerers = self._run.scan_table(ANSWERS).select(
+            pl.col("answered_by").drop_nulls().unique()
+        )
+        return set(answerers.collect().to_series())
 
 
 def describe_parts(run: PartialRun) -> Finding:
@@ -134,28 +136,35 @@ def describe_parts(run: PartialRun) -> Finding:
     It also names the comparisons that are still missing.
     """
     parts = run.parts
-    done = set(parts.complete)
+    complete_parts = set(parts.complete)
     says = (
-        f"{parts.describe_count} {'is' if len(done) == 1 else 'are'} complete; all figures cover "
+        f"{parts.count_text} {'is' if len(complete_parts) == 1 else 'are'} complete; all figures "
+        "cover "
         "these."
     )
-    if len(done) == len(parts.planned):
+    if len(complete_parts) == len(parts.planned):
         says += " What is made when all have ended, such as coding, may still be missing."
-    if not done:
-        says = f"{parts.describe_count} are complete: nothing can be reported yet."
+    if not complete_parts:
+        says = f"{parts.count_text} are complete: nothing can be reported yet."
     elif parts.empty_arms:
         arms = join_words(parts.empty_arms)
         says += f" Nothing is complete yet of {arms}: comparisons with these are missing."
     rows: list[dict[str, TableCell]] = [
-        {"arm": arm, "complete": len(done.intersection(own)), "planned": len(own)}
-        for arm, own in (parts.arms or {"all": parts.planned}).items()
+        {
+            "arm": arm,
+            "complete": len(complete_parts.intersection(arm_parts)),
+            "planned": len(arm_parts),
+        }
+        for arm, arm_parts in (parts.arms or {"all": parts.planned}).items()
     ]
-    left = [name for name in parts.planned if name not in done]
-    notes = [f"Not complete: {join_first(left)}."] if left else []
-    empty = [
-        text for text in run.table_names() if not run.scan_table(text).head(1).collect().height
+    incomplete = [name for name in parts.planned if name not in complete_parts]
+    notes = [f"Not complete: {join_first(incomplete)}."] if incomplete else []
+    empty_tables = [
+        table_name
+        for table_name in run.table_names()
+        if not run.scan_table(table_name).head(1).collect().height
     ]
-    notes += [f"Tables without rows so far: {', '.join(empty)}."] if empty else []
+    notes += [f"Tables without rows so far: {', '.join(empty_tables)}."] if empty_tables else []
     return Finding(
         COMPLETE,
         "What is complete",
@@ -182,9 +191,13 @@ def parts_of(
         keys.setdefault(part, []).append(key)
         if arm:
             arms.setdefault(arm, {})[part] = None
-    there = set(recorded)
-    complete = tuple(part for part, own in keys.items() if there.issuperset(own))
+    recorded_keys = set(recorded)
+    complete = tuple(
+        part for part, part_keys in keys.items() if recorded_keys.issuperset(part_keys)
+    )
     # A part with rows in several conditions cannot be counted for one of them.
     if sum(map(len, arms.values())) != len(keys):
         arms = {}
-    return Parts(column, tuple(keys), complete, {arm: tuple(own) for arm, own in arms.items()})
+    return Parts(
+        column, tuple(keys), complete, {arm: tuple(arm_parts) for arm, arm_parts in arms.items()}
+    )

@@ -43,9 +43,9 @@ class Row:
     key: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(
-        cls, *, table: str = "", key: tuple[str, ...] = (), **more: object
+        cls, *, table: str = "", key: tuple[str, ...] = (), **options: object
     ) -> None:
-        super().__init_subclass__(**more)
+        super().__init_subclass__(**options)
         cls.table = table or cls.table
         cls.key = key or cls.key
         dataclass(frozen=True, kw_only=True)(cls)
@@ -57,13 +57,13 @@ class Row:
         `source` is an object with attributes or a mapping. A column that `source` lacks gets its
         default.
         """
-        known: dict[str, Any] = dict(cells)
+        known_cells: dict[str, Any] = dict(cells)
         has = source.__contains__ if isinstance(source, Mapping) else partial(hasattr, source)
         get = source.__getitem__ if isinstance(source, Mapping) else partial(getattr, source)
         for name in cls.columns():
-            if name not in known and has(name):
-                known[name] = get(name)
-        return cls(**known)
+            if name not in known_cells and has(name):
+                known_cells[name] = get(name)
+        return cls(**known_cells)
 
     def cells(self) -> Mapping[str, object]:
         """Return the cells by column, in the order of the columns."""
@@ -75,13 +75,17 @@ class Row:
     def columns(cls) -> Mapping[str, str]:
         """Return the kind of each column: "bool", "int", "float" or "text"."""
         hints = get_type_hints(cls)
-        return {f.name: _column_kind(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
+        names = [data_field.name for data_field in fields(cls)]  # type: ignore[arg-type]
+        return {name: _column_kind(hints[name]) for name in names}
 
     @classmethod
     def column_meanings(cls) -> dict[str, str]:
         """Return the descriptions of the columns that have one."""
-        said = {f.name: f.metadata.get("meaning", "") for f in fields(cls)}  # type: ignore[arg-type]
-        return {name: meaning for name, meaning in said.items() if meaning}
+        meanings = {
+            data_field.name: data_field.metadata.get("meaning", "")
+            for data_field in fields(cls)  # type: ignore[arg-type]
+        }
+        return {name: meaning for name, meaning in meanings.items() if meaning}
 
 
 def columns_of_class(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]]:

@@ -38,7 +38,7 @@ PERSONAS = "personas.json"
 ROWS_PER_BATCH = 20_000
 # Limits against forged files that unpack to more than the memory. The most regular table that a run
 # can write has about 16 cells per byte. Tables below the absolute limit are accepted in any case.
-MOST_CELLS_A_BYTE, MOST_CELLS_UNASKED = 64, 5_000_000
+MAX_CELLS_PER_BYTE, MAX_CELLS_UNCHECKED = 64, 5_000_000
 # Names in the table `answers` and in the manifest that differ in runs of earlier versions.
 LEGACY_COLUMN_NAMES = {
     "rung": "parse_step",
@@ -50,7 +50,7 @@ SEATS = "seats.json"
 PEOPLE = "people.json"
 # Files that the program writes into run folders and grid folders of any study type. The files of a
 # study must have other names.
-WRITTEN_BY_ALL = (
+COMMON_FILES = (
     *(STUDY_FILE_NAME, PLAN, MANIFEST, CODEBOOK, JOURNAL, LOG, LOG_LINES, PERSONAS, SEATS, PEOPLE),
     *("amendments.jsonl", "grid.json", "report.html", "report.pdf"),
 )
@@ -76,11 +76,11 @@ class RowStream(Collection[dict[str, object]]):
         return self._count
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        for part in self._table.collect_batches(chunk_size=ROWS_PER_BATCH):
-            yield from part.iter_rows(named=True)
+        for batch in self._table.collect_batches(chunk_size=ROWS_PER_BATCH):
+            yield from batch.iter_rows(named=True)
 
     def __contains__(self, row: object) -> bool:
-        return any(row == own for own in self)
+        return any(row == own_row for own_row in self)
 
 
 class TextStream(Collection[str]):
@@ -99,7 +99,7 @@ class TextStream(Collection[str]):
         return (text or "" for row in self._rows for text in row.values())
 
     def __contains__(self, text: object) -> bool:
-        return any(text == own for own in self)
+        return any(text == own_text for own_text in self)
 
 
 def utc_timestamp() -> str:
@@ -180,9 +180,13 @@ class RunFolder:
 
         It follows from the answers recorded so far.
         """
-        who = list(self.rows("answers", "role", "answered_by", "missing"))
-        people = any(by == HUMAN_MODEL and missing is None for _, by, missing in who)
-        return describe_mark({(role, by) for role, by, _ in who}, has_people=people)
+        answers = list(self.rows("answers", "role", "answered_by", "missing"))
+        has_people = any(
+            answered_by == HUMAN_MODEL and missing is None for _, answered_by, missing in answers
+        )
+        return describe_mark(
+            {(role, answered_by) for role, answered_by, _ in answers}, has_people=has_people
+        )
 
     @property
     def caution(self) -> str:
@@ -217,13 +221,13 @@ class RunFolder:
         path = self.path / MANIFEST
         if not path.exists():
             return {}
-        kept = read_json_object(path)
-        answers = kept.get("answers")
+        manifest = read_json_object(path)
+        answers = manifest.get("answers")
         if isinstance(answers, dict):
-            kept["answers"] = {
-                LEGACY_COLUMN_NAMES.get(name, name): told for name, told in answers.items()
+            manifest["answers"] = {
+                LEGACY_COLUMN_NAMES.get(name, name): value for name, value in answers.items()
             }
-        return kept
+        return manifest
 
     @cached_property
     def plan(self) -> dict[str, Any]:
@@ -252,8 +256,8 @@ class RunFolder:
         """Raise StorageError if there are no tables yet, or a written table is missing."""
         if not self.table_names():
             raise StorageError(f"{self.path}: no tables yet; finish the run with --resume")
-        written = (Path(name) for name in self.manifest.get("hashes", {}))
-        for path in written:
+        written_paths = (Path(name) for name in self.manifest.get("hashes", {}))
+        for path in written_paths:
             if path.match(f"{TABLES}/*.parquet") and not self.has_file(str(path)):
                 raise StorageError(
                     f"{self.path / path} is gone; --resume writes it again and asks nothing"
@@ -266,8 +270,8 @@ class RunFolder:
         """Return a table as a data frame. Raises StorageError, which lists the existing tables."""
         path = self.path / TABLES / f"{name}.parquet"
         if not path.exists():
-            known = ", ".join(self.table_names()) or "none yet; has the run finished?"
-            raise StorageError(f"{self.path}: no table {name}; tables: {known}")
+            known_tables = ", ".join(self.table_names()) or "none yet; has the run finished?"
+            raise StorageError(f"{self.path}: no table {name}; tables: {known_tables}")
         try:
             self._refuse_inflated(path)
             # `glob=False`, because the name of a run folder may contain brackets.
@@ -300,7 +304,7 @@ class RunFolder:
         table = pl.scan_parquet(path, glob=False)
         rows = int(table.select(pl.len()).collect().item())
         cells, size = rows * len(table.collect_schema()), path.stat().st_size
-        if cells > max(MOST_CELLS_UNASKED, MOST_CELLS_A_BYTE * size):
+        if cells > max(MAX_CELLS_UNCHECKED, MAX_CELLS_PER_BYTE * size):
             raise StorageError(
                 f"{path}: says {rows:,} rows in {size:,} bytes, which no run writes; it would fill "
                 "the memory"
@@ -314,10 +318,10 @@ class RunFolder:
 
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a table with these columns. They are read in batches."""
-        for part in (
+        for batch in (
             self.scan_table(name).select(columns).collect_batches(chunk_size=ROWS_PER_BATCH)
         ):
-            yield from part.iter_rows()
+            yield from batch.iter_rows()
 
     def codebook(self) -> dict[str, Any]:
         """Return the codebook: the meaning of each table and column."""
@@ -381,8 +385,8 @@ class RunSoFar(RunFolder):
 
     def scan_table(self, name: str) -> pl.LazyFrame:
         if name not in self._partial_recordings:
-            known = ", ".join(self.table_names()) or "none yet"
-            raise StorageError(f"{self.path}: no table {name}; tables: {known}")
+            known_tables = ", ".join(self.table_names()) or "none yet"
+            raise StorageError(f"{self.path}: no table {name}; tables: {known_tables}")
         rows = self._partial_recordings[name].to_frame()
         return unpack_spans(rows) if name == PROVENANCE else rows.lazy()
 

@@ -87,10 +87,10 @@ class RowFile:
         self.path = folder / ROWS
         self._db: sqlite3.Connection | None = None
 
-    def write_rows(self, recordings: Iterable[TableBuffer]) -> None:
+    def write_rows(self, buffers: Iterable[TableBuffer]) -> None:
         """Move all rows in memory to the file in one transaction. Raises StorageError."""
-        waiting = [recording for recording in recordings if recording.waiting]
-        if not waiting:
+        waiting_buffers = [buffer for buffer in buffers if buffer.waiting]
+        if not waiting_buffers:
             return
         try:
             db = self._db or self._create_database()
@@ -98,12 +98,12 @@ class RowFile:
             raise self._disk_full_error(error) from error
         try:
             db.execute("BEGIN")
-            for recording in waiting:
-                shape = orjson.dumps(recording.describe_shape())
-                db.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (recording.name, shape))
+            for buffer in waiting_buffers:
+                shape = orjson.dumps(buffer.describe_shape())
+                db.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (buffer.name, shape))
                 rows = (
-                    (recording.name, key, number, orjson.dumps(cells))
-                    for key, number, cells in recording.waiting
+                    (buffer.name, key, number, orjson.dumps(cells))
+                    for key, number, cells in buffer.waiting
                 )
                 db.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", rows)
             db.execute("COMMIT")
@@ -111,21 +111,21 @@ class RowFile:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise self._disk_full_error(error) from error
-        for recording in waiting:
+        for buffer in waiting_buffers:
             # Clear the rows only after the commit, so that a full disk loses none.
-            recording.waiting.clear()
+            buffer.waiting.clear()
 
     def table_shapes(self) -> dict[str, dict[str, Any]]:
         """Return the shape of each table (`TableBuffer.describe_shape`)."""
         with self._reading_connection() as db:
-            found = db.execute("SELECT name, shape FROM tables ORDER BY name").fetchall()
-        return {name: orjson.loads(shape) for name, shape in found}
+            shape_rows = db.execute("SELECT name, shape FROM tables ORDER BY name").fetchall()
+        return {name: orjson.loads(shape) for name, shape in shape_rows}
 
     def rows(self, name: str) -> Iterator[BufferedRow]:
         """Yield the rows of a table in the order of their keys."""
         with self._reading_connection() as db:
-            wanted = "SELECT key, columns, cells FROM rows WHERE name = ? ORDER BY key"
-            for key, number, cells in db.execute(wanted, (name,)):
+            query = "SELECT key, columns, cells FROM rows WHERE name = ? ORDER BY key"
+            for key, number, cells in db.execute(query, (name,)):
                 yield key, number, orjson.loads(cells)
 
     def close(self) -> None:
@@ -245,11 +245,14 @@ class TableBuffer:
             return next(self._frames(schema))
 
         def frames(
-            columns: list[str] | None, predicate: pl.Expr | None, _most: int | None, _: int | None
+            columns: list[str] | None,
+            predicate: pl.Expr | None,
+            _max_rows: int | None,
+            _: int | None,
         ) -> Iterator[pl.DataFrame]:
             for data in self._frames(schema):
-                chosen = data if columns is None else data.select(columns)
-                yield chosen if predicate is None else chosen.filter(predicate)
+                selected = data if columns is None else data.select(columns)
+                yield selected if predicate is None else selected.filter(predicate)
 
         return register_io_source(frames, schema=schema)
 
@@ -264,7 +267,7 @@ class TableBuffer:
         }
 
     @classmethod
-    def of_shape(cls, name: str, file: RowFile, shape: Mapping[str, Any]) -> TableBuffer:
+    def from_shape(cls, name: str, file: RowFile, shape: Mapping[str, Any]) -> TableBuffer:
         """Return a buffer that reads the rows that another process recorded."""
         self = cls(name, file, shape["declared"])
         self._count = shape["count"]
@@ -277,25 +280,27 @@ class TableBuffer:
         # If no row was moved to the file, sorting in memory is enough.
         if self._file is None or len(self.waiting) == self._count:
             # Sort by the key alone. Cells of different types cannot be compared.
-            return sorted(self.waiting, key=lambda kept: kept[0])
+            return sorted(self.waiting, key=lambda buffered_row: buffered_row[0])
         self._file.write_rows([self])
         return self._file.rows(self.name)
 
     def _frames(self, schema: Mapping[str, pl.DataType]) -> Iterator[pl.DataFrame]:
         """Yield frames of `FRAME_ROWS` rows. Without rows, yield one empty frame."""
         rows = iter(self._iterate_rows())
-        places = [[list(schema).index(column) for column in columns] for columns in self._columns]
-        left = self._count
+        column_indices = [
+            [list(schema).index(column) for column in columns] for columns in self._columns
+        ]
+        rows_left = self._count
         while True:
-            height = min(left, FRAME_ROWS)
+            height = min(rows_left, FRAME_ROWS)
             cells: list[list[TableCell]] = [[None] * height for _ in schema]
             for n in range(height):
                 _, number, row = next(rows)
-                for place, cell in zip(places[number], row, strict=True):
-                    cells[place][n] = cell
+                for column_index, cell in zip(column_indices[number], row, strict=True):
+                    cells[column_index][n] = cell
             yield pl.DataFrame(dict(zip(schema, cells, strict=True)), schema=schema)
-            left -= height
-            if not left:
+            rows_left -= height
+            if not rows_left:
                 return
 
     def _table_schema(self) -> dict[str, pl.DataType]:
@@ -303,9 +308,9 @@ class TableBuffer:
         for number in sorted(range(len(self._first)), key=self._first.__getitem__):
             for name in self._columns[number]:
                 if name not in schema:
-                    told = _infer_dtype(self._kinds[name], name, self.name)
+                    inferred = _infer_dtype(self._kinds[name], name, self.name)
                     schema[name] = _apply_declared_kind(
-                        told, DTYPES.get(self._declared.get(name, ""))
+                        inferred, DTYPES.get(self._declared.get(name, ""))
                     )
         # The declared order comes first, because rows may omit cells, and the first rows may then
         # name the columns in another order.
@@ -322,7 +327,8 @@ def read_recordings(folder: Path) -> dict[str, TableBuffer]:
     if not file.path.is_file():
         return {}
     return {
-        name: TableBuffer.of_shape(name, file, shape) for name, shape in file.table_shapes().items()
+        name: TableBuffer.from_shape(name, file, shape)
+        for name, shape in file.table_shapes().items()
     }
 
 
@@ -331,10 +337,10 @@ def rows_to_frame(rows: Iterable[Mapping[str, object]], table: str = "table") ->
 
     Raises ProtocolError if a column mixes kinds.
     """
-    recording = TableBuffer(table)
+    buffer = TableBuffer(table)
     for row in rows:
-        recording.add_row(row)
-    return recording.to_frame().lazy().collect()
+        buffer.add_row(row)
+    return buffer.to_frame().lazy().collect()
 
 
 # Half of a character outside the basic plane. UTF-8 cannot encode it.
@@ -368,18 +374,18 @@ def _check_cell(value: object, name: str, table: str) -> TableCell:
         return int(value)
     try:
         if isinstance(value, Mapping):
-            return json.dumps({str(key): value for key, value in value.items()}, ensure_ascii=False)
+            return json.dumps({str(name): item for name, item in value.items()}, ensure_ascii=False)
         if isinstance(value, (list, tuple)):
             return json.dumps(list(value), ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise ProtocolError(f"table {table}, column {name}: {error}") from error
-    what = type(value).__name__
+    type_name = type(value).__name__
     hint = {
         "coroutine": "put `await` before the call that gave it",
         "Missing": "there is no answer: record None, and its `.reason` in a column of its own",
         "set": "sets have no order: record sorted(…)",
-    }.get(what, "record text, a number, True, False, None, a list or a dict")
-    raise ProtocolError(f"table {table}, column {name}: a cell cannot be a {what}; {hint}")
+    }.get(type_name, "record text, a number, True, False, None, a list or a dict")
+    raise ProtocolError(f"table {table}, column {name}: a cell cannot be a {type_name}; {hint}")
 
 
 def _infer_dtype(kinds: set[str], name: str, table: str) -> pl.DataType | None:
@@ -402,9 +408,9 @@ def _infer_dtype(kinds: set[str], name: str, table: str) -> pl.DataType | None:
     raise ProtocolError(f"table {table}, column {name}: {names} in one column; record one kind")
 
 
-def _apply_declared_kind(told: pl.DataType | None, declared: pl.DataType | None) -> pl.DataType:
-    if told is None:
+def _apply_declared_kind(inferred: pl.DataType | None, declared: pl.DataType | None) -> pl.DataType:
+    if inferred is None:
         return declared or pl.String()
     # Only the change from integer to float is safe. For any other difference, the cells decide.
-    whole = told.is_integer() and declared is not None and declared.is_float()
-    return declared if whole and declared is not None else told
+    is_integer = inferred.is_integer() and declared is not None and declared.is_float()
+    return declared if is_integer and declared is not None else inferred

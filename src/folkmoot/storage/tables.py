@@ -76,10 +76,14 @@ def format_csv(data: pl.DataFrame) -> bytes:
 def _escape_formulas(data: Frame) -> Frame:
     """Return the table with an apostrophe before text cells that begin like a formula."""
     # Spreadsheets run a cell as a formula if it begins with one of these characters.
-    text = cs.string()
+    text_columns = cs.string()
     # Signed numbers are harmless and stay unchanged.
-    risky = text.str.contains(r"^[=+\-@\t\r]") & ~text.str.contains(r"^[+-]?[\d.,]+%?$")
-    return data.with_columns(pl.when(risky).then(pl.lit("'") + text).otherwise(text).name.keep())
+    is_formula = text_columns.str.contains(r"^[=+\-@\t\r]") & ~text_columns.str.contains(
+        r"^[+-]?[\d.,]+%?$"
+    )
+    return data.with_columns(
+        pl.when(is_formula).then(pl.lit("'") + text_columns).otherwise(text_columns).name.keep()
+    )
 
 
 # A column with more distinct values, or with longer ones, is text and not a category. The codebook
@@ -149,14 +153,14 @@ def build_codebook(
     maps a column to its meaning, or a table to the meanings of its columns. The meanings of a table
     have priority.
     """
-    words = descriptions or {}
+    own_descriptions = descriptions or {}
     return {
         name: {
             "rows": data.select(pl.len()).collect().item(),
             # One column at a time, because a column of texts may be large.
             "columns": {
                 column: _describe_column(
-                    data.select(column), kind, _find_meaning(words, name, column)
+                    data.select(column), kind, _find_meaning(own_descriptions, name, column)
                 )
                 for column, kind in data.collect_schema().items()
             },
@@ -165,13 +169,13 @@ def build_codebook(
     }
 
 
-def _find_meaning(words: Mapping[str, object], table: str, column: str) -> str:
-    own = words.get(table)
-    if isinstance(own, Mapping) and column in own:
-        return str(own[column])
-    general = words.get(column)
-    if isinstance(general, str):
-        return general
+def _find_meaning(own_descriptions: Mapping[str, object], table: str, column: str) -> str:
+    table_descriptions = own_descriptions.get(table)
+    if isinstance(table_descriptions, Mapping) and column in table_descriptions:
+        return str(table_descriptions[column])
+    general_description = own_descriptions.get(column)
+    if isinstance(general_description, str):
+        return general_description
     return ENGINE_COLUMNS.get(column, "")
 
 
@@ -186,16 +190,19 @@ def _describe_column(data: pl.LazyFrame, kind: pl.DataType, meaning: str) -> dic
         return entry if low is None else {**entry, "min": low, "max": high}
     # Count hashes instead of texts. All texts of a run may be distinct, and they would fill the
     # memory.
-    counted = cells.null_count(), cells.drop_nulls().hash().n_unique().alias("distinct")
-    missing, distinct = data.select(counted).collect(engine="streaming").row(0)
+    counts = cells.null_count(), cells.drop_nulls().hash().n_unique().alias("distinct")
+    missing, distinct = data.select(counts).collect(engine="streaming").row(0)
     entry["missing"] = missing
     if not distinct:
         return entry
     if distinct <= MAX_LEVELS:
-        levels = data.drop_nulls().group_by(cells).agg(pl.len())
-        counts = dict(levels.collect(engine="streaming").iter_rows())
-        if all(len(str(count)) <= MAX_LEVEL_CHARACTERS for count in counts):
-            return {**entry, "levels": {str(count): counts[count] for count in sorted(counts)}}
+        level_counts = data.drop_nulls().group_by(cells).agg(pl.len())
+        count_by_level = dict(level_counts.collect(engine="streaming").iter_rows())
+        if all(len(str(level)) <= MAX_LEVEL_CHARACTERS for level in count_by_level):
+            return {
+                **entry,
+                "levels": {str(level): count_by_level[level] for level in sorted(count_by_level)},
+            }
     return {**entry, "distinct": distinct}
 
 
@@ -210,11 +217,7 @@ def _dtype_name(kind: pl.DataType) -> str:
 def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
     """Return the column that identifies conditions, or None."""
     return next(
-        (
-            condition_column
-            for condition_column in CONDITION_COLUMNS
-            if condition_column in table.collect_schema()
-        ),
+        (name for name in CONDITION_COLUMNS if name in table.collect_schema()),
         None,
     )
 
@@ -222,7 +225,7 @@ def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
 def cluster_column(table: pl.DataFrame) -> str | None:
     """Return the column that identifies participants who shared a conversation, or None."""
     return next(
-        (cluster_column for cluster_column in CLUSTER_COLUMNS if cluster_column in table.columns),
+        (name for name in CLUSTER_COLUMNS if name in table.columns),
         None,
     )
 
@@ -248,29 +251,25 @@ def units_of(table: pl.DataFrame) -> Units:
     without a draw or a shared conversation is a separate unit.
     """
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
-    who = next(
-        (
-            participant_column
-            for participant_column in PARTICIPANT_COLUMNS
-            if participant_column in table.columns
-        ),
+    id_column = next(
+        (name for name in PARTICIPANT_COLUMNS if name in table.columns),
         None,
     )
-    person = rows if who is None else table[who].cast(pl.String)
+    unit_of_row = rows if id_column is None else table[id_column].cast(pl.String)
     if DRAW in table.columns and table[DRAW].drop_nulls().n_unique() >= FEWEST_DRAWS:
         draw = table[DRAW].cast(pl.String)
-        return Units(DRAWS, _shared_or_own("draw " + draw, person))
-    shared = cluster_column(table)
-    if shared is not None:
-        own = _shared_or_own(table[shared].cast(pl.String), person)
-        return Units(shared.removesuffix("_id"), own)
-    if who is None:
+        return Units(DRAWS, _shared_or_own("draw " + draw, unit_of_row))
+    shared_column = cluster_column(table)
+    if shared_column is not None:
+        shared_units = _shared_or_own(table[shared_column].cast(pl.String), unit_of_row)
+        return Units(shared_column.removesuffix("_id"), shared_units)
+    if id_column is None:
         return Units("row", rows.rename("unit"))
     # A table with rows without a participant is counted by rows.
-    name = who.removesuffix("_id").replace("id", "row")
-    return Units(name, (rows if table[who].has_nulls() else person).rename("unit"))
+    name = id_column.removesuffix("_id").replace("id", "row")
+    return Units(name, (rows if table[id_column].has_nulls() else unit_of_row).rename("unit"))
 
 
 def _shared_or_own(shared: pl.Series, own: pl.Series) -> pl.Series:
-    both = pl.DataFrame({"shared": shared, "own": own})
-    return both.select(unit=pl.coalesce("shared", "own"))["unit"]
+    columns = pl.DataFrame({"shared": shared, "own": own})
+    return columns.select(unit=pl.coalesce("shared", "own"))["unit"]

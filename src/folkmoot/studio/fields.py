@@ -15,7 +15,7 @@ from typing import Any, Literal
 from folkmoot.authoring.keys import UNSET
 from folkmoot.authoring.schema import SWITCH_WORDS, Node, annotated_schema, variants_of
 from folkmoot.authoring.template import write_value
-from folkmoot.engine.settings.yaml_tree import Path_, format_path, parse_yaml
+from folkmoot.engine.settings.yaml_tree import KeyPath, format_path, parse_yaml
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import ESSENTIAL, UNIT
@@ -36,7 +36,7 @@ class StudyField:
     `low` and `high` are bounds of a number, as text.
     """
 
-    path: Path_
+    path: KeyPath
     kind: Kind
     help: str = ""
     unit: str = ""
@@ -194,7 +194,7 @@ def place_problems(
 
 
 def _fields_of_group(
-    node: Mapping[str, Any], definitions: Mapping[str, Node], values: object, path: Path_
+    node: Mapping[str, Any], definitions: Mapping[str, Node], values: object, path: KeyPath
 ) -> tuple[StudyField, ...]:
     required = node.get("required", ())
     given = values if isinstance(values, Mapping) else {}
@@ -205,7 +205,7 @@ def _fields_of_group(
 
 
 def _field(
-    node: Node, definitions: Mapping[str, Node], value: Any, path: Path_, is_required: bool
+    node: Node, definitions: Mapping[str, Node], value: Any, path: KeyPath, is_required: bool
 ) -> StudyField:
     default = node.get("default")
     is_set = value is not UNSET
@@ -264,7 +264,7 @@ def _kind_of(
     variants: Sequence[Node],
     definitions: Mapping[str, Node],
     shown: Any,
-    path: Path_,
+    path: KeyPath,
 ) -> tuple[Kind, tuple[StudyField, ...], Any]:
     # Shapes that the form has no field for, such as unions of types, are edited as YAML.
     if variants and all("enum" in each or "const" in each for each in variants):

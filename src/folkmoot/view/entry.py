@@ -149,7 +149,7 @@ class EntryPages:
     async def _lead_back(self, request: Request, chair: SeatState) -> Response:
         """Lead a person to their seat, and recognise them by a cookie from now on."""
         visit = request.cookies.get(self._cookie_name, "")
-        if self.lobby.find_visit(visit) != chair.place.name:
+        if self.lobby.find_visit(visit) != chair.seat.name:
             visit = _make_visit()
             self.desk.readmit(chair, visit)
             await self.desk.wait_until_saved()

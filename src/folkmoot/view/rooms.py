@@ -14,7 +14,7 @@ import polars as pl
 
 from folkmoot.engine.journal.journal import escape_address_part
 from folkmoot.engine.journal.journal_reader import JournalReader
-from folkmoot.engine.seats.redaction import MARK
+from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.people import LEADERS
@@ -73,7 +73,7 @@ class Line:
     @property
     def withdrawn(self) -> bool:
         """Return whether the text was redacted because its speaker withdrew from the study."""
-        return bool(MARK.search(self.text))
+        return bool(WITHDRAWAL_MARK.search(self.text))
 
     @property
     def leads(self) -> bool:

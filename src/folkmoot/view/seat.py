@@ -193,7 +193,7 @@ class _Pages:
 
     def _is_in_lobby(self, chair: SeatState) -> bool:
         lobby = self.desk.lobby
-        return lobby is not None and lobby.is_open and chair.agreed and not chair.ended
+        return lobby is not None and lobby.is_open and chair.has_agreed and not chair.ended
 
     async def report_news(self, request: Request) -> Response:
         """Return what an open page must know, if it has changed: the question shown and the time
@@ -236,7 +236,7 @@ class _Pages:
 
     def _seats_part(self) -> LivePart:
         chairs = list(self.desk)
-        conditions = any(chair.place.condition for chair in chairs)
+        conditions = any(chair.seat.condition for chair in chairs)
         found = {"desk": self.desk, "chairs": chairs, "conditions": conditions}
         lobby = self.desk.lobby
         waits = lobby is not None and lobby.is_open
@@ -251,7 +251,7 @@ class _Pages:
         is_sent = request.method == "POST"
         sent = await forms.read_form(request) if is_sent else {}
         name = forms.first_of(sent, "seat") if is_sent else request.query_params.get("seat", "")
-        chair = next((chair for chair in self.desk if chair.place.name == name), None)
+        chair = next((chair for chair in self.desk if chair.seat.name == name), None)
         if chair is None:
             raise HTTPException(404, "There is no such seat.")
         overview = RedirectResponse(f"/seats/{self.desk.token}", 303)
@@ -285,7 +285,7 @@ class _Pages:
     def _find_seat(self, request: Request) -> SeatState:
         token = request.path_params["token"]
         # Each token is compared in constant time, so that response times reveal nothing about it.
-        for known, chair in self.desk.chairs.items():
+        for known, chair in self.desk.seat_states.items():
             if secrets.compare_digest(known.encode(), token.encode()):
                 trust_connection(request.scope)
                 return chair
@@ -318,7 +318,7 @@ class _Pages:
         if desk.lobby is not None and self._is_in_lobby(chair):
             waiting = {"taken": describe_taken_seats(desk), "left": desk.lobby.left}
             return render_page("seat_lobby.html.j2", {**shared, **waiting}, status)
-        if not chair.agreed:
+        if not chair.has_agreed:
             return render_page("seat_welcome.html.j2", {**shared, "readers": desk.readers}, status)
         question = desk.current_question(chair)
         if question is None:
@@ -345,7 +345,7 @@ def _state_of(chair: SeatState) -> str:
     If a participant has joined or answered since the page was shown, the digest differs. The page
     then asks again.
     """
-    return digest(chair.place.name, str(chair.agreed), str(chair.answers), size=9).hex()
+    return digest(chair.seat.name, str(chair.has_agreed), str(chair.answers), size=9).hex()
 
 
 def _problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
@@ -358,7 +358,7 @@ def _problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
 def describe_taken_seats(desk: SeatManager) -> str:
     """Describe how many of the open seats are taken."""
     chairs = [chair for chair in desk if not chair.ended]
-    taken = sum(chair.agreed for chair in chairs)
+    taken = sum(chair.has_agreed for chair in chairs)
     return f"{taken} of {len(chairs)} seats {'is' if taken == 1 else 'are'} taken."
 
 
@@ -386,8 +386,10 @@ def so_far(question: PendingQuestion) -> list[UtteranceView]:
     Other speakers are shown with their names if there are several.
     """
     scene = question.view
-    several = len({utterance.speaker_id for utterance in scene.history} - {"", scene.who.id}) > 1
-    return [_format_history(utterance, scene.who.id, several) for utterance in scene.history]
+    several = (
+        len({utterance.speaker_id for utterance in scene.history} - {"", scene.speaker.id}) > 1
+    )
+    return [_format_history(utterance, scene.speaker.id, several) for utterance in scene.history]
 
 
 def _format_history(utterance: Utterance, me: str, several: bool) -> UtteranceView:
@@ -529,7 +531,7 @@ def build_seat_host(
         if desk.lobby is not None:
             say(f"One link for everybody: {desk.address}/enter/{desk.lobby.token}")
         for chair in desk if desk.lobby is None else ():
-            say(f"Seat {chair.place.name}: {base}/seat/{chair.token}")
+            say(f"Seat {chair.seat.name}: {base}/seat/{chair.token}")
         say(f"All seats, for you alone: {base}/seats/{desk.token}")
         tasks = [
             asyncio.ensure_future(server.serve(sockets=[listening])),

@@ -223,7 +223,10 @@ def said_by_others(
 
 def _entries_of_call(journal: JournalReader, address: str, *, whole: bool) -> list[JournalEntry]:
     """Return the entry at an address and those of its re-asks, in order."""
-    read = (journal.entry_at(address, expand_texts=whole) for address in journal.tries(address))
+    read = (
+        journal.entry_at(address, expand_texts=whole)
+        for address in journal.list_ask_addresses(address)
+    )
     found = [entry for entry in read if entry is not None]
     return sorted(
         found, key=lambda journal_entry: (journal_entry.started_at, journal_entry.address)

@@ -23,7 +23,7 @@ from folkmoot.engine.journal.shards import (
     entries_after_row,
     list_shards,
 )
-from folkmoot.engine.limits.lender import FEWEST_AHEAD, SHARE_AHEAD
+from folkmoot.engine.limits.lender import MIN_CALLS_AHEAD, SHARE_AHEAD
 from tests.engine.cluster.runs import (
     Head,
     journaled,
@@ -210,7 +210,7 @@ def test_what_a_killed_worker_had_in_flight_is_possibly_paid(
     told, calls = done.manifest["possibly_paid"], done.manifest["calls"]
     assert (told["processes"], told["workers"]) == (0, 1) and told["max_usd"] > 0
     assert calls <= billed <= calls + told["calls"]
-    assert told["calls"] <= 8 + SHARE_AHEAD * 200 + FEWEST_AHEAD
+    assert told["calls"] <= 8 + SHARE_AHEAD * 200 + MIN_CALLS_AHEAD
 
 
 @pytest.mark.parametrize(

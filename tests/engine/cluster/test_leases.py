@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from folkmoot.engine.calls.retries import LOCAL_MODEL_CONCURRENCY, SharedLimits
-from folkmoot.engine.cluster.leases import Lease, Leases, apply_lease, divide_fairly, report_of
+from folkmoot.engine.cluster.leases import Lease, Leases, apply_lease, build_report, divide_fairly
 from folkmoot.engine.limits.budget import Budget, CallPrice
 from folkmoot.engine.limits.lender import Loan
 from folkmoot.errors import BudgetReachedError, FolkmootError, RunPausedError
@@ -83,7 +83,7 @@ class Fleet:
         """What a worker may use next; what it paid is in the journal by then."""
         paid, self.paid[number] = self.paid[number], []
         worker = self.workers[number]
-        uses, money = report_of(worker, loan_of(worker), quiet=True)
+        uses, money = build_report(worker, loan_of(worker), is_quiet=True)
         for cost in paid:
             self.leases.record_cost(number, cost)
         return self.leases.issue_lease(number, uses, money)

@@ -116,11 +116,11 @@ def test_choices_numbers_rankings_and_codes_need_no_instructions(
     compared = set[str]()
 
     def answer(request: ModelRequest, address: str) -> Completion:
-        assert request.asked.about
+        assert request.hints.about
         reply = inner.reply(request, address)
-        if request.asked.kind != "text":
+        if request.hints.kind != "text":
             assert inner.reply(keep_texts(request, 1), address).text == reply.text
-            compared.add(f"{request.asked.role} {request.asked.kind}")
+            compared.add(f"{request.hints.role} {request.hints.kind}")
         return reply
 
     folkmoot.run(
@@ -258,7 +258,7 @@ def test_the_words_of_somebody_elses_interview_are_found_however_short(
 
     def brief(request: ModelRequest, address: str) -> str:
         said = Talkers().usual(request, address)
-        return "No." if request.asked.role == "participant" else said
+        return "No." if request.hints.role == "participant" else said
 
     monkeypatch.setattr(Scope, "prompt", prompt)
     done = run_script(tmp_path, Talkers(clarification=brief))

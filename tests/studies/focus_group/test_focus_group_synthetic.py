@@ -306,7 +306,7 @@ def test_only_what_participants_say_is_a_view() -> None:
     prompt = concatenate_texts(("I wonder how good you find this: ", chair), plain=None)
     messages, _, spans = build_messages(bob, Transcript(tuple(said)), prompt)
     hints = RespondentHints("participant", speaker="p_2", names=(("p_1", "Ann"), ("p_2", "Bob")))
-    request = ModelRequest("synthetic", messages, asked=hints, spans=spans)
+    request = ModelRequest("synthetic", messages, hints=hints, spans=spans)
     model = Respondent(ProviderSettings(seed=1, study=StudyPart(PART, config)))
     heard = views_of_others(model.build_mind(read_prompt(request), "x"))
     assert [(h.name, h.sentence) for h in heard] == [("Ann", said[0].text)]

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from folkmoot.conversation.answer_types import Missing, ParsedAnswer
-from folkmoot.engine.study.strict_answers import COMPARED
+from folkmoot.engine.study.strict_answers import STRICT_ANSWERS_KEY
 from folkmoot.engine.study.study import compute_findings
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
@@ -96,7 +96,7 @@ def test_intents_that_were_clarified_stand_beside_those_of_the_first_reply(tmp_p
     says = found["purchase_intent"].says
     assert "75 %" in says
     assert "The conclusion differs with exact and stated answers only (2 of 8 answers)" in says
-    (row,) = [r for r in found[COMPARED].grid.rows if r[0] == "Would they buy it?"]
+    (row,) = [r for r in found[STRICT_ANSWERS_KEY].grid.rows if r[0] == "Would they buy it?"]
     assert "0 % (no interval)" in str(row[2]) and "1 people in" in str(row[2])
 
 

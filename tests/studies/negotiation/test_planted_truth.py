@@ -336,7 +336,7 @@ def asked(speaker: Speaker, kind: str, shown: Sequence[str], **hints: Any) -> Si
     schema = hints.pop("schema", None)
     messages, _, spans = build_messages(speaker, EMPTY_TRANSCRIPT, join_texts(" ", shown))
     asking = RespondentHints(speaker.role, kind=kind, speaker=speaker.id, **hints)
-    request = ModelRequest("synthetic", messages, schema=schema, asked=asking, spans=spans)
+    request = ModelRequest("synthetic", messages, schema=schema, hints=asking, spans=spans)
     return model.build_mind(read_prompt(request), "x")
 
 

@@ -223,7 +223,7 @@ def test_answers_need_no_instructions_and_no_order(tmp_path: Path) -> None:
     compared = set[str]()
 
     def answer(request: ModelRequest, address: str) -> Completion:
-        assert request.asked.about
+        assert request.hints.about
         reply = model.reply(request, address)
         assert model.reply(keep_texts(request, 1), address).text == reply.text, address
         compared.add(str((request.schema or {})["title"]))

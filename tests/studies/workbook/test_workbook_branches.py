@@ -137,7 +137,7 @@ def test_all_files_of_the_program_are_known() -> None:
         if name.isupper() and isinstance(value, str) and "." in value and " " not in value
     }
     written = {*constants, amendments.AMENDMENTS_FILE, GRID_FILE, HTML, PDF}
-    assert written <= set(run_folder.WRITTEN_BY_ALL)
+    assert written <= set(run_folder.COMMON_FILES)
 
 
 def test_names_that_only_begin_alike_are_fine(tmp_path: Path) -> None:

@@ -333,7 +333,7 @@ def of_part(asked: RespondentHints, *texts: str) -> str:
     """The reply to a prompt that holds these texts, in an order of no meaning, and nothing else."""
     prompt = join_texts("\n", texts[::-1])
     messages = build_messages(Speaker(asked.speaker, system="Acta."), EMPTY_TRANSCRIPT, prompt)
-    request = ModelRequest("synthetic", messages.messages, asked=asked, spans=messages.spans)
+    request = ModelRequest("synthetic", messages.messages, hints=asked, spans=messages.spans)
     from_part = Respondent(ProviderSettings(seed=1, study=None))
     from_part._answers = {**from_part._answers, **STUDY.respondent_part.answers}  # type: ignore[union-attr]
     return from_part.reply(request, "x").text

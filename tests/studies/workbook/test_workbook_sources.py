@@ -45,7 +45,7 @@ def play(made: Book | Path, folder: Path, **options: Any) -> RunFolder:
 def answer(request: ModelRequest, address: str) -> str:
     """An answer that differs from one address to the next, so that a mixed-up source shows."""
     drawn = int(hashlib.md5(address.encode(), usedforsecurity=False).hexdigest(), 16)
-    asked = request.asked
+    asked = request.hints
     if asked.kind == "choice":
         said: Any = asked.offered[drawn % len(asked.offered)]
     elif asked.kind == "number":

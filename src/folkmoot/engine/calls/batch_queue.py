@@ -126,16 +126,16 @@ class BatchQueue:
         self._still = asyncio.Event()
         self._still.set()
 
-    def supports_model(self, line: ModelState) -> bool:
+    def supports_model(self, model_state: ModelState) -> bool:
         """Return whether this model can be asked through a batch API."""
-        return supports_batches(line.spec) and isinstance(line.provider, ChatProvider)
+        return supports_batches(model_state.spec) and isinstance(model_state.provider, ChatProvider)
 
-    def should_batch(self, line: ModelState, address: str, fingerprint: bytes) -> bool:
+    def should_batch(self, model_state: ModelState, address: str, fingerprint: bytes) -> bool:
         """Return whether a call goes through the batch API.
 
         This is so if the study file says so, or if a batch of an earlier process holds the call.
         """
-        if not self.supports_model(line):
+        if not self.supports_model(model_state):
             return False
         return bool(self._config.batch) or bool(
             self._earlier and self._journal.find_batch(self._submission_key(address, fingerprint))
@@ -154,33 +154,37 @@ class BatchQueue:
                 self._still.set()
 
     async def request_reply(
-        self, line: ModelState, address: str, fingerprint: bytes, request: ModelRequest
+        self, model_state: ModelState, address: str, fingerprint: bytes, request: ModelRequest
     ) -> Completion:
         """Send a request in a batch and return its completion.
 
         Raises TooFewCallsForBatchError, or a ModelError that describes the vendor's error.
         """
-        chat = line.provider
-        assert isinstance(chat, ChatProvider)
+        provider = model_state.provider
+        assert isinstance(provider, ChatProvider)
         # The model may reject a parameter. The provider then learns it, and the call goes into a
         # further batch without the parameter.
         for _ in range(MAX_CAPABILITY_RETRIES):
-            used, body = chat.prepare_request(request, batched=True)
+            capabilities, body = provider.prepare_request(request, batched=True)
             key = self._submission_key(address, fingerprint)
             self._steps[address] = self._steps.get(address, 0) + 1
-            call = QueuedCall(key, line, chat, BatchItem(key, body), chat.path(request))
+            call = QueuedCall(
+                key, model_state, provider, BatchItem(key, body), provider.path(request)
+            )
             self._enqueue(call)
             try:
-                answer = await call.answer
+                response = await call.answer
             # One error ends thousands of calls. Each raise would add its frames to the shared
             # traceback.
             except FolkmootError as error:
                 raise error.with_traceback(None) from None
-            reply = chat.decode_or_relearn(request, used, answer)
-            if reply is not None:
+            completion = provider.decode_or_relearn(request, capabilities, response)
+            if completion is not None:
                 self._steps.pop(address)
-                return reply
-        raise FatalModelError(f"{line.name} refused {address} in every form that it can be asked")
+                return completion
+        raise FatalModelError(
+            f"{model_state.name} refused {address} in every form that it can be asked"
+        )
 
     def stop_calls(self, error: FolkmootError) -> None:
         """Submit nothing more and raise `error` in waiting calls.
@@ -218,31 +222,31 @@ class BatchQueue:
     async def _submit_when_idle(self) -> None:
         """Submit the waiting calls, each time that no coroutine of the run can continue."""
         while self._waiting:
-            seen, quiet = 0, 0
-            while quiet < IDLE_LOOP_ITERATIONS and len(self._waiting) < MAX_WAVE_CALLS:
-                quiet = quiet + 1 if len(self._waiting) == seen else 0
-                seen = len(self._waiting)
+            last_count, idle_iterations = 0, 0
+            while idle_iterations < IDLE_LOOP_ITERATIONS and len(self._waiting) < MAX_WAVE_CALLS:
+                idle_iterations = idle_iterations + 1 if len(self._waiting) == last_count else 0
+                last_count = len(self._waiting)
                 # Let the other coroutines run: they may be about to ask.
                 await asyncio.sleep(0)
                 if self._elsewhere:
-                    quiet = 0
+                    idle_iterations = 0
                     await self._still.wait()
             wave, self._waiting = self._waiting[:MAX_WAVE_CALLS], self._waiting[MAX_WAVE_CALLS:]
             self._start_wave(wave)
 
     def _start_wave(self, wave: Sequence[QueuedCall]) -> None:
         """Start the tasks of a wave: new batches, and batches of an earlier process to resume."""
-        new: dict[tuple[str, str], list[QueuedCall]] = {}
-        old: dict[str, list[QueuedCall]] = {}
+        new_calls: dict[tuple[str, str], list[QueuedCall]] = {}
+        earlier_calls: dict[str, list[QueuedCall]] = {}
         for call in wave:
             name = self._journal.find_batch(call.key) if self._earlier else None
             if name is not None:
-                old.setdefault(name, []).append(call)
+                earlier_calls.setdefault(name, []).append(call)
             else:
-                new.setdefault((call.model_state.name, call.path), []).append(call)
-        for name, calls in old.items():
+                new_calls.setdefault((call.model_state.name, call.path), []).append(call)
+        for name, calls in earlier_calls.items():
             self._start_task(self._resume_batch(self._known[name], calls), calls)
-        for calls in new.values():
+        for calls in new_calls.values():
             # Few calls are answered faster directly. Their callers send them without a batch.
             if self._config.batch == "auto" and len(calls) < self._config.batch_at_least:
                 for call in calls:
@@ -275,20 +279,20 @@ class BatchQueue:
     async def _submit_calls(self, calls: Sequence[QueuedCall]) -> None:
         """Submit calls of one model in batches of the size that the vendor accepts."""
         batches = calls[0].provider.batches
-        for part in _split_into_batches(calls, batches.most_calls, batches.most_bytes):
-            task = asyncio.ensure_future(self._submit_recorded(part))
+        for batch_calls in _split_into_batches(calls, batches.max_calls, batches.max_bytes):
+            task = asyncio.ensure_future(self._submit_recorded(batch_calls))
             self._placing.add(task)
             task.add_done_callback(self._placing.discard)
             # Shield the submission: whatever stops the run, the batch id must be journaled.
             batch = await asyncio.shield(task)
-            self._start_task(self._collect_results(batch, part), part)
+            self._start_task(self._collect_results(batch, batch_calls), batch_calls)
 
     async def _submit_recorded(self, calls: Sequence[QueuedCall]) -> BatchRecord:
         """Journal one batch, submit it, and journal the vendor's id."""
-        begun = time.time()
-        promised = begun + PROMISED_HOURS * 3600
+        submitted_at = time.time()
+        due_at = submitted_at + PROMISED_HOURS * 3600
         name = f"{self._run}-{len(self._known)}"
-        batch = BatchRecord(name, calls[0].model_state.name, "", len(calls), begun, promised)
+        batch = BatchRecord(name, calls[0].model_state.name, "", len(calls), submitted_at, due_at)
         self._known[name] = batch
         # Journal the batch first. If the process dies during the submission, a resume looks for the
         # batch at the vendor by this name.
@@ -297,7 +301,7 @@ class BatchQueue:
         await self._record_batch(batch)
         self._notify(
             f"{format_count(len(calls), 'call')} handed in to {batch.model} as batch {batch.id}; "
-            f"promised by {_format_time(promised)}"
+            f"promised by {_format_time(due_at)}"
         )
         if self._stopped is None:
             self._open[name] = batch
@@ -312,17 +316,17 @@ class BatchQueue:
         that it is not submitted twice.
         """
         batches, path = calls[0].provider.batches, calls[0].path
-        tried = False
+        has_tried = False
 
         async def submit_batch() -> str:
-            nonlocal tried
-            if tried and (
-                found := await batches.find_submitted_batch(
+            nonlocal has_tried
+            if has_tried and (
+                submitted_id := await batches.find_submitted_batch(
                     batch.name, batch.submitted_at, batch.calls
                 )
             ):
-                return found
-            tried = True
+                return submitted_id
+            has_tried = True
             try:
                 return await batches.submit_batch(batch.name, path, [call.item for call in calls])
             except NotFoundError as error:
@@ -340,14 +344,14 @@ class BatchQueue:
         batches = calls[0].provider.batches
         # The earlier process ended before it had journaled the id.
         if not batch.id:
-            found = await self._retry_vendor_call(
+            submitted_id = await self._retry_vendor_call(
                 batch,
                 lambda: batches.find_submitted_batch(batch.name, batch.submitted_at, batch.calls),
             )
-            if found is None:
+            if submitted_id is None:
                 await self._submit_calls(calls)
                 return
-            batch = batch._replace(id=found)
+            batch = batch._replace(id=submitted_id)
             await self._record_batch(batch)
         self._open[batch.name] = batch
         self._notify(
@@ -359,25 +363,28 @@ class BatchQueue:
         """Wait until a batch has ended and pass its answers to its calls."""
         earlier = batch.name in self._earlier
         try:
-            look, answers = await self._read_results(batch, calls[0].provider.batches)
+            status, responses = await self._read_results(batch, calls[0].provider.batches)
         finally:
             self._open.pop(batch.name, None)
-        if look.wrong:
-            await self._resubmit(batch, calls, look, earlier=earlier)
+        if status.problem:
+            await self._resubmit(batch, calls, status, earlier=earlier)
             return
-        count = sum(call.key in answers for call in calls)
-        self._notify(f"batch {batch.id}: {count:,} of {format_count(len(calls), 'call')} answered")
+        answered_count = sum(call.key in responses for call in calls)
+        self._notify(
+            f"batch {batch.id}: {answered_count:,} of {format_count(len(calls), 'call')} answered"
+        )
         # A batch that the researcher cancelled pauses the run, instead of being paid for again at
         # once. In a later process the researcher has resumed the run, so its calls are submitted
         # again.
-        paused = look.is_cancelled and not earlier and count < len(calls)
+        is_paused = status.is_cancelled and not earlier and answered_count < len(calls)
         for call in calls:
-            if not call.answer.done() and (call.key in answers or not paused):
-                call.answer.set_result(answers.get(call.key, EXPIRED_RESPONSE))
-        if paused:
+            if not call.answer.done() and (call.key in responses or not is_paused):
+                call.answer.set_result(responses.get(call.key, EXPIRED_RESPONSE))
+        if is_paused:
             raise RunPausedError(
                 f"batch {batch.id} of {batch.model} was cancelled, with "
-                f"{format_count(len(calls) - count, 'call')} unanswered; a resume hands them in "
+                f"{format_count(len(calls) - answered_count, 'call')} unanswered; a resume hands "
+                "them in "
                 "again"
             )
 
@@ -387,16 +394,16 @@ class BatchQueue:
         """Wait until a batch has ended. Return its status and its answers by key."""
         try:
             while not (
-                look := await self._retry_vendor_call(batch, lambda: batches.get_status(batch.id))
+                status := await self._retry_vendor_call(batch, lambda: batches.get_status(batch.id))
             ).is_finished:
                 await asyncio.sleep(self._config.batch_poll_seconds)
-            if look.wrong:
-                return look, {}
-            found = await self._retry_vendor_call(
-                batch, lambda: batches.fetch_results(batch.id, look)
+            if status.problem:
+                return status, {}
+            responses = await self._retry_vendor_call(
+                batch, lambda: batches.fetch_results(batch.id, status)
             )
             # Expired calls get no answer, so their callers submit them again.
-            return look, {key: answer for key, answer in found if answer[0] != EXPIRED}
+            return status, {key: response for key, response in responses if response[0] != EXPIRED}
         except NotFoundError as error:
             if self._journal.accept_changes:
                 return BatchStatus(is_finished=True), {}
@@ -407,14 +414,14 @@ class BatchQueue:
             ) from None
 
     async def _resubmit(
-        self, batch: BatchRecord, calls: Sequence[QueuedCall], look: BatchStatus, *, earlier: bool
+        self, batch: BatchRecord, calls: Sequence[QueuedCall], status: BatchStatus, *, earlier: bool
     ) -> None:
         """Resubmit a batch that the vendor did not start.
 
         If the vendor's queue was full, split the batch and submit the halves one after the other.
         If the batch is from an earlier process, submit it unchanged. Otherwise stop the run.
         """
-        if look.queue_was_full and len(calls) > MIN_SPLIT_CALLS:
+        if status.queue_was_full and len(calls) > MIN_SPLIT_CALLS:
             self._notify(f"batch {batch.id} was too large for the vendor's queue; it is halved")
             middle = len(calls) // 2
             for half in (calls[:middle], calls[middle:]):
@@ -424,9 +431,11 @@ class BatchQueue:
         elif earlier:
             await self._submit_calls(calls)
         else:
-            raise batch_start_error(batch.model, look.wrong)
+            raise batch_start_error(batch.model, status.problem)
 
-    async def _retry_vendor_call(self, batch: BatchRecord, what: Callable[[], Awaitable[R]]) -> R:
+    async def _retry_vendor_call(
+        self, batch: BatchRecord, call_vendor: Callable[[], Awaitable[R]]
+    ) -> R:
         """Call the vendor until it succeeds, with as many retries as a model call has.
 
         Raises the error that stops the run if the retries are used up, the quota is empty, or the
@@ -435,7 +444,7 @@ class BatchQueue:
         config, failures = self._config, 0
         while True:
             try:
-                return await what()
+                return await call_vendor()
             except TransientError as error:
                 failures += 1
                 if self._stopped is not None:
@@ -445,8 +454,8 @@ class BatchQueue:
                         f"the batch interface of {batch.model} failed {failures} times "
                         f"(max_api_retries); the last error: {error}"
                     ) from error
-                doubled = config.api_retry_base_seconds * 2.0 ** (failures - 1)
-                wait = max(error.retry_after or 0.0, min(MAX_BACKOFF_SECONDS, doubled))
+                backoff = config.api_retry_base_seconds * 2.0 ** (failures - 1)
+                wait = max(error.retry_after or 0.0, min(MAX_BACKOFF_SECONDS, backoff))
                 self._progress(CallRetried(batch.model, str(error), wait, failures))
                 await asyncio.sleep(wait)
             except QuotaError as error:
@@ -475,20 +484,20 @@ async def _wait_until_answered(call: QueuedCall) -> None:
 
 
 def _split_into_batches(
-    calls: Sequence[QueuedCall], most_calls: int, most_bytes: int
+    calls: Sequence[QueuedCall], max_calls: int, max_bytes: int
 ) -> Iterator[list[QueuedCall]]:
     """Yield the calls in parts that one batch can hold."""
-    part: list[QueuedCall] = []
-    size = 0
+    batch: list[QueuedCall] = []
+    batch_bytes = 0
     for call in calls:
-        more = len(encode_json(call.item.body))
-        if part and (len(part) == most_calls or size + more > most_bytes):
-            yield part
-            part, size = [], 0
-        part.append(call)
-        size += more
-    if part:
-        yield part
+        call_bytes = len(encode_json(call.item.body))
+        if batch and (len(batch) == max_calls or batch_bytes + call_bytes > max_bytes):
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(call)
+        batch_bytes += call_bytes
+    if batch:
+        yield batch
 
 
 def _format_time(seconds: float) -> str:

@@ -75,9 +75,9 @@ class Gateway:
 
     `provider_for(model)` returns the provider and the catalogue entry of a model. It is called once
     per model, and never in a pure replay. `config` sets retries and budget. `progress` receives
-    answers, retries, waits, refusals and warnings. `allowance` is passed if several runs share one
-    budget and one limiter. A cluster worker passes it because the head lends to it. `desk` delivers
-    questions to humans.
+    answers, retries, waits, refusals and warnings. `shared_limits` is passed if several runs share
+    one budget and one limiter. A cluster worker passes it because the head lends to it.
+    `seat_manager` delivers questions to humans.
 
     Its methods raise DriftError (the journal holds another request), StorageError, FatalModelError
     (wrong key, unknown model), or RunPausedError (retries, quota or budget used up).
@@ -89,32 +89,34 @@ class Gateway:
         provider_for: Callable[[str], tuple[Provider, ModelSpec]],
         config: StudyConfig,
         progress: Progress = ignore_progress,
-        allowance: SharedLimits | None = None,
-        desk: SeatManager | None = None,
+        shared_limits: SharedLimits | None = None,
+        seat_manager: SeatManager | None = None,
     ) -> None:
-        self.uses: dict[str, ModelUsage] = {}
+        self.usage_by_model: dict[str, ModelUsage] = {}
         self.in_flight = 0
-        self.allowance = allowance or self._create_limits(journal, config)
-        self.budget = self.allowance.budget
-        self._outbox: BatchQueue | None = None
+        self.shared_limits = shared_limits or self._create_limits(journal, config)
+        self.budget = self.shared_limits.budget
+        self._batch_queue: BatchQueue | None = None
         # A resume without `batch:` still has to fetch batches of an earlier process.
         if isinstance(journal, Journal) and (config.batch or journal.read_batches()):
-            self._outbox = BatchQueue(journal, config, progress, self.stop_calls)
-        told = self._outbox.stop_calls if self._outbox is not None else lambda _: None
+            self._batch_queue = BatchQueue(journal, config, progress, self.stop_calls)
+        stop_batches = (
+            self._batch_queue.stop_calls if self._batch_queue is not None else lambda _: None
+        )
         self.lender: LoanManager | None = None
-        loan = self.allowance.loan
+        loan = self.shared_limits.loan
         # A cluster worker gets its loans from the head, which has the journal.
         if loan is None and isinstance(journal, Journal):
             self.lender = LoanManager(journal, self.budget, self.hold_batches)
             loan = self.lender.loan
         self._loan = loan
-        self._attempts = RetryPolicy(config, self.allowance, progress, told, loan)
+        self._attempts = RetryPolicy(config, self.shared_limits, progress, stop_batches, loan)
         self._journal = journal
         self._provider_for = provider_for
         self._config = config
         self._progress = progress
-        self._desk = desk
-        self._lines: dict[str, ModelState] = {}
+        self._seat_manager = seat_manager
+        self._model_states: dict[str, ModelState] = {}
         self._idle: asyncio.Event | None = None
 
     def _create_limits(self, journal: Journal | ReplayJournal, config: StudyConfig) -> SharedLimits:
@@ -148,12 +150,14 @@ class Gateway:
         fingerprint = request.fingerprint()
         entry = self._journal.lookup_entry(address, fingerprint, request.to_json)
         replayed = entry is not None
-        if entry is None and request.model == HUMAN_MODEL and self._desk is not None:
-            entry = await self._ask_human(self._desk, address, request, fingerprint)
+        if entry is None and request.model == HUMAN_MODEL and self._seat_manager is not None:
+            entry = await self._ask_human(self._seat_manager, address, request, fingerprint)
         elif entry is None:
-            line = self._lines.get(request.model) or self._open_model(request.model)
-            entry = await self._call_model(line, address, request, fingerprint, has_alternative)
-        self.count(request.model, entry, replayed=replayed)
+            model_state = self._model_states.get(request.model) or self._open_model(request.model)
+            entry = await self._call_model(
+                model_state, address, request, fingerprint, has_alternative
+            )
+        self.count_usage(request.model, entry, replayed=replayed)
         self._require_known_cost(request.model, entry, replayed=replayed)
         return Completion(
             entry.reply,
@@ -169,29 +173,33 @@ class Gateway:
 
     async def embed_texts(self, address: str, model: str, texts: Sequence[str]) -> FloatArray:
         """Return the embeddings of texts as the provider gave them: an array (n, d) of float32."""
-        asked = {"model": model, "texts": list(texts)}
+        request_data = {"model": model, "texts": list(texts)}
         fingerprint = digest(model, *texts)
-        entry = self._journal.lookup_entry(address, fingerprint, lambda: asked)
+        entry = self._journal.lookup_entry(address, fingerprint, lambda: request_data)
         replayed = entry is not None
         if entry is None:
-            line = self._lines.get(model) or self._open_model(model)
-            entry = await self._call_embedding_model(line, address, asked, fingerprint)
-        self.count(model, entry, replayed=replayed)
+            model_state = self._model_states.get(model) or self._open_model(model)
+            entry = await self._call_embedding_model(
+                model_state, address, request_data, fingerprint
+            )
+        self.count_usage(model, entry, replayed=replayed)
         self._require_known_cost(model, entry, replayed=replayed)
         return _decode_vectors(entry.blob or b"", len(texts))
 
     def known_capabilities(self, request: ModelRequest) -> Capabilities | None:
         """Return the known capabilities of a request's model, or None if nothing is known."""
-        line = self._lines.get(request.model)
-        if line is None or not isinstance(line.provider, ChatProvider):
+        model_state = self._model_states.get(request.model)
+        if model_state is None or not isinstance(model_state.provider, ChatProvider):
             return None
-        return line.provider.prepare_request(replace(request, model=line.spec.wire_model))[0]
+        return model_state.provider.prepare_request(
+            replace(request, model=model_state.spec.wire_model)
+        )[0]
 
     def total_use(self) -> tuple[float, int]:
         """Return the cost (USD) and the number of all calls so far, replayed ones included."""
-        uses = self.uses.values()
-        return sum(model_usage.cost_usd for model_usage in uses), sum(
-            model_usage.calls + model_usage.replayed for model_usage in uses
+        usage_by_model = self.usage_by_model.values()
+        return sum(usage.cost_usd for usage in usage_by_model), sum(
+            usage.calls + usage.replayed for usage in usage_by_model
         )
 
     def stop_calls(self, error: FolkmootError) -> None:
@@ -218,8 +226,8 @@ class Gateway:
             if self._idle is None or self._idle.is_set():
                 self._idle = asyncio.Event()
             await self._idle.wait()
-        if self._outbox is not None:
-            await self._outbox.wait_for_submissions()
+        if self._batch_queue is not None:
+            await self._batch_queue.wait_for_submissions()
         if self.lender is not None:
             self.lender.end_own_loan()
 
@@ -227,17 +235,19 @@ class Gateway:
     def max_waiting_calls(self) -> int:
         """The number of calls that may wait for their answers at the same time."""
         # With batches, all items must be able to wait at once, or waves would be small.
-        fewest = max(MAX_CALLS_IN_MEMORY, 2 * self._config.concurrency)
-        return fewest if self._outbox is None else MAX_WAVE_CALLS
+        min_waiting = max(MAX_CALLS_IN_MEMORY, 2 * self._config.concurrency)
+        return min_waiting if self._batch_queue is None else MAX_WAVE_CALLS
 
     def hold_batches(self) -> AbstractContextManager[None]:
         """Delay the next wave of batches while work other than a call is running."""
-        return nullcontext() if self._outbox is None else self._outbox.hold_while_working()
+        return (
+            nullcontext() if self._batch_queue is None else self._batch_queue.hold_while_working()
+        )
 
     async def close(self) -> None:
         """Close the connections of the providers."""
-        for line in self._lines.values():
-            await line.provider.close()
+        for model_state in self._model_states.values():
+            await model_state.provider.close()
 
     async def _call_model(
         self,
@@ -245,22 +255,22 @@ class Gateway:
         address: str,
         request: ModelRequest,
         fingerprint: bytes,
-        spare: bool,
+        has_alternative: bool,
     ) -> JournalEntry:
         """Make the call of a request and journal its completion, refusals included."""
-        wire = model_state.spec.wire_model
-        sent = request
+        wire_model = model_state.spec.wire_model
+        wire_request = request
         # Build the request without `replace`, which costs as much as a lookup in the journal.
-        if wire != request.model:
-            how = (request.temperature, request.max_tokens, request.schema, request.images)
-            sent = ModelRequest(
-                wire, request.messages, *how, request.asked, request.cache_breakpoints
+        if wire_model != request.model:
+            parameters = (request.temperature, request.max_tokens, request.schema, request.images)
+            wire_request = ModelRequest(
+                wire_model, request.messages, *parameters, request.hints, request.cache_breakpoints
             )
         call = ModelCall(
             address,
             _max_input_tokens(request),
-            lambda: _output_token_limit(model_state.provider, sent),
-            spare,
+            lambda: _output_token_limit(model_state.provider, wire_request),
+            has_alternative,
         )
 
         def refused_completion(error: RefusedError) -> Completion:
@@ -273,15 +283,17 @@ class Gateway:
 
         async def call_provider() -> Completion:
             try:
-                if call.batched and self._outbox is not None:
-                    reply = await self._outbox.request_reply(
-                        model_state, address, fingerprint, sent
+                if call.batched and self._batch_queue is not None:
+                    reply = await self._batch_queue.request_reply(
+                        model_state, address, fingerprint, wire_request
                     )
                 else:
                     with self.hold_batches():
-                        reply = await model_state.provider.complete_request(sent, address=address)
+                        reply = await model_state.provider.complete_request(
+                            wire_request, address=address
+                        )
             except ModelError as error:
-                if sent.images and _is_image_error(error, model_state):
+                if wire_request.images and _is_image_error(error, model_state):
                     raise FatalModelError(
                         f"{model_state.name} did not take a prompt with images ({error}). Name a "
                         "model "
@@ -292,22 +304,22 @@ class Gateway:
                 # A rejection may concern this prompt or every call. The retry policy decides by the
                 # answers to other calls.
                 raise
-            model_state.sees = model_state.sees or bool(sent.images)
+            model_state.accepts_images = model_state.accepts_images or bool(wire_request.images)
             return reply
 
-        sending = self._keeping_broken(model_state, call, call_provider)
+        send = self._record_broken_replies(model_state, call, call_provider)
 
         async def complete_with_retries() -> Completion:
-            outbox = self._outbox
+            batch_queue = self._batch_queue
             # A preflight has to show its result before the run starts, so it is never batched.
-            if outbox is not None and not address.startswith(PREFLIGHT_SCOPE):
-                call.batched = outbox.should_batch(model_state, address, fingerprint)
+            if batch_queue is not None and not address.startswith(PREFLIGHT_SCOPE):
+                call.batched = batch_queue.should_batch(model_state, address, fingerprint)
             try:
                 try:
-                    return await self._attempts.run(model_state, call, sending)
+                    return await self._attempts.run(model_state, call, send)
                 except TooFewCallsForBatchError:
                     call.batched = False
-                    return await self._attempts.run(model_state, call, sending)
+                    return await self._attempts.run(model_state, call, send)
             except RejectedError as error:
                 return refused_completion(error)
 
@@ -391,21 +403,27 @@ class Gateway:
         return entry
 
     async def _call_embedding_model(
-        self, line: ModelState, address: str, asked: dict[str, Any], fingerprint: bytes
+        self,
+        model_state: ModelState,
+        address: str,
+        request_data: dict[str, Any],
+        fingerprint: bytes,
     ) -> JournalEntry:
         """Request a batch of embeddings and journal it."""
-        texts: list[str] = asked["texts"]
+        texts: list[str] = request_data["texts"]
         call = ModelCall(address, byte_count(*texts), lambda: 0)
 
         async def call_provider() -> tuple[FloatArray, Usage]:
             try:
                 with self.hold_batches():
-                    return await line.provider.embed_texts(
-                        line.spec.wire_model, texts, address=address
+                    return await model_state.provider.embed_texts(
+                        model_state.spec.wire_model, texts, address=address
                     )
             # A refusal is fatal here: the study cannot continue without an embedding.
             except RefusedError as error:
-                raise FatalModelError(f"{line.name} refuses to embed {address}: {error}") from None
+                raise FatalModelError(
+                    f"{model_state.name} refuses to embed {address}: {error}"
+                ) from None
 
         def build_entry(result: tuple[FloatArray, Usage]) -> JournalEntry:
             vectors, usage = result
@@ -413,24 +431,24 @@ class Gateway:
                 address=address,
                 kind="embed",
                 fingerprint=fingerprint,
-                request=asked,
+                request=request_data,
                 blob=np.ascontiguousarray(vectors, dtype=np.float32).tobytes(),
                 input_tokens=usage.input_tokens,
                 output_tokens=usage.output_tokens,
-                cost_usd=line.cost(usage),
+                cost_usd=model_state.cost(usage),
                 latency_s=call.latency_s,
                 attempts=call.attempts,
-                model_asked=line.name,
+                model_asked=model_state.name,
                 started_at=call.started_at,
             )
 
-        sending = self._keeping_broken(line, call, call_provider)
+        send = self._record_broken_replies(model_state, call, call_provider)
         return await self._call_and_journal(
-            line, call, lambda: self._attempts.run(line, call, sending), build_entry
+            model_state, call, lambda: self._attempts.run(model_state, call, send), build_entry
         )
 
-    def _keeping_broken(
-        self, line: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
+    def _record_broken_replies(
+        self, model_state: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
     ) -> Callable[[], Awaitable[R]]:
         """Wrap `send` so that a broken-off reply, which may be billed, is charged and journaled.
 
@@ -443,31 +461,31 @@ class Gateway:
                 return await send()
             except ModelError as error:
                 if error.may_be_billed:
-                    error.max_usd = self._charge_broken(line, call)
-                    broken = BrokenReply(time.time(), call.address, line.name, error.max_usd)
+                    error.max_usd = self._charge_broken(model_state, call)
+                    broken = BrokenReply(time.time(), call.address, model_state.name, error.max_usd)
                     if isinstance(self._journal, Journal):
                         await asyncio.wrap_future(self._journal.put_broken(broken))
                 raise
 
         return send_and_keep_broken
 
-    def _charge_broken(self, line: ModelState, call: ModelCall) -> float | None:
+    def _charge_broken(self, model_state: ModelState, call: ModelCall) -> float | None:
         """Charge a broken-off reply to the budget. Return its maximum cost (USD) or None."""
-        most = line.price(
+        max_usd = model_state.price(
             call.max_input_tokens, call.max_output_tokens(), batched=call.batched
         ).max_usd
         if call.reserved_usd is not None:
-            most = call.reserved_usd
+            max_usd = call.reserved_usd
             self.budget.settle_broken(call.reserved_usd)
             call.reserved_usd = None
-        return None if line.rate is None else most
+        return None if model_state.rate is None else max_usd
 
     async def _call_and_journal(
         self,
-        line: ModelState,
+        model_state: ModelState,
         call: ModelCall,
         get_result: Callable[[], Awaitable[R]],
-        entry_of: Callable[[R], JournalEntry],
+        build_entry: Callable[[R], JournalEntry],
     ) -> JournalEntry:
         """Make a call, journal its entry and settle its cost.
 
@@ -476,17 +494,17 @@ class Gateway:
         entry: JournalEntry | None = None
         self.in_flight += 1
         try:
-            made = entry_of(await get_result())
-            self._journal.append(made, call.covered)
-            entry = made
-            if call.covered is not None and self.lender is not None:
-                self.lender.record_settlement(call.covered)
+            new_entry = build_entry(await get_result())
+            self._journal.append(new_entry, call.covered_usd)
+            entry = new_entry
+            if call.covered_usd is not None and self.lender is not None:
+                self.lender.record_settlement(call.covered_usd)
         except StorageError as error:
             self.stop_calls(error)
             raise
         except FolkmootError:
-            if call.covered is not None and self._loan is not None:
-                self._loan.give_back(call.covered)
+            if call.covered_usd is not None and self._loan is not None:
+                self._loan.give_back(call.covered_usd)
             # The call ended with an error that is not billed. After other errors and cancellations
             # it may be, so its loan is kept.
             raise
@@ -500,9 +518,9 @@ class Gateway:
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
         # Providers append notes while they learn what a model accepts. Report each of them once.
-        while line.notes_reported < len(line.notes):
-            self._report_warning(line.notes[line.notes_reported])
-            line.notes_reported += 1
+        while model_state.notes_reported < len(model_state.notes):
+            self._report_warning(model_state.notes[model_state.notes_reported])
+            model_state.notes_reported += 1
         return entry
 
     def _require_known_cost(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
@@ -519,51 +537,53 @@ class Gateway:
         self.stop_calls(error)
         raise error
 
-    def count(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
+    def count_usage(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
         """Add an entry to the usage of its model and report it.
 
         The call may have been made here or by a cluster worker.
         """
-        use = self.uses.setdefault(model, ModelUsage())
-        use.calls += not replayed
-        use.replayed += replayed
-        use.add_reply(entry.input_tokens, entry.output_tokens, entry.cost_usd)
-        use.cached_tokens += entry.cached_tokens or 0
+        usage = self.usage_by_model.setdefault(model, ModelUsage())
+        usage.calls += not replayed
+        usage.replayed += replayed
+        usage.add_reply(entry.input_tokens, entry.output_tokens, entry.cost_usd)
+        usage.cached_tokens += entry.cached_tokens or 0
         if entry.model_served not in ("", RESEARCHER):
-            use.served_models.add(entry.model_served)
+            usage.served_models.add(entry.model_served)
         tokens = (entry.input_tokens, entry.output_tokens)
-        kind = (entry.kind, entry.address)
-        self._progress(CallDone(entry.model_asked, replayed, entry.cost_usd, *tokens, *kind))
+        entry_fields = (entry.kind, entry.address)
+        self._progress(
+            CallDone(entry.model_asked, replayed, entry.cost_usd, *tokens, *entry_fields)
+        )
 
     def _open_model(self, model: str) -> ModelState:
         provider, spec = self._provider_for(model)
         config = self._config
-        limiter = self.allowance.get_limiter(model, config.api_sleep_seconds, local=spec.local)
+        limiter = self.shared_limits.get_limiter(model, config.api_sleep_seconds, local=spec.local)
         rate = find_price(spec)
         if rate is None and self.budget.usd is not None:
             self._stop_for_unknown_cost(f"the price of {model} is unknown")
-        use = self.uses.setdefault(model, ModelUsage())
+        usage = self.usage_by_model.setdefault(model, ModelUsage())
         notes = getattr(provider, "notes", ())
-        line = ModelState(model, provider, spec, limiter, rate, use, notes, len(notes))
-        self._lines[model] = line
-        outbox = self._outbox
+        model_state = ModelState(model, provider, spec, limiter, rate, usage, notes, len(notes))
+        self._model_states[model] = model_state
+        batch_queue = self._batch_queue
         if (
-            outbox is not None
+            batch_queue is not None
             and config.batch
             and not spec.local
-            and not outbox.supports_model(line)
+            and not batch_queue.supports_model(model_state)
         ):
             self._report_warning(f"{model} is not asked by batches but directly, at its full price")
-        return line
+        return model_state
 
     def _report_warning(self, message: str) -> None:
         self._progress(Notice(message, "warning"))
 
 
-def unknown_cost_message(why: str) -> str:
+def unknown_cost_message(reason: str) -> str:
     """Return the error message for a model of unknown cost under a budget in USD."""
     return (
-        f"{why}: budget_usd cannot be kept. Leave it out (and --budget) and bound the calls "
+        f"{reason}: budget_usd cannot be kept. Leave it out (and --budget) and bound the calls "
         "instead, with budget_calls or --set budget_calls=N; all work is kept"
     )
 
@@ -572,34 +592,34 @@ def _max_input_tokens(request: ModelRequest) -> int:
     """Return an upper bound of a request's input tokens, with the overhead of wire formats."""
     # A byte is at most one token. 200 bytes bound the wrapper of a schema, 16 tokens that of a
     # message.
-    schema = len(json.dumps(request.schema)) + 200 if request.schema is not None else 0
-    said = byte_count(*(message.content for message in request.messages))
-    said += MAX_IMAGE_TOKENS * len(request.images)
+    schema_bytes = len(json.dumps(request.schema)) + 200 if request.schema is not None else 0
+    message_bytes = byte_count(*(message.content for message in request.messages))
+    message_bytes += MAX_IMAGE_TOKENS * len(request.images)
     # Twice the schema: providers add keys to it, and without native support it is spelt out in the
     # prompt.
-    return said + 2 * schema + 16 * (len(request.messages) + 1)
+    return message_bytes + 2 * schema_bytes + 16 * (len(request.messages) + 1)
 
 
 # Servers report in many ways, with any status, that a model accepts only text.
 _IMAGE_ERROR_PATTERN = re.compile(r"image|multi-?modal|mmproj", re.IGNORECASE)
 
 
-def _is_image_error(error: ModelError, line: ModelState) -> bool:
+def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
     """Return whether an error is about the images of the prompt.
 
     This is so if the error mentions them, or if the model rejects and never answered a prompt with
     images.
     """
-    if isinstance(error, RejectedError) and not line.sees:
+    if isinstance(error, RejectedError) and not model_state.accepts_images:
         return True
-    kinds = (RejectedError, TransientError)
-    return type(error) in kinds and bool(_IMAGE_ERROR_PATTERN.search(str(error)))
+    error_types = (RejectedError, TransientError)
+    return type(error) in error_types and bool(_IMAGE_ERROR_PATTERN.search(str(error)))
 
 
 def _output_token_limit(provider: Provider, request: ModelRequest) -> int | None:
     """Return the token limit that the provider sends, reasoning included, or None."""
-    bound = getattr(provider, "max_output_tokens", None)
-    limit: int | None = request.max_tokens if bound is None else bound(request)
+    get_limit = getattr(provider, "max_output_tokens", None)
+    limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
     return limit
 
 

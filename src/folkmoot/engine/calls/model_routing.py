@@ -98,45 +98,45 @@ class ModelRouter:
         return not self.has_custom_provider and all(map(is_synthetic, self.list_models()))
 
     @property
-    def who(self) -> str:
+    def model_names_text(self) -> str:
         """The model of each role, in words."""
-        seats = {} if self.override else dict(self._config.models)
-        if not seats:
+        role_models = {} if self.override else dict(self._config.models)
+        if not role_models:
             return self.default
-        named = {**seats, "others": self.default}
-        return ", ".join(f"{role} {name}" for role, name in named.items())
+        models_by_role = {**role_models, "others": self.default}
+        return ", ".join(f"{role} {name}" for role, name in models_by_role.items())
 
     @cached_property
-    def resolve_embedding(self) -> str | Problem:
+    def embedding_choice(self) -> str | Problem:
         """The embedding model, or the problem to report if there is none.
 
         It is the model that the study file names, or that of the vendor who answers. With `--model
         synthetic` the embedding runs on this machine, whatever the file names.
         """
-        named = self._config.embedding_model
+        configured_model = self._config.embedding_model
         if (
-            named is not None
-            and resolve_model(named, self._config.endpoints).provider == "wordllama"
+            configured_model is not None
+            and resolve_model(configured_model, self._config.endpoints).provider == "wordllama"
         ):
             return WORD_VECTOR_MODEL
         # A dry run must not call a hosted embedding model.
         if self.override is not None and is_synthetic(self.override):
-            return SYNTHETIC_MODEL if named == SYNTHETIC_MODEL else WORD_VECTOR_MODEL
-        if named is not None:
-            return named
+            return SYNTHETIC_MODEL if configured_model == SYNTHETIC_MODEL else WORD_VECTOR_MODEL
+        if configured_model is not None:
+            return configured_model
         # Only hosted vendors have an embedding model to suggest.
-        real = [name for name in self.list_models() if not is_synthetic(name)]
+        model_names = [name for name in self.list_models() if not is_synthetic(name)]
         if self.has_custom_provider:
             return SYNTHETIC_MODEL
-        if not real:
+        if not model_names:
             return WORD_VECTOR_MODEL
-        for name in real:
-            found = embedding_for(name, self._config.endpoints)
-            if found is not None:
-                return found
+        for name in model_names:
+            embedding_model = embedding_for(name, self._config.endpoints)
+            if embedding_model is not None:
+                return embedding_model
         return Problem(
             "this study embeds texts, and no embedding model is known to go with "
-            + ", ".join(dict.fromkeys(real)),
+            + ", ".join(dict.fromkeys(model_names)),
             key="embedding_model",
             hint="name one, such as `embedding_model: openai/text-embedding-3-small`, or write "
             "`embedding_model: wordllama` for the word vectors that Folkmoot installs",
@@ -170,22 +170,22 @@ class ModelRouter:
 
     def restore_sealed_embedding(self, sealed: str | None) -> None:
         """Keep the word-hash embedding of a run that began before word vectors were the default."""
-        if sealed == SYNTHETIC_MODEL and self.resolve_embedding == WORD_VECTOR_MODEL:
-            self.resolve_embedding = SYNTHETIC_MODEL
+        if sealed == SYNTHETIC_MODEL and self.embedding_choice == WORD_VECTOR_MODEL:
+            self.embedding_choice = SYNTHETIC_MODEL
 
     def embedding_model(self, file: str) -> str:
         """Return the embedding model of a study that embeds texts.
 
         Raises InputError if there is none, or if local word vectors are not installed.
         """
-        if isinstance(self.resolve_embedding, Problem):
-            raise InputError(replace(self.resolve_embedding, file=file))
-        if self.resolve_embedding == WORD_VECTOR_MODEL:
+        if isinstance(self.embedding_choice, Problem):
+            raise InputError(replace(self.embedding_choice, file=file))
+        if self.embedding_choice == WORD_VECTOR_MODEL:
             # Raises InputError if the word vectors are not installed.
             self.open_provider(WORD_VECTOR_MODEL)
-        return self.resolve_embedding
+        return self.embedding_choice
 
-    def _find_problems(self, name: str, known: Sequence[Problem]) -> list[Problem]:
+    def _find_problems(self, name: str, known_problems: Sequence[Problem]) -> list[Problem]:
         try:
             spec = resolve_model(name, self._config.endpoints)
             self._provider_settings(spec)
@@ -193,7 +193,7 @@ class ModelRouter:
                 # Raises InputError if the packages that a local model needs are not installed.
                 self.open_provider(name)
         except InputError as error:
-            return [problem for problem in error.problems if problem not in known]
+            return [problem for problem in error.problems if problem not in known_problems]
         return []
 
     def list_models(self) -> list[str]:
@@ -206,20 +206,26 @@ class ModelRouter:
 
         A model with several servers gives one item for each of them.
         """
-        found: list[tuple[str, str | None, str]] = []
+        destinations: list[tuple[str, str | None, str]] = []
         if self._given is not None:
-            return found
-        embeds = [self.resolve_embedding] if isinstance(self.resolve_embedding, str) else []
-        for name in dict.fromkeys([*self.list_models(), *embeds]):
+            return destinations
+        embedding_models = [self.embedding_choice] if isinstance(self.embedding_choice, str) else []
+        for name in dict.fromkeys([*self.list_models(), *embedding_models]):
             spec = resolve_model(name, self._config.endpoints)
             if not spec.local:
-                kept = find_key(spec)
+                stored_key = find_key(spec)
                 explicit = self._explicit_key(spec)
-                key = "given with --key" if explicit else kept[0] if kept else ""
+                key_source = "given with --key" if explicit else stored_key[0] if stored_key else ""
                 for server in spec.servers or (None,):
-                    own = " and ".join(server.variable_names) if server else ""
-                    found.append((spec.name, server.url if server else spec.base_url, own or key))
-        return found
+                    variable_names = " and ".join(server.variable_names) if server else ""
+                    destinations.append(
+                        (
+                            spec.name,
+                            server.url if server else spec.base_url,
+                            variable_names or key_source,
+                        )
+                    )
+        return destinations
 
     def require_encryption(self) -> None:
         """Raise InputError for every key that would travel unencrypted over a public network."""
@@ -234,7 +240,7 @@ class ModelRouter:
             )
         spec = resolve_model(model, self._config.endpoints)
         if spec not in self._opened:
-            servers = [open_provider(spec, each) for each in self._provider_settings(spec)]
+            servers = [open_provider(spec, settings) for settings in self._provider_settings(spec)]
             self._opened[spec] = servers[0] if len(servers) == 1 else LoadBalancer(servers)
         return self._opened[spec], spec
 
@@ -281,8 +287,8 @@ class ModelRouter:
 
     def _explicit_key(self, spec: ModelSpec) -> str | None:
         """Return the key of `--key` if this model takes the same key as the main model."""
-        main = resolve_model(self.default, self._config.endpoints)
-        return self._key if spec.key_env == main.key_env else None
+        default_spec = resolve_model(self.default, self._config.endpoints)
+        return self._key if spec.key_env == default_spec.key_env else None
 
 
 def names_hosted_model(config: StudyConfig) -> bool:

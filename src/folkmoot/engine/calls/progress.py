@@ -188,10 +188,11 @@ def format_event(event: Event) -> tuple[str, Level]:
         case Notice(message, level):
             return message, level
         case Preflight(calls):
-            wrong = sum(bool(call.problem) for call in calls)
-            level = "error" if wrong else "info"
+            problem_count = sum(bool(call.problem) for call in calls)
+            level = "error" if problem_count else "info"
             return (
-                f"preflight: {format_count(len(calls), 'call')}, {format_count(wrong, 'problem')}",
+                f"preflight: {format_count(len(calls), 'call')}, "
+                f"{format_count(problem_count, 'problem')}",
                 level,
             )
         case RunEnded(outcome, message):
@@ -233,10 +234,10 @@ class StageTally:
         elapsed = now - self.started
         if not self.calls or len(self.calls_of) < self.done or self.total > MAX_ITEMS_BY_CALLS:
             return elapsed / self.done * (self.total - self.done)
-        most = nlargest(self.done, self.calls_of.values())
-        expected = sum(most) / self.done * self.total
-        left = max(0.0, expected - sum(self.calls_of.values()))
-        return elapsed / self.calls * left
+        most_calls = nlargest(self.done, self.calls_of.values())
+        expected = sum(most_calls) / self.done * self.total
+        calls_left = max(0.0, expected - sum(self.calls_of.values()))
+        return elapsed / self.calls * calls_left
 
     def count_call(self, item: str, *, replayed: bool) -> None:
         """Count a call of an item of this stage."""
@@ -278,8 +279,8 @@ class ProgressTally:
             case CallRetried(model=model, may_be_billed=may_be_billed):
                 self.retries += 1
                 if may_be_billed:
-                    for use in (self.total, self.models.setdefault(model, ModelUsage())):
-                        use.broken += 1
+                    for usage in (self.total, self.models.setdefault(model, ModelUsage())):
+                        usage.broken += 1
             case _:
                 pass
 
@@ -298,12 +299,12 @@ class ProgressTally:
     @property
     def current_stage(self) -> StageTally | None:
         """The unfinished stage that progressed last. If all are done, the last one started."""
-        begun = list(self.stages.values())
-        under_way = [stage_tally for stage_tally in begun if not stage_tally.is_done]
+        stages = list(self.stages.values())
+        unfinished = [stage for stage in stages if not stage.is_done]
         return max(
-            under_way,
-            key=lambda stage_tally: stage_tally.moved,
-            default=begun[-1] if begun else None,
+            unfinished,
+            key=lambda stage: stage.moved,
+            default=stages[-1] if stages else None,
         )
 
     @property
@@ -330,8 +331,8 @@ class ProgressTally:
         parts = []
         stage = self.current_stage
         if stage is not None:
-            of = f" of {stage.total:,}" if stage.total is not None else ""
-            parts.append(f"{stage.name}: {stage.done:,}{of}")
+            total_text = f" of {stage.total:,}" if stage.total is not None else ""
+            parts.append(f"{stage.name}: {stage.done:,}{total_text}")
             eta = stage.eta_seconds(self.clock())
             if eta is not None:
                 parts.append(f"{format_duration(eta)} left")
@@ -350,8 +351,8 @@ class ProgressTally:
     def _start_stage(self, stage: str, total: int | None) -> None:
         tally = self.stages.setdefault(stage, StageTally(stage, 0, self.clock()))
         # A stage may fork several times, so its totals are added.
-        known = total is not None and tally.total is not None
-        tally.total = (tally.total or 0) + (total or 0) if known else None
+        total_is_known = total is not None and tally.total is not None
+        tally.total = (tally.total or 0) + (total or 0) if total_is_known else None
 
     def _add_call(self, call: CallDone) -> None:
         names = call.address.split("/", 2)
@@ -363,9 +364,9 @@ class ProgressTally:
         if call.replayed:
             self.replayed += 1
             return
-        for use in (self.total, self.models.setdefault(call.model, ModelUsage())):
-            use.calls += 1
-            use.add_reply(call.input_tokens, call.output_tokens, call.cost_usd)
+        for usage in (self.total, self.models.setdefault(call.model, ModelUsage())):
+            usage.calls += 1
+            usage.add_reply(call.input_tokens, call.output_tokens, call.cost_usd)
 
 
 def format_rate(per_second: float) -> str:
@@ -379,12 +380,12 @@ def format_rate(per_second: float) -> str:
 
 def format_duration(seconds: float) -> str:
     """Return seconds as text: `42 s`, `3 min 05 s`, `2 h 10 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    seconds_left = round(seconds)
+    if seconds_left < 60:
+        return f"{seconds_left} s"
+    if seconds_left < 3600:
+        return f"{seconds_left // 60} min {seconds_left % 60:02} s"
+    return f"{seconds_left // 3600} h {seconds_left % 3600 // 60:02} min"
 
 
 class RunLog:
@@ -422,9 +423,9 @@ class RunLog:
     def write_held_lines(self) -> None:
         """Write the held lines. From now on each line is written at once."""
         if self._files is None:
-            names = (self.path, self._folder / LOG_LINES)
+            paths = (self.path, self._folder / LOG_LINES)
             # Line buffering: a reader of the log sees whole lines while the run goes on.
-            text, lines = (name.open("a", encoding="utf-8", buffering=1) for name in names)
+            text, lines = (path.open("a", encoding="utf-8", buffering=1) for path in paths)
             self._files = text, lines
             for held in self._held:
                 self._append_line(*held)
@@ -434,16 +435,16 @@ class RunLog:
         if self._files is None:
             self._held.append((text, line))
             return
-        for file, added in zip(self._files, (text, line), strict=True):
-            file.write(added)
+        for file, new_text in zip(self._files, (text, line), strict=True):
+            file.write(new_text)
 
     def __call__(self, event: Event) -> None:
         self.tally(event)
         text, level = format_event(event)
         if text:
             self._write_line(text, level, event)
-        elif step := self._stage_milestone(event):
-            self._write_line(step, "info", event)
+        elif milestone := self._stage_milestone(event):
+            self._write_line(milestone, "info", event)
         elif self._clock() - self._last >= self._every:
             self._write_line(self.tally.format_line(), "info", None)
 
@@ -463,10 +464,10 @@ class RunLog:
 
     def _write_line(self, text: str, level: Level, event: Event | None) -> None:
         self._last = self._clock()
-        now = datetime.now(UTC)
-        stamp = now.strftime("%Y-%m-%d %H:%M:%S")
+        time_now = datetime.now(UTC)
+        stamp = time_now.strftime("%Y-%m-%d %H:%M:%S")
         data = {
-            "time": now.isoformat(timespec="milliseconds"),
+            "time": time_now.isoformat(timespec="milliseconds"),
             "level": level,
             "event": type(event).__name__ if event is not None else "Progress",
             "message": text,
@@ -482,7 +483,7 @@ class RunLog:
             **({} if event is None or isinstance(event, CallDone) else asdict(event)),
         }
         if event is None or isinstance(event, (Notice, RunEnded)):
-            data["models"] = {name: use.to_json() for name, use in self.tally.models.items()}
+            data["models"] = {name: usage.to_json() for name, usage in self.tally.models.items()}
         with storage_errors(self.path):
             self._append_line(
                 f"{stamp} {level.upper():7} {self._scrub(text)}\n",

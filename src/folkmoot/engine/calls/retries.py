@@ -74,12 +74,12 @@ class ModelState:
     notes: Sequence[str] = ()
     notes_reported: int = 0
     # True once the model has answered a prompt with images.
-    sees: bool = False
+    accepts_images: bool = False
     # Tokens of the longest reply without a limit.
     longest_output_tokens: int = ASSUMED_OUTPUT_TOKENS
     # These decide about rejected prompts: answers so far, rejections since the last answer, calls
     # that may still bring an answer, and the event that wakes waiting calls.
-    answers: int = 0
+    completion_count: int = 0
     consecutive_rejections: int = 0
     calls_in_progress: int = 0
     verdict_changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -124,9 +124,9 @@ class ModelCall:
 
     `max_input_tokens` bounds the tokens sent. `max_output_tokens` returns the token limit of the
     reply, None if there is none. `reserved_usd` is the budget's reservation (USD), None before the
-    call is admitted. `covered` is the amount of the loan that covers the call (USD), None before it
-    is sent. `has_alternative`: the model has already answered this question in another form. If the
-    server rejects such a call, this is no evidence that it rejects all calls.
+    call is admitted. `covered_usd` is the amount of the loan that covers the call (USD), None
+    before it is sent. `has_alternative`: the model has already answered this question in another
+    form. If the server rejects such a call, this is no evidence that it rejects all calls.
     """
 
     address: str
@@ -141,7 +141,7 @@ class ModelCall:
     started_at: float = 0.0
     latency_s: float = 0.0
     reserved_usd: float | None = None
-    covered: float | None = None
+    covered_usd: float | None = None
 
 
 class RunHaltedError(FolkmootError):
@@ -185,15 +185,15 @@ class SharedLimits:
     def get_limiter(self, model: str, spacing: float, *, local: bool) -> RateLimiter:
         """Return the rate limiter of a model. A model in this process has unlimited slots."""
         if model not in self.limiters:
-            made = (
+            limiter = (
                 RateLimiter(LOCAL_MODEL_CONCURRENCY)
                 if local
                 else RateLimiter(self._concurrency, spacing, tell=self._tell)
             )
-            self.limiters[model] = made
+            self.limiters[model] = limiter
             # A model that is first asked after the stop must not start calls either.
             if self._stopped is not None:
-                made.stop_calls(self._stopped)
+                limiter.stop_calls(self._stopped)
         return self.limiters[model]
 
     def stop_calls(self, error: FolkmootError, *, stop_all_runs: bool = False) -> None:
@@ -207,8 +207,8 @@ class SharedLimits:
         self.budget.stop_calls(error)
         for limiter in (self.total_concurrency, *self.limiters.values()):
             limiter.stop_calls(error)
-        for user in self.stoppables:
-            user.stop_calls(error)
+        for stoppable in self.stoppables:
+            stoppable.stop_calls(error)
 
 
 class RetryPolicy:
@@ -228,11 +228,11 @@ class RetryPolicy:
     ) -> None:
         self.stopped: FolkmootError | None = None
         self._config = config
-        self._allowance = shared_limits
+        self._shared_limits = shared_limits
         self._budget = shared_limits.budget
         self._all = shared_limits.total_concurrency
         self._progress = progress
-        self._told = on_stop
+        self._on_stop = on_stop
         self._loan = loan
         self._stop = asyncio.Event()
         # When this policy last yielded to the event loop.
@@ -244,206 +244,215 @@ class RetryPolicy:
         if self.stopped is None:
             self.stopped = error
             self._stop.set()
-            self._told(error)
+            self._on_stop(error)
             if self._loan is not None:
                 self._loan.stop_calls(error)
-            self._allowance.stop_calls(error)
+            self._shared_limits.stop_calls(error)
 
     async def wait_for_result_or_halt(self, answer: asyncio.Future[R]) -> None:
         """Wait until the answer is there or no more calls may start."""
-        settled = asyncio.Event()
+        has_ended = asyncio.Event()
         stop = asyncio.ensure_future(self._stop.wait())
-        for one in (answer, stop):
-            one.add_done_callback(lambda _: settled.set())
+        for future in (answer, stop):
+            future.add_done_callback(lambda _: has_ended.set())
         try:
-            await settled.wait()
+            await has_ended.wait()
         finally:
             stop.cancel()
 
-    async def run(self, line: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]) -> R:
+    async def run(
+        self, model_state: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
+    ) -> R:
         """Send a call until it is answered.
 
         Raises the error that stops the run, or RejectedError if the server accepts other prompts
         but not this one.
         """
-        line.calls_in_progress += 1
+        model_state.calls_in_progress += 1
         try:
-            result = await self._attempt_until_completed(line, call, send)
-            line.answers += 1
-            if line.consecutive_rejections:
-                line.consecutive_rejections = 0
-                line.notify_waiters()
+            result = await self._attempt_until_completed(model_state, call, send)
+            model_state.completion_count += 1
+            if model_state.consecutive_rejections:
+                model_state.consecutive_rejections = 0
+                model_state.notify_waiters()
             return result
         except RejectedError as error:
-            rejected = error
+            rejection = error
         finally:
-            line.calls_in_progress -= 1
+            model_state.calls_in_progress -= 1
             # No call is left that could still bring an answer, so waiting calls must decide.
-            if line.consecutive_rejections and not line.calls_in_progress:
-                line.notify_waiters()
+            if model_state.consecutive_rejections and not model_state.calls_in_progress:
+                model_state.notify_waiters()
         # A rejected call costs nothing. Release its reservation before waiting for the verdict,
         # because other calls may wait for the money.
         if call.reserved_usd is not None:
             self._budget.record_cost(call.reserved_usd, 0.0)
             call.reserved_usd = None
         if not call.has_alternative:
-            await self._wait_for_rejection_verdict(line, rejected)
-        raise rejected
+            await self._wait_for_rejection_verdict(model_state, rejection)
+        raise rejection
 
-    async def _wait_for_rejection_verdict(self, line: ModelState, error: RejectedError) -> None:
+    async def _wait_for_rejection_verdict(
+        self, model_state: ModelState, error: RejectedError
+    ) -> None:
         """Wait until other calls show whether a rejection concerns one prompt or all.
 
         Raises FatalModelError if other calls fail, too.
         """
-        answers = line.answers
-        line.consecutive_rejections += 1
+        answers_before = model_state.completion_count
+        model_state.consecutive_rejections += 1
         # Calls of the same fork may be about to start.
         await asyncio.sleep(0)
-        while line.calls_in_progress and line.answers == answers:
-            await line.verdict_changed.wait()
+        while model_state.calls_in_progress and model_state.completion_count == answers_before:
+            await model_state.verdict_changed.wait()
         if self.stopped is not None:
             raise self.stopped.with_traceback(None)
-        ever = line.answers or line.usage.replayed
-        if line.answers == answers and (
-            not ever or line.consecutive_rejections >= MAX_CONSECUTIVE_REJECTIONS
+        has_answered_before = model_state.completion_count or model_state.usage.replayed
+        if model_state.completion_count == answers_before and (
+            not has_answered_before
+            or model_state.consecutive_rejections >= MAX_CONSECUTIVE_REJECTIONS
         ):
             # Either the model never answered, or it stopped answering.
             fatal = FatalModelError(str(error))
             self.stop_calls(fatal)
-            line.notify_waiters()
+            model_state.notify_waiters()
             raise fatal from error
 
     async def _attempt_until_completed(
-        self, line: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
+        self, model_state: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
     ) -> R:
-        limiter = line.limiter
+        limiter = model_state.limiter
         successes = limiter.successes
         while True:
             if self._budget.active and call.reserved_usd is None:
-                await self._reserve_budget(line, call)
+                await self._reserve_budget(model_state, call)
             call.started_at = call.started_at or time.time()
-            await self._acquire_slot(line, call)
+            await self._acquire_slot(model_state, call)
             # The model may reject everything. Do not send further prompts until that is decided.
-            if line.consecutive_rejections >= MAX_CONSECUTIVE_REJECTIONS and not call.attempts:
-                self._release_slot(line, call)
-                await self._pause_until_model_accepts(line, call)
+            if (
+                model_state.consecutive_rejections >= MAX_CONSECUTIVE_REJECTIONS
+                and not call.attempts
+            ):
+                self._release_slot(model_state, call)
+                await self._pause_until_model_accepts(model_state, call)
                 continue
-            await self._cover_call(line, call)
+            await self._cover_call(model_state, call)
             call.attempts += 1
-            entered = limiter.current_time()
+            entered_at = limiter.current_time()
             try:
                 result = await send()
             except RateLimitedError as error:
                 if not call.batched:
-                    limiter.record_rate_limit(entered, _hold_seconds(error))
+                    limiter.record_rate_limit(entered_at, _hold_seconds(error))
                 # While other calls succeed, a 429 means a queue and not a failure of this call, so
                 # it does not count against its retries.
                 call.failures += limiter.successes == successes
                 successes = limiter.successes
-                wait = self._backoff_seconds(line, call, error)
+                wait = self._backoff_seconds(model_state, call, error)
             except TransientError as error:
                 call.failures += 1
                 # The call may have reached the model, so its usage may be lost.
-                line.usage.lost_calls += 1
-                wait = self._backoff_seconds(line, call, error) + (error.retry_after or 0.0)
+                model_state.usage.lost_calls += 1
+                wait = self._backoff_seconds(model_state, call, error) + (error.retry_after or 0.0)
             except QuotaError as error:
-                wait = self._handle_quota_error(line, call, error)
+                wait = self._handle_quota_error(model_state, call, error)
             except FatalModelError as error:
                 self.stop_calls(error)
                 raise
             else:
-                call.latency_s = limiter.current_time() - entered
+                call.latency_s = limiter.current_time() - entered_at
                 limiter.record_success(getattr(result, "rate_limit_hints", None))
-                if line.spec.local:
+                if model_state.spec.local:
                     await self._yield_to_event_loop()
                 return result
             finally:
-                self._release_slot(line, call)
+                self._release_slot(model_state, call)
             # A batched call waits for the next wave anyway.
             if not call.batched:
                 await self._sleep_until_stopped(wait)
 
-    async def _cover_call(self, line: ModelState, call: ModelCall) -> None:
+    async def _cover_call(self, model_state: ModelState, call: ModelCall) -> None:
         """Cover a call by a loan on disk, so that a killed run knows that it may have been billed.
 
         The call has its slot already. It waits for the disk only if calls start much faster than
         before.
         """
         loan = self._loan
-        if loan is None or call.covered is not None or call.batched or line.spec.local:
+        if loan is None or call.covered_usd is not None or call.batched or model_state.spec.local:
             return
         usd = call.reserved_usd
         if usd is None:
-            priced = line.rate is not None and line.rate is not FREE_PRICE
+            is_priced = model_state.rate is not None and model_state.rate is not FREE_PRICE
             usd = (
-                line.price(call.max_input_tokens, call.max_output_tokens()).max_usd
-                if priced
+                model_state.price(call.max_input_tokens, call.max_output_tokens()).max_usd
+                if is_priced
                 else 0.0
             )
             # From now on the loan has no known maximum cost.
-            loan.unpriced = loan.unpriced or line.rate is None
+            loan.unpriced = loan.unpriced or model_state.rate is None
         if not loan.try_cover(usd):
             try:
                 await loan.wait_until_covered(usd)
             except BaseException:
-                self._release_slot(line, call)
+                self._release_slot(model_state, call)
                 raise
-        call.covered = usd
+        call.covered_usd = usd
 
-    async def _pause_until_model_accepts(self, line: ModelState, call: ModelCall) -> None:
+    async def _pause_until_model_accepts(self, model_state: ModelState, call: ModelCall) -> None:
         """Send nothing and reserve no money until the model is known to accept any prompt."""
         # A paused call cannot bring the answer that others wait for.
-        line.calls_in_progress -= 1
+        model_state.calls_in_progress -= 1
         if call.reserved_usd is not None:
             self._budget.release_reservation(call.reserved_usd)
             call.reserved_usd = None
         try:
-            if not line.calls_in_progress:
-                line.notify_waiters()
+            if not model_state.calls_in_progress:
+                model_state.notify_waiters()
             while (
-                line.consecutive_rejections >= MAX_CONSECUTIVE_REJECTIONS and self.stopped is None
+                model_state.consecutive_rejections >= MAX_CONSECUTIVE_REJECTIONS
+                and self.stopped is None
             ):
-                await line.verdict_changed.wait()
+                await model_state.verdict_changed.wait()
         finally:
-            line.calls_in_progress += 1
+            model_state.calls_in_progress += 1
 
-    def _release_slot(self, line: ModelState, call: ModelCall) -> None:
+    def _release_slot(self, model_state: ModelState, call: ModelCall) -> None:
         if call.batched:
             return
-        if not line.spec.local:
+        if not model_state.spec.local:
             self._all.release()
-        line.limiter.release()
+        model_state.limiter.release()
 
-    async def _acquire_slot(self, line: ModelState, call: ModelCall) -> None:
+    async def _acquire_slot(self, model_state: ModelState, call: ModelCall) -> None:
         """Wait for a slot of the model's rate limiter and of all models together."""
         if self.stopped is not None:
             raise self.stopped.with_traceback(None)
         if call.batched:
             return
-        limiter = line.limiter
+        limiter = model_state.limiter
         # About 4 bytes per token in English. The limiter needs an estimate, not a bound.
         tokens = call.max_input_tokens / 4 + ASSUMED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
         if not limiter.try_acquire(tokens):
             await limiter.acquire(tokens)
         try:
-            if not line.spec.local and not self._all.try_acquire():
+            if not model_state.spec.local and not self._all.try_acquire():
                 await self._all.acquire()
         except BaseException:
             limiter.release()
             raise
         # Another run that shares the limiter stopped all calls during the wait.
         if self.stopped is not None:
-            self._release_slot(line, call)
+            self._release_slot(model_state, call)
             raise self.stopped.with_traceback(None)
 
-    async def _reserve_budget(self, line: ModelState, call: ModelCall) -> None:
+    async def _reserve_budget(self, model_state: ModelState, call: ModelCall) -> None:
         """Wait until the budget admits a call, or stop the run.
 
         The budget comes before the limiter: a call that waits for money must not hold a slot that a
         retry needs.
         """
         try:
-            price = line.price(
+            price = model_state.price(
                 call.max_input_tokens,
                 call.max_output_tokens(),
                 batched=self._uses_batch_price(call),
@@ -460,50 +469,59 @@ class RetryPolicy:
         """
         return call.batched and self._config.batch is True
 
-    def _backoff_seconds(self, line: ModelState, call: ModelCall, error: TransientError) -> float:
+    def _backoff_seconds(
+        self, model_state: ModelState, call: ModelCall, error: TransientError
+    ) -> float:
         """Return the seconds to wait, with full jitter. Pause the run if the retries are used up.
 
         Raises RunPausedError.
         """
         config = self._config
-        line.usage.retries += 1
-        asked = error.retry_after or 0.0
-        if asked > MAX_RETRY_AFTER_SECONDS:
-            self._pause_run(line, f"asks to wait {asked:.0f} s", error)
+        model_state.usage.retries += 1
+        requested_wait = error.retry_after or 0.0
+        if requested_wait > MAX_RETRY_AFTER_SECONDS:
+            self._pause_run(model_state, f"asks to wait {requested_wait:.0f} s", error)
         if call.failures > config.max_api_retries:
-            why = f"gave no answer in {call.attempts} attempts (max_api_retries)"
-            self._pause_run(line, why, error)
+            reason = f"gave no answer in {call.attempts} attempts (max_api_retries)"
+            self._pause_run(model_state, reason, error)
         # At most 2**10, so that many failures do not overflow.
-        doubled = config.api_retry_base_seconds * 2.0 ** min(max(call.failures, 1) - 1, 10)
-        longest = min(MAX_BACKOFF_SECONDS, doubled)
+        backoff = config.api_retry_base_seconds * 2.0 ** min(max(call.failures, 1) - 1, 10)
+        max_wait = min(MAX_BACKOFF_SECONDS, backoff)
         # The jitter is drawn from the seed, like all randomness of a run.
-        wait = longest * uniform_values(config.random_seed, call.address, "retry", call.attempts)
+        wait = max_wait * uniform_values(config.random_seed, call.address, "retry", call.attempts)
         billed = (error.may_be_billed, error.max_usd)
-        self._progress(CallRetried(line.name, str(error), max(wait, asked), call.attempts, *billed))
+        self._progress(
+            CallRetried(
+                model_state.name, str(error), max(wait, requested_wait), call.attempts, *billed
+            )
+        )
         return wait
 
-    def _handle_quota_error(self, line: ModelState, call: ModelCall, error: QuotaError) -> float:
+    def _handle_quota_error(
+        self, model_state: ModelState, call: ModelCall, error: QuotaError
+    ) -> float:
         """Hold the model once if the account is empty. After that wait, pause the run.
 
         Return the further seconds to wait: 0, since the limiter holds all calls.
         """
         seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:
-            empty = QuotaExhaustedError(
-                f"The quota of {line.name} is still used up after a wait of {seconds:g} s: {error}"
+            exhausted = QuotaExhaustedError(
+                f"The quota of {model_state.name} is still used up after a wait of {seconds:g} s: "
+                f"{error}"
             )
-            self.stop_calls(empty)
-            raise empty from error
+            self.stop_calls(exhausted)
+            raise exhausted from error
         call.waited_for_quota = True
-        line.usage.retries += 1
-        line.limiter.hold_calls(seconds)
-        self._progress(Notice(f"{line.name}: {error}; one wait of {seconds:g} s", "warning"))
+        model_state.usage.retries += 1
+        model_state.limiter.hold_calls(seconds)
+        self._progress(Notice(f"{model_state.name}: {error}; one wait of {seconds:g} s", "warning"))
         return 0.0
 
-    def _pause_run(self, line: ModelState, why: str, error: TransientError) -> None:
-        paused = RunPausedError(f"{line.name} {why}; the last error: {error}")
-        self.stop_calls(paused)
-        raise paused from error
+    def _pause_run(self, model_state: ModelState, reason: str, error: TransientError) -> None:
+        pause = RunPausedError(f"{model_state.name} {reason}; the last error: {error}")
+        self.stop_calls(pause)
+        raise pause from error
 
     async def _sleep_until_stopped(self, seconds: float) -> None:
         """Sleep, but wake when the run is stopped."""

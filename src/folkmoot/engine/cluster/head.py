@@ -76,15 +76,15 @@ LOCAL_OBJECT_STORE_BYTES = 200_000_000
 class WorkerHandle:
     """A worker, as the head knows it.
 
-    `parts` is the number of items it runs. `received_entry_count` is the number of entries of its
-    shard that reached the journal. `state_changed` is set when it rises. `terminated` is set once
-    everything that could be recovered from a lost worker is in the journal.
+    `item_count` is the number of items it runs. `received_entry_count` is the number of entries of
+    its shard that reached the journal. `state_changed` is set when it rises. `terminated` is set
+    once everything that could be recovered from a lost worker is in the journal.
     """
 
     number: int
     actor: Actor
     ready: WorkerReady
-    parts: int = 0
+    item_count: int = 0
     received_entry_count: int = 0
     lost: bool = False
     terminated: asyncio.Event = field(default_factory=asyncio.Event)
@@ -115,58 +115,68 @@ class ClusterExecutor:
         # Entries up to this row are from earlier processes: only these count as replayed.
         self._rows_before = run.journal.last_row()
         # Notices that were reported already. Each worker learns the same about an endpoint.
-        self._said: set[str] = set()
+        self._reported_texts: set[str] = set()
         gateway = run.gateway
         assert gateway.lender is not None
         self._lender = gateway.lender
         self._leases = Leases(
-            gateway.allowance,
+            gateway.shared_limits,
             run.config.api_sleep_seconds,
-            lambda model: bool(model in gateway.uses and gateway.uses[model].answered),
+            lambda model: bool(
+                model in gateway.usage_by_model and gateway.usage_by_model[model].answered
+            ),
             gateway.stop_calls,
         )
-        gateway.allowance.stoppables.append(self)
+        gateway.shared_limits.stoppables.append(self)
 
     async def __call__(
         self,
         run: RunContext,
         fork: ForkLike[I, R],
-        parts: Sequence[ForkItem[I]],
+        fork_items: Sequence[ForkItem[I]],
         results: dict[int, R],
         stage: str,
     ) -> dict[int, BaseException]:
         """Run items on the workers, in chunks that start in order. See `ForkExecutor`."""
         # Workers make calls without the plan, so the seals must be on disk before.
         run.plan.write_plan()
-        each = cast("Fork[I, R]", fork)
-        data = pickle_function(each, f"map() at {'/'.join(fork.path)}", each.fn)
+        local_fork = cast("Fork[I, R]", fork)
+        data = pickle_function(local_fork, f"map() at {'/'.join(fork.path)}", local_fork.fn)
         try:
             # Store the function once in Ray's object store instead of sending it with each chunk.
-            begins = ray.put(data)
+            fork_reference = ray.put(data)
         except (RayError, ConnectionError) as error:
             raise RunPausedError(f"The cluster cannot go on: Ray failed: {error}") from error
-        number = next(self._numbers)
-        size = max(1, min(MAX_ITEMS_PER_CHUNK, len(parts) // (MIN_CHUNKS_PER_WORKER * self._size)))
-        shares = iter([parts[i : i + size] for i in range(0, len(parts), size)])
+        fork_number = next(self._numbers)
+        chunk_size = max(
+            1, min(MAX_ITEMS_PER_CHUNK, len(fork_items) // (MIN_CHUNKS_PER_WORKER * self._size))
+        )
+        chunks = iter(
+            [fork_items[i : i + chunk_size] for i in range(0, len(fork_items), chunk_size)]
+        )
         failures: dict[int, BaseException] = {}
 
         async def run_chunks() -> None:
-            for share in shares:
+            for chunk in chunks:
                 if failures or run.halt_cause is not None:
                     return
                 try:
-                    failed = await self._run_chunk(number, begins, each.path, share, results)
+                    chunk_failures = await self._run_chunk(
+                        fork_number, fork_reference, local_fork.path, chunk, results
+                    )
                 except Exception as error:
-                    failed = {share[0].number: error}
-                failures.update(failed)
-                for number_of in sorted(failed):
-                    if not isinstance(failed[number_of], RunHaltedError):
-                        run.stop_new_calls(failed[number_of])
-                for _ in range(0 if failed else len(share)):
+                    chunk_failures = {chunk[0].number: error}
+                failures.update(chunk_failures)
+                for item_number in sorted(chunk_failures):
+                    if not isinstance(chunk_failures[item_number], RunHaltedError):
+                        run.stop_new_calls(chunk_failures[item_number])
+                for _ in range(0 if chunk_failures else len(chunk)):
                     run.report_item_done(stage)
 
-        at_once = self._size * max(1, run.gateway.max_waiting_calls // size)
-        await asyncio.gather(*(run_chunks() for _ in range(min(at_once, -(-len(parts) // size)))))
+        at_once = self._size * max(1, run.gateway.max_waiting_calls // chunk_size)
+        await asyncio.gather(
+            *(run_chunks() for _ in range(min(at_once, -(-len(fork_items) // chunk_size))))
+        )
         return failures
 
     def stop_calls(self, error: FolkmootError) -> None:
@@ -176,8 +186,8 @@ class ClusterExecutor:
 
     async def start_workers(self) -> None:
         """Start the workers. Raises InputError with the reason if one cannot work."""
-        started = await asyncio.gather(*(self._start_worker() for _ in range(self._size)))
-        problems = dict.fromkeys(problem for problem in started if problem)
+        start_problems = await asyncio.gather(*(self._start_worker() for _ in range(self._size)))
+        problems = dict.fromkeys(problem for problem in start_problems if problem)
         if problems:
             raise InputError(list(problems))
 
@@ -222,7 +232,7 @@ class ClusterExecutor:
         self._leases.add_worker(worker.number)
         # Merge the shards that workers of an earlier process left on this machine. Delete a shard
         # only when its entries are on disk here.
-        for path, entries in ready.left:
+        for path, entries in ready.leftover:
             self._settle_entries(None, merge_entries(self._journal, entries))
             await self._journal.flush()
             await actor.delete_shard.remote(path)
@@ -266,32 +276,32 @@ class ClusterExecutor:
         for event in report.events:
             text = event.message if isinstance(event, Notice) and event.level != "info" else ""
             # Each worker finds out for itself what an endpoint rejects: report it once.
-            if text not in self._said:
+            if text not in self._reported_texts:
                 self._run.progress(event)
             if text:
-                self._said.add(text)
+                self._reported_texts.add(text)
             if isinstance(event, CallRetried) and event.may_be_billed:
                 self._leases.settle_broken(worker.number, event.max_usd or 0.0)
                 broken = BrokenReply(time.time(), "", event.model, event.max_usd)
                 self._journal.put_broken(broken)
-        for model, use in report.demands.items():
-            told = gateway.uses.setdefault(model, ModelUsage())
-            told.retries += use.retries
-            told.lost_calls += use.lost_calls
+        for model, demand in report.demands.items():
+            usage = gateway.usage_by_model.setdefault(model, ModelUsage())
+            usage.retries += demand.retries
+            usage.lost_calls += demand.lost_calls
         if report.stop_error is not None:
             gateway.stop_calls(cast("FolkmootError", unpickle_value(report.stop_error)))
         before = self._leases.hold_seconds_by_model()
         lease = self._leases.issue_lease(worker.number, report.demands, report.budget_demand)
         # Tell the other workers at once about longer holds, not only with their next lease. Below
         # 50 ms the hold is the same one.
-        longer = {
-            model: s
-            for model, s in self._leases.hold_seconds_by_model().items()
-            if s > before.get(model, 0.0) + 0.05
+        longer_holds = {
+            model: seconds
+            for model, seconds in self._leases.hold_seconds_by_model().items()
+            if seconds > before.get(model, 0.0) + 0.05
         }
         for other in self._workers:
-            if longer and other is not worker:
-                other.actor.hold_models.remote(longer)
+            if longer_holds and other is not worker:
+                other.actor.hold_models.remote(longer_holds)
         lease.journal_entries = {
             requested_address: self._journal.entry_at(requested_address, expand_texts=False)
             for requested_address in report.requested_addresses
@@ -303,12 +313,12 @@ class ClusterExecutor:
     def _settle_entries(self, worker: WorkerHandle | None, entries: Iterable[JournalEntry]) -> None:
         """Count journaled entries. `worker` is None for entries of an earlier process."""
         for entry in entries:
-            paid = entry.kind != "compute"
-            if paid:
-                self._run.gateway.count(entry.model_asked, entry, replayed=False)
+            is_paid = entry.kind != "compute"
+            if is_paid:
+                self._run.gateway.count_usage(entry.model_asked, entry, replayed=False)
             if worker is not None:
                 worker.received_entry_count += 1
-                if paid:
+                if is_paid:
                     self._leases.record_cost(worker.number, entry.cost_usd)
 
     async def _replace_lost_worker(self, worker: WorkerHandle, error: Exception) -> None:
@@ -316,24 +326,24 @@ class ClusterExecutor:
         worker.lost = True
         self._workers.remove(worker)
         with suppress(StorageError):
-            left = await self._recover_shard_entries(worker)
+            recovered = await self._recover_shard_entries(worker)
             # The loan that covered an entry is unknown. It was at least the cost of the call.
-            for entry in left:
+            for entry in recovered:
                 covered = entry.cost_usd or 0.0 if entry.kind != "compute" else None
                 self._journal.append(entry, covered)
                 if covered is not None:
                     self._lender.record_settlement(covered, worker.number)
-            self._settle_entries(worker, left)
+            self._settle_entries(worker, recovered)
             await self._journal.flush()
         self._leases.remove_worker(worker.number)
-        out = self._lender.record_lost_worker(worker.number)
-        self._run.log_warning((), _describe_loss(error, out))
+        lost_amount = self._lender.record_lost_worker(worker.number)
+        self._run.log_warning((), _describe_loss(error, lost_amount))
         self._losses += 1
-        halted = self._closing or self._run.halt_cause is not None
-        problem = "" if halted else await self._start_worker()
+        is_ending = self._closing or self._run.halt_cause is not None
+        problem = "" if is_ending else await self._start_worker()
         if self._losses > MAX_LOST_WORKERS or (problem and not self._workers):
-            why = problem or f"{self._losses} workers were lost"
-            self._run.gateway.stop_calls(RunPausedError(f"The cluster cannot go on: {why}"))
+            reason = problem or f"{self._losses} workers were lost"
+            self._run.gateway.stop_calls(RunPausedError(f"The cluster cannot go on: {reason}"))
         # Wake the chunks of the lost worker only now: they look up the recovered entries.
         worker.terminated.set()
         worker.state_changed.set()
@@ -342,18 +352,20 @@ class ClusterExecutor:
         """Return the entries that a lost worker had written and not sent."""
         ready = worker.ready
         if ready.sees_run_folder:
-            left = entries_after_row(ready.shard_path, worker.received_entry_count)
+            entries = entries_after_row(ready.shard_path, worker.received_entry_count)
             delete_shard(ready.shard_path)
-            return left
+            return entries
         # The shard is on the worker's machine, so read it by a task on the same machine.
-        there = NodeAffinitySchedulingStrategy(ready.node, soft=False)
-        ask = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(entries_after_row)
+        node_strategy = NodeAffinitySchedulingStrategy(ready.node, soft=False)
+        read_remotely = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=node_strategy)(
+            entries_after_row
+        )
         # If the machine is lost as well, its calls are made again.
         with suppress(RayError, TimeoutError):
             return cast(
                 "list[JournalEntry]",
                 await asyncio.wait_for(
-                    ask.remote(ready.shard_path, worker.received_entry_count),
+                    read_remotely.remote(ready.shard_path, worker.received_entry_count),
                     WORKER_START_TIMEOUT_SECONDS,
                 ),
             )
@@ -361,36 +373,36 @@ class ClusterExecutor:
 
     async def _run_chunk(
         self,
-        fork: int,
-        begins: ray.ObjectRef,
+        fork_number: int,
+        fork_reference: ray.ObjectRef,
         path: tuple[str, ...],
-        parts: Sequence[ForkItem[I]],
+        fork_items: Sequence[ForkItem[I]],
         results: dict[int, R],
     ) -> dict[int, BaseException]:
         """Run a chunk on the least busy worker, and on another one if that worker is lost."""
-        run, scopes = self._run, ["/".join((*path, part.key)) for part in parts]
+        run, scopes = self._run, ["/".join((*path, fork_item.key)) for fork_item in fork_items]
         while True:
             # Send the journaled entries of the chunk along, so that a resume needs no message for
             # each call.
-            known = entries_in_scopes(self._journal, scopes)
-            share = pickle_function(
-                (list(parts), known, run.models_by_seat), f"an item of {scopes[0]}"
+            known_entries = entries_in_scopes(self._journal, scopes)
+            chunk = pickle_function(
+                (list(fork_items), known_entries, run.models_by_seat), f"an item of {scopes[0]}"
             )
-            worker = min(self._workers, key=lambda worker_handle: worker_handle.parts, default=None)
+            worker = min(self._workers, key=lambda candidate: candidate.item_count, default=None)
             if worker is None or run.halt_cause is not None:
-                return {parts[0].number: RunHaltedError("the run is stopping")}
-            worker.parts += len(parts)
+                return {fork_items[0].number: RunHaltedError("the run is stopping")}
+            worker.item_count += len(fork_items)
             try:
-                data = await worker.actor.share.remote(fork, begins, share)
+                data = await worker.actor.run_chunk.remote(fork_number, fork_reference, chunk)
             # ObjectLostError: the chunk had ended, but its result was still on the lost machine.
             except (RayActorError, ObjectLostError):
                 await worker.terminated.wait()
                 continue
             except (RaySystemError, ConnectionError) as error:
-                paused = RunPausedError(f"The cluster cannot go on: Ray failed: {error}")
-                return {parts[0].number: paused}
+                pause = RunPausedError(f"The cluster cannot go on: Ray failed: {error}")
+                return {fork_items[0].number: pause}
             finally:
-                worker.parts -= len(parts)
+                worker.item_count -= len(fork_items)
             outcome = cast("ChunkResult", unpickle_value(data, run))
             while worker.received_entry_count < outcome.row and not worker.terminated.is_set():
                 await worker.state_changed.wait()
@@ -414,20 +426,22 @@ class ClusterExecutor:
                 and entry.kind != "compute"
                 and journal.row_number(address) <= self._rows_before
             ):
-                run.gateway.count(entry.model_asked, entry, replayed=True)
+                run.gateway.count_usage(entry.model_asked, entry, replayed=True)
         for table, key, row in outcome.rows:
             run.add_row(key, table, row)
-        for table, place in outcome.recorded_at.items():
-            run.recorded_at.setdefault(table, place)
+        for table, location in outcome.recorded_at.items():
+            run.recorded_at.setdefault(table, location)
         for name, data in outcome.files.items():
             run.write_text(name, data.decode())
         run.models_by_seat.update(outcome.roles)
         run.embedded = run.embedded or outcome.embedded
-        longer = outcome.cut_retry_usage
-        run.cut_retry_usage.calls += longer.calls
-        run.cut_retry_usage.add_reply(longer.input_tokens, longer.output_tokens, longer.cost_usd)
-        run.cut_retry_usage.calls_without_token_count += longer.calls_without_token_count
-        run.cut_retry_usage.calls_without_price += longer.calls_without_price
+        cut_retries = outcome.cut_retry_usage
+        run.cut_retry_usage.calls += cut_retries.calls
+        run.cut_retry_usage.add_reply(
+            cut_retries.input_tokens, cut_retries.output_tokens, cut_retries.cost_usd
+        )
+        run.cut_retry_usage.calls_without_token_count += cut_retries.calls_without_token_count
+        run.cut_retry_usage.calls_without_price += cut_retries.calls_without_price
         results.update(cast("dict[int, R]", outcome.results))
         return {number: self._explain_error(error) for number, error in outcome.failures.items()}
 
@@ -439,19 +453,20 @@ class ClusterExecutor:
         if isinstance(error, ShardDriftError):
             try:
                 self._journal.lookup_entry(error.address, b"", lambda: error.request)
-            except FolkmootError as told:
-                return told
+            except FolkmootError as drift:
+                return drift
         return error
 
 
-def _describe_loss(error: Exception, out: Amount) -> str:
-    told = f"a worker was lost ({type(error).__name__}); another takes its shares"
-    if out.calls:
-        told += (
-            f"; possibly paid: {format_dollars(out.usd)} ({format_count(out.calls, 'call')} in "
+def _describe_loss(error: Exception, lost_amount: Amount) -> str:
+    message = f"a worker was lost ({type(error).__name__}); another takes its shares"
+    if lost_amount.calls:
+        message += (
+            f"; possibly paid: {format_dollars(lost_amount.usd)} "
+            f"({format_count(lost_amount.calls, 'call')} in "
             "flight there)"
         )
-    return told
+    return message
 
 
 @asynccontextmanager
@@ -470,26 +485,26 @@ async def open_cluster(
     with connect_to_ray(address, workers):
         size = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         setup = _worker_setup(run, study_file, accept_changes=accept_changes)
-        opened = ClusterExecutor(run, setup, size)
+        executor = ClusterExecutor(run, setup, size)
         try:
-            await opened.start_workers()
-            yield opened
-            await opened.close()
+            await executor.start_workers()
+            yield executor
+            await executor.close()
         except Exception:
-            await opened.close()
+            await executor.close()
             raise
         finally:
-            opened.kill_workers()
+            executor.kill_workers()
             # OSError: a shard is left for a resume, or the folder was never made.
             with suppress(OSError):
                 (run.folder / SHARD_FOLDER).rmdir()
 
 
 @contextmanager
-def connect_to_ray(where: str, workers: int | None) -> Iterator[None]:
+def connect_to_ray(address: str, workers: int | None) -> Iterator[None]:
     """Connect to Ray while the context is open.
 
-    An existing connection is used, or the cluster at the address `where`, or a new local cluster.
+    An existing connection is used, or the cluster at the address `address`, or a new local cluster.
     Ray's authentication settings are not changed. Raises InputError.
     """
     if ray.is_initialized():
@@ -497,19 +512,22 @@ def connect_to_ray(where: str, workers: int | None) -> Iterator[None]:
         return
     # Ray reports usage statistics to its vendor by default.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    log_options = {"log_to_driver": False, "logging_level": logging.ERROR}
     with _keep_sigterm_handler():
         try:
-            if where != RAY_EXECUTOR:
-                ray.init(where, **quiet)
+            if address != RAY_EXECUTOR:
+                ray.init(address, **log_options)
             elif os.environ.get("RAY_ADDRESS"):
-                ray.init(**quiet)
+                ray.init(**log_options)
             else:
-                own = {"include_dashboard": False, "object_store_memory": LOCAL_OBJECT_STORE_BYTES}
-                ray.init("local", num_cpus=workers, **own, **quiet)
+                local_options = {
+                    "include_dashboard": False,
+                    "object_store_memory": LOCAL_OBJECT_STORE_BYTES,
+                }
+                ray.init("local", num_cpus=workers, **local_options, **log_options)
         # Ray raises a plain Exception if a node does not start.
         except Exception as error:
-            raise InputError(f"--executor {where}: Ray did not start: {error}") from error
+            raise InputError(f"--executor {address}: Ray did not start: {error}") from error
     try:
         yield
     finally:
@@ -519,39 +537,43 @@ def connect_to_ray(where: str, workers: int | None) -> Iterator[None]:
 @contextmanager
 def _keep_sigterm_handler() -> Iterator[None]:
     """Restore the signal handlers that `ray.init` replaces: a run treats SIGTERM like Ctrl-C."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    handlers_before = {
+        number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield
     finally:
         # ValueError: only the main thread may set signal handlers.
         with suppress(ValueError):
-            for number, handler in before.items():
+            for number, handler in handlers_before.items():
                 signal.signal(number, handler)
 
 
-def _worker_setup(run: RunContext, found: StudyFile, *, accept_changes: bool) -> WorkerSetup:
-    started, embedding = run.plan.started_at, run.providers.resolve_embedding
+def _worker_setup(run: RunContext, study_file: StudyFile, *, accept_changes: bool) -> WorkerSetup:
+    started, embedding = run.plan.started_at, run.providers.embedding_choice
     return WorkerSetup(
-        study=_study_reference(found),
-        pickled_file_and_config=pickle_value((found.path, found.config)),
-        prompts=run.prompts.source_texts() if found.config.prompts else None,
+        study=_study_reference(study_file),
+        pickled_file_and_config=pickle_value((study_file.path, study_file.config)),
+        prompts=run.prompts.source_texts() if study_file.config.prompts else None,
         folder=run.folder.resolve(),
         run_holder=(run.folder / HOLDER_FILE).read_text("utf-8"),
-        key=digest(str(run.folder.resolve()), found.run_id, started).hex(),
+        key=digest(str(run.folder.resolve()), study_file.run_id, started).hex(),
         started_at=started,
         model_override=run.providers.override,
         embedding_model=embedding if isinstance(embedding, str) else None,
-        limits=(found.config.budget_usd, found.config.budget_calls),
+        limits=(study_file.config.budget_usd, study_file.config.budget_calls),
         accept_changes=accept_changes,
     )
 
 
-def _study_reference(found: StudyFile) -> bytes | str | tuple[str, Consent]:
+def _study_reference(study_file: StudyFile) -> bytes | str | tuple[str, Consent]:
     """Return how workers find the study type: by name, by file with consent, or pickled."""
-    named = found.config.study or found.study.name
-    code = study_code_path(named, found.study_folder)
+    study_name = study_file.config.study or study_file.study.name
+    code = study_code_path(study_name, study_file.study_folder)
     if code is not None:
         return str(code.resolve()), agreement_for_workers(code)
-    if named in registered_studies() and find_study(named) is found.study:
-        return named
-    return pickle_function(found.study, f"the study type {found.study.name}", found.study.protocol)
+    if study_name in registered_studies() and find_study(study_name) is study_file.study:
+        return study_name
+    return pickle_function(
+        study_file.study, f"the study type {study_file.study.name}", study_file.study.protocol
+    )

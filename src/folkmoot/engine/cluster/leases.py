@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from folkmoot.engine.calls.retries import SharedLimits
 from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.engine.limits.budget import Amount, CallPrice
-from folkmoot.engine.limits.lender import Loan, Wish
+from folkmoot.engine.limits.lender import Loan, LoanWish
 from folkmoot.engine.limits.rate_limiter import (
     UNLIMITED,
     Grant,
@@ -41,7 +41,7 @@ class BudgetDemand:
     usd_left: float = 0.0
     calls_left: int = 0
     is_idle: bool = True
-    loan: Wish = field(default=Wish())
+    loan: LoanWish = field(default=LoanWish())
 
 
 @dataclass(slots=True)
@@ -61,34 +61,37 @@ class Lease:
     journal_entries: dict[str, JournalEntry | None] = field(default_factory=dict)
 
 
-def report_of(
-    allowance: SharedLimits, loan: Loan, *, quiet: bool
+def build_report(
+    shared_limits: SharedLimits, loan: Loan, *, is_quiet: bool
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
     """Return a worker's demands by model and its budget demand since the last report.
 
-    Unused slots, tokens and budget are given back. `quiet`: no entry waits to be sent to the head.
+    Unused slots, tokens and budget are given back. `is_quiet`: no entry waits to be sent to the
+    head.
     """
-    uses = {
+    demands = {
         model: limiter.take_report()
-        for model, limiter in allowance.limiters.items()
+        for model, limiter in shared_limits.limiters.items()
         if limiter.is_lent
     }
-    budget = allowance.budget
-    money = BudgetDemand(loan=loan.current_wish())
-    money.is_idle = quiet and budget.is_idle and not any(use.in_flight for use in uses.values())
+    budget = shared_limits.budget
+    budget_demand = BudgetDemand(loan=loan.current_wish())
+    budget_demand.is_idle = (
+        is_quiet and budget.is_idle and not any(demand.in_flight for demand in demands.values())
+    )
     if waiting := budget.prices_waiting:
-        money.waiting_calls = len(waiting)
-        money.waiting_usd = sum(price.max_usd for price in waiting)
-        money.oldest_call_max_usd, money.oldest_call_expected_usd = waiting[0]
-    money.usd_left, money.calls_left = budget.take_free()
-    return uses, money
+        budget_demand.waiting_calls = len(waiting)
+        budget_demand.waiting_usd = sum(price.max_usd for price in waiting)
+        budget_demand.oldest_call_max_usd, budget_demand.oldest_call_expected_usd = waiting[0]
+    budget_demand.usd_left, budget_demand.calls_left = budget.take_free()
+    return demands, budget_demand
 
 
-def apply_lease(lease: Lease, allowance: SharedLimits, loan: Loan) -> None:
+def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
     """Apply a lease on a worker."""
-    allowance.budget.raise_limits(lease.usd, lease.calls)
+    shared_limits.budget.raise_limits(lease.usd, lease.calls)
     for model, grant in lease.models.items():
-        allowance.limiters[model].apply_grant(grant)
+        shared_limits.limiters[model].apply_grant(grant)
     if lease.lent is not None:
         loan.apply_loan(lease.lent, unpriced=lease.unpriced)
 
@@ -98,12 +101,12 @@ def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
 
     No demand gets more than it wants while another lacks. What remains is divided equally.
     """
-    shares, left = [0.0] * len(demands), max(0.0, total)
+    shares, remaining = [0.0] * len(demands), max(0.0, total)
     # Serve the smallest demands first: what they leave goes to the larger ones.
-    for rank, who in enumerate(sorted(range(len(demands)), key=demands.__getitem__)):
-        shares[who] = min(demands[who], left / (len(demands) - rank))
-        left -= shares[who]
-    return [share + left / len(demands) for share in shares]
+    for rank, index in enumerate(sorted(range(len(demands)), key=demands.__getitem__)):
+        shares[index] = min(demands[index], remaining / (len(demands) - rank))
+        remaining -= shares[index]
+    return [share + remaining / len(demands) for share in shares]
 
 
 @dataclass(slots=True)
@@ -112,7 +115,7 @@ class WorkerAccount:
 
     demands: dict[str, ModelDemand] = field(default_factory=dict)
     # Slots by model.
-    places: dict[str, int] = field(default_factory=dict)
+    slots: dict[str, int] = field(default_factory=dict)
     budget_demand: BudgetDemand = field(default_factory=BudgetDemand)
     usd: float = 0.0
     calls: int = 0
@@ -121,142 +124,147 @@ class WorkerAccount:
 class Leases:
     """The division of a run's limits among its workers.
 
-    `spacing` is the minimum time between calls of the study file (s). `answered` returns whether a
-    model has answered at least once. `stop` stops the run.
+    `spacing` is the minimum time between calls of the study file (s). `has_answered` returns
+    whether a model has answered at least once. `stop` stops the run.
     """
 
     def __init__(
         self,
-        allowance: SharedLimits,
+        shared_limits: SharedLimits,
         spacing: float,
-        answered: Callable[[str], bool],
+        has_answered: Callable[[str], bool],
         stop: Callable[[BudgetReachedError], None],
     ) -> None:
-        self._allowance = allowance
-        self._budget = allowance.budget
+        self._shared_limits = shared_limits
+        self._budget = shared_limits.budget
         self._spacing = spacing
-        self._answered = answered
+        self._answered = has_answered
         self._stop = stop
-        self._tenants: dict[int, WorkerAccount] = {}
+        self._accounts: dict[int, WorkerAccount] = {}
         # Reports in a row of workers with a call that does not fit while no money can be released.
-        self._in_vain = 0
+        self._unaffordable_count = 0
 
     def add_worker(self, worker: int) -> None:
         """Add a worker without any lease."""
-        self._tenants[worker] = WorkerAccount()
+        self._accounts[worker] = WorkerAccount()
 
     def remove_worker(self, worker: int) -> None:
         """Remove a lost worker and free its slots and budget."""
-        tenant = self._tenants.pop(worker)
-        for model, places in tenant.places.items():
-            self._give_back(model, places)
-        self._budget.lend_to_worker(-tenant.usd, -tenant.calls)
+        account = self._accounts.pop(worker)
+        for model, slots in account.slots.items():
+            self._give_back(model, slots)
+        self._budget.lend_to_worker(-account.usd, -account.calls)
 
     def record_cost(self, worker: int, cost: float | None) -> None:
         """Count a journaled call of a worker as spent, in place of the budget lent for it."""
-        tenant = self._tenants[worker]
+        account = self._accounts[worker]
         # Never below 0: a call may cost more than the rest of the worker's budget.
-        usd, calls = min(tenant.usd, cost or 0.0), min(1, tenant.calls)
-        tenant.usd -= usd
-        tenant.calls -= calls
-        self._in_vain = 0
+        usd, calls = min(account.usd, cost or 0.0), min(1, account.calls)
+        account.usd -= usd
+        account.calls -= calls
+        self._unaffordable_count = 0
         self._budget.lend_to_worker(-usd, -calls)
         self._budget.count(cost or 0.0)
 
     def settle_broken(self, worker: int, max_usd: float) -> None:
         """Count the reservation of a worker's broken-off reply as spent."""
-        tenant = self._tenants[worker]
-        usd = min(tenant.usd, max_usd)
-        tenant.usd -= usd
+        account = self._accounts[worker]
+        usd = min(account.usd, max_usd)
+        account.usd -= usd
         self._budget.lend_to_worker(-usd, 0)
         self._budget.record_spending(max_usd)
 
     def issue_lease(
-        self, worker: int, uses: Mapping[str, ModelDemand], money: BudgetDemand
+        self, worker: int, demands: Mapping[str, ModelDemand], budget_demand: BudgetDemand
     ) -> Lease:
         """Process a worker's report and return its next lease."""
-        tenant = self._tenants[worker]
-        for model, use in uses.items():
-            self._apply_demand(model, use)
+        account = self._accounts[worker]
+        for model, demand in demands.items():
+            self._apply_demand(model, demand)
             # Slots of calls that ended are free again, before new ones are granted.
-            self._give_back(model, tenant.places.get(model, 0) - use.in_flight)
-            tenant.places[model] = use.in_flight
-        tenant.demands = dict(uses)
-        usd, calls = min(tenant.usd, money.usd_left), min(tenant.calls, money.calls_left)
+            self._give_back(model, account.slots.get(model, 0) - demand.in_flight)
+            account.slots[model] = demand.in_flight
+        account.demands = dict(demands)
+        usd, calls = (
+            min(account.usd, budget_demand.usd_left),
+            min(account.calls, budget_demand.calls_left),
+        )
         # An idle worker holds nothing. Setting it to 0 keeps rounding errors from adding up.
-        if money.is_idle:
-            usd, calls = tenant.usd, tenant.calls
-        tenant.usd -= usd
-        tenant.calls -= calls
+        if budget_demand.is_idle:
+            usd, calls = account.usd, account.calls
+        account.usd -= usd
+        account.calls -= calls
         self._budget.lend_to_worker(-usd, -calls)
-        tenant.budget_demand = money
-        lease = Lease(models={model: self._grant_for(model, worker) for model in uses})
+        account.budget_demand = budget_demand
+        lease = Lease(models={model: self._grant_for(model, worker) for model in demands})
         if self._budget.active:
             lease.usd, lease.calls = self._budget_share(worker)
         return lease
 
     def hold_seconds_by_model(self) -> dict[str, float]:
         """Return the seconds for which models are held, for those that are."""
-        found = {model: limiter.hold_seconds for model, limiter in self._allowance.limiters.items()}
-        return {model: seconds for model, seconds in found.items() if seconds}
+        hold_seconds = {
+            model: limiter.hold_seconds for model, limiter in self._shared_limits.limiters.items()
+        }
+        return {model: seconds for model, seconds in hold_seconds.items() if seconds}
 
-    def _apply_demand(self, model: str, use: ModelDemand) -> None:
+    def _apply_demand(self, model: str, demand: ModelDemand) -> None:
         """Apply what a worker learned about a model to the head's limiter of the model."""
         limiter = self._get_limiter(model)
-        for bucket, left in (
-            (limiter.requests, use.starts_left),
-            (limiter.tokens, use.tokens_left),
+        for bucket, tokens_left in (
+            (limiter.requests, demand.starts_left),
+            (limiter.tokens, demand.tokens_left),
         ):
-            if bucket is not None and left < UNLIMITED:
+            if bucket is not None and tokens_left < UNLIMITED:
                 # A negative amount returns unused tokens to the bucket.
-                bucket.take_tokens(-left)
-        for age, retry_after in use.rate_limit_events:
+                bucket.take_tokens(-tokens_left)
+        for age, retry_after in demand.rate_limit_events:
             limiter.record_rate_limit(limiter.current_time() - age, retry_after)
-        for _ in range(use.successes):
+        for _ in range(demand.successes):
             limiter.record_success()
-        if use.rate_hints:
-            limiter.update_from_headers(use.rate_hints)
-        if use.hold_seconds:
-            limiter.hold_calls(use.hold_seconds)
+        if demand.rate_hints:
+            limiter.update_from_headers(demand.rate_hints)
+        if demand.hold_seconds:
+            limiter.hold_calls(demand.hold_seconds)
 
     def _grant_for(self, model: str, worker: int) -> Grant:
         """Return a worker's grant for a model: a fair share of slots, call starts and tokens."""
-        limiter, everybody = self._get_limiter(model), self._allowance.total_concurrency
-        now, others = limiter.current_time(), list(self._tenants.values())
-        me = list(self._tenants).index(worker)
-        using = [worker_account.demands.get(model, ModelDemand()) for worker_account in others]
-        use = using[me]
+        limiter, all_models = self._get_limiter(model), self._shared_limits.total_concurrency
+        now, accounts = limiter.current_time(), list(self._accounts.values())
+        index = list(self._accounts).index(worker)
+        demands = [account.demands.get(model, ModelDemand()) for account in accounts]
+        own_demand = demands[index]
         allowed = int(limiter.allowed + 1e-9)
-        free = min(allowed - limiter.in_flight, everybody.most - everybody.in_flight)
+        free_slots = min(
+            allowed - limiter.in_flight, all_models.max_concurrency - all_models.in_flight
+        )
         share = int(
-            divide_fairly(
-                allowed, [model_demand.in_flight + model_demand.waiting for model_demand in using]
-            )[me]
+            divide_fairly(allowed, [demand.in_flight + demand.waiting for demand in demands])[index]
         )
         # A worker with no call in flight gets one slot even if its fair share rounds to 0.
-        wanted_now = 1 if use.waiting and not use.in_flight else 0
-        places = min(free, max(share - use.in_flight, wanted_now))
-        self._take_slots(model, max(places, 0))
-        self._tenants[worker].places[model] += max(places, 0)
+        min_slots = 1 if own_demand.waiting and not own_demand.in_flight else 0
+        slots = min(free_slots, max(share - own_demand.in_flight, min_slots))
+        self._take_slots(model, max(slots, 0))
+        self._accounts[worker].slots[model] += max(slots, 0)
         starts = _bucket_share(
-            limiter.requests, now, [model_demand.waiting for model_demand in using], me, 1.0
+            limiter.requests, now, [demand.waiting for demand in demands], index, 1.0
         )
         tokens = _bucket_share(
             limiter.tokens,
             now,
-            [model_demand.waiting_tokens for model_demand in using],
-            me,
-            use.first,
+            [demand.waiting_tokens for demand in demands],
+            index,
+            own_demand.first,
         )
         return Grant(
-            places,
+            slots,
             starts,
             tokens,
             UNLIMITED if limiter.tokens is None else limiter.tokens.capacity,
             limiter.hold_seconds,
             max(
                 1,
-                sum(bool(model_demand.waiting or model_demand.in_flight) for model_demand in using),
+                sum(bool(demand.waiting or demand.in_flight) for demand in demands),
             ),
             self._answered(model),
         )
@@ -266,93 +274,95 @@ class Leases:
 
         It is a fair share, or the need of the worker's oldest call if that is more and available.
         """
-        budget, tenants = self._budget, list(self._tenants.values())
-        me = list(self._tenants).index(worker)
-        money = tenants[me].budget_demand
+        budget, accounts = self._budget, list(self._accounts.values())
+        index = list(self._accounts).index(worker)
+        own_demand = accounts[index].budget_demand
         usd = calls = 0.0
         free_usd, free_calls = budget.remaining()
         # Calls of the head compete with those of workers.
-        waits = budget.waiting_count
+        waiting_count = budget.waiting_count
         if budget.calls is not None:
             calls_wanted = [
-                *(worker_account.budget_demand.waiting_calls for worker_account in tenants),
-                waits,
+                *(account.budget_demand.waiting_calls for account in accounts),
+                waiting_count,
             ]
             calls = float(
-                int(_fair_share(free_calls, calls_wanted, me, min(1, money.waiting_calls)))
+                int(_fair_share(free_calls, calls_wanted, index, min(1, own_demand.waiting_calls)))
             )
         if budget.usd is not None:
-            wants = [
-                *(worker_account.budget_demand.waiting_usd for worker_account in tenants),
-                waits * money.oldest_call_max_usd,
+            usd_wanted = [
+                *(account.budget_demand.waiting_usd for account in accounts),
+                waiting_count * own_demand.oldest_call_max_usd,
             ]
-            usd = _fair_share(free_usd, wants, me, money.oldest_call_max_usd)
-        if money.waiting_calls and (
+            usd = _fair_share(free_usd, usd_wanted, index, own_demand.oldest_call_max_usd)
+        if own_demand.waiting_calls and (
             (budget.calls is not None and calls < 1)
-            or (budget.usd is not None and usd < money.oldest_call_max_usd)
+            or (budget.usd is not None and usd < own_demand.oldest_call_max_usd)
         ):
-            usd, calls = self._grant_unaffordable_call(worker, money)
-        elif money.waiting_calls:
-            self._in_vain = 0
-        tenants[me].usd += usd
-        tenants[me].calls += int(calls)
+            usd, calls = self._grant_unaffordable_call(worker, own_demand)
+        elif own_demand.waiting_calls:
+            self._unaffordable_count = 0
+        accounts[index].usd += usd
+        accounts[index].calls += int(calls)
         budget.lend_to_worker(usd, int(calls))
         return usd, int(calls)
 
-    def _grant_unaffordable_call(self, worker: int, money: BudgetDemand) -> tuple[float, float]:
+    def _grant_unaffordable_call(
+        self, worker: int, budget_demand: BudgetDemand
+    ) -> tuple[float, float]:
         """Return the budget (USD, calls) for a call that does not fit.
 
         It is 0, so that cheaper calls of others may run. If all other workers are idle, the call
         runs alone, provided that its expected cost fits. Otherwise the budget is used up.
         """
-        others = (
-            worker_account for number, worker_account in self._tenants.items() if number != worker
-        )
-        if not money.is_idle or any(
-            worker_account.usd or worker_account.calls or not worker_account.budget_demand.is_idle
-            for worker_account in others
+        other_accounts = (account for number, account in self._accounts.items() if number != worker)
+        if not budget_demand.is_idle or any(
+            account.usd or account.calls or not account.budget_demand.is_idle
+            for account in other_accounts
         ):
             return 0.0, 0.0
         free_usd, free_calls = self._budget.remaining()
         if (
             free_calls >= 1 or self._budget.calls is None
-        ) and money.oldest_call_expected_usd <= free_usd:
-            return money.oldest_call_max_usd, 1.0 if self._budget.calls is not None else 0.0
-        self._in_vain += 1
+        ) and budget_demand.oldest_call_expected_usd <= free_usd:
+            return budget_demand.oldest_call_max_usd, 1.0 if self._budget.calls is not None else 0.0
+        self._unaffordable_count += 1
         # Two reports of each worker without a call that fits: no cheaper call is on its way.
-        if self._in_vain > 2 * len(self._tenants) and not self._budget.waiting_count:
+        if self._unaffordable_count > 2 * len(self._accounts) and not self._budget.waiting_count:
             self._stop(
                 self._budget.exhausted_error(
-                    CallPrice(money.oldest_call_max_usd, money.oldest_call_expected_usd)
+                    CallPrice(
+                        budget_demand.oldest_call_max_usd, budget_demand.oldest_call_expected_usd
+                    )
                 )
             )
         return 0.0, 0.0
 
     def _get_limiter(self, model: str) -> RateLimiter:
-        return self._allowance.get_limiter(model, self._spacing, local=False)
+        return self._shared_limits.get_limiter(model, self._spacing, local=False)
 
-    def _take_slots(self, model: str, places: int) -> None:
-        for limiter in (self._get_limiter(model), self._allowance.total_concurrency):
-            limiter.in_flight += places
+    def _take_slots(self, model: str, slots: int) -> None:
+        for limiter in (self._get_limiter(model), self._shared_limits.total_concurrency):
+            limiter.in_flight += slots
 
-    def _give_back(self, model: str, places: int) -> None:
-        for limiter in (self._get_limiter(model), self._allowance.total_concurrency):
-            limiter.release(places)
+    def _give_back(self, model: str, slots: int) -> None:
+        for limiter in (self._get_limiter(model), self._shared_limits.total_concurrency):
+            limiter.release(slots)
 
 
-def _fair_share(free: float, wants: Sequence[float], own_demand: int, first: float) -> float:
+def _fair_share(free: float, demands: Sequence[float], index: int, first: float) -> float:
     """Return a fair share of a free amount, or all that the first call needs if that is more."""
-    share = divide_fairly(free, wants)[own_demand]
+    share = divide_fairly(free, demands)[index]
     return first if share < first <= free else share
 
 
 def _bucket_share(
-    bucket: TokenBucket | None, now: float, wants: Sequence[float], me: int, first: float
+    bucket: TokenBucket | None, now: float, demands: Sequence[float], index: int, first: float
 ) -> float:
     """Take a worker's fair share out of a token bucket and return it."""
     if bucket is None:
         return UNLIMITED
     bucket.seconds_until(0.0, now)
-    got = _fair_share(max(0.0, bucket.available), wants, me, min(first, bucket.capacity))
-    bucket.take_tokens(got)
-    return got
+    taken = _fair_share(max(0.0, bucket.available), demands, index, min(first, bucket.capacity))
+    bucket.take_tokens(taken)
+    return taken

@@ -42,16 +42,16 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickles references to the run as `run`, and values on disk into `shelf`."""
+    """Unpickles references to the run as `run`, and values on disk into `disk_store`."""
 
-    def __init__(self, data: bytes, run: RunContext | None, shelf: DiskStore | None) -> None:
+    def __init__(self, data: bytes, run: RunContext | None, disk_store: DiskStore | None) -> None:
         super().__init__(io.BytesIO(data))
         self._run = run
-        self._shelf = shelf
+        self._disk_store = disk_store
 
-    def persistent_load(self, named: object) -> object:
-        if isinstance(named, bytes):
-            return StoredValue.from_bytes(named, self._shelf)
+    def persistent_load(self, reference: object) -> object:
+        if isinstance(reference, bytes):
+            return StoredValue.from_bytes(reference, self._disk_store)
         if self._run is None:
             raise pickle.UnpicklingError("it refers to the run before there is one")
         return self._run
@@ -66,21 +66,24 @@ def pickle_value(value: object) -> bytes:
 
 def unpickle_value(data: bytes, run: RunContext | None = None) -> object:
     """Return the value of these bytes. References to the run become `run`."""
-    return _Unpickler(data, run, None if run is None else run.shelf).load()
+    return _Unpickler(data, run, None if run is None else run.disk_store).load()
 
 
-def pickle_function(value: object, what: str, fn: Callable[..., object] | None = None) -> bytes:
+def pickle_function(
+    value: object, description: str, fn: Callable[..., object] | None = None
+) -> bytes:
     """Do the same as `pickle_value`, but raise ProtocolError with the cause in the study's code.
 
-    `what` names the value in the error. `fn` is the function that may close over an object that
-    cannot be pickled.
+    `description` names the value in the error. `fn` is the function that may close over an object
+    that cannot be pickled.
     """
     try:
         return pickle_value(value)
     # A class of the study may raise anything when it is pickled.
     except Exception as error:
         raise ProtocolError(
-            f"{what} cannot go to another machine{_find_unpicklable_variable(fn)} ({error}); give "
+            f"{description} cannot go to another machine{_find_unpicklable_variable(fn)} "
+            f"({error}); give "
             "it plain values, "
             "or run without --executor",
             _function_location(fn),
@@ -101,7 +104,7 @@ def _find_unpicklable_variable(fn: Callable[..., object] | None) -> str:
 async def run_pickled_locally(
     run: RunContext,
     fork: ForkLike[I, R],
-    parts: Sequence[ForkItem[I]],
+    fork_items: Sequence[ForkItem[I]],
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
@@ -113,26 +116,36 @@ async def run_pickled_locally(
     variable of its closure. On another machine it would change a copy.
     """
     if _inside_item.get():
-        return await run_locally(run, fork, parts, results, stage)
-    each = cast("Fork[I, R]", fork)
-    what = f"map() at {'/'.join(each.path) or 'session'}"
-    sent = cast("Fork[I, R]", unpickle_value(pickle_function(each, what, each.fn), run))
-    items = pickle_function(list(parts), f"an item of {what}")
+        return await run_locally(run, fork, fork_items, results, stage)
+    local_fork = cast("Fork[I, R]", fork)
+    description = f"map() at {'/'.join(local_fork.path) or 'session'}"
+    copied_fork = cast(
+        "Fork[I, R]", unpickle_value(pickle_function(local_fork, description, local_fork.fn), run)
+    )
+    items = pickle_function(list(fork_items), f"an item of {description}")
     # Take the snapshot of the copy, because items run with the copy.
-    before = _snapshot_closure(sent.fn)
-    arrived, within = cast("list[ForkItem[I]]", unpickle_value(items, run)), _inside_item.set(True)
+    closure_before = _snapshot_closure(copied_fork.fn)
+    copied_items, token = (
+        cast("list[ForkItem[I]]", unpickle_value(items, run)),
+        _inside_item.set(True),
+    )
     try:
-        failures = await run_locally(run, sent, arrived, results, stage)
+        failures = await run_locally(run, copied_fork, copied_items, results, stage)
     finally:
-        _inside_item.reset(within)
+        _inside_item.reset(token)
     # Only to check: results would be sent back from a worker.
-    pickle_function(results, f"what {what} gives", each.fn)
-    changed = [name for name, value in _snapshot_closure(sent.fn).items() if value != before[name]]
+    pickle_function(results, f"what {description} gives", local_fork.fn)
+    changed = [
+        name
+        for name, value in _snapshot_closure(copied_fork.fn).items()
+        if value != closure_before[name]
+    ]
     if changed and not failures:
         raise ProtocolError(
-            f"{what} changes {', '.join(changed)}, and on another machine it would change a copy; "
+            f"{description} changes {', '.join(changed)}, and on another machine it would change "
+            "a copy; "
             "return what the study needs, or run without --executor",
-            _function_location(each.fn),
+            _function_location(local_fork.fn),
         )
     return failures
 
@@ -142,13 +155,13 @@ def _snapshot_closure(fn: Callable[..., object]) -> dict[str, object]:
 
     This is enough to see an assignment or a growing list. Deep comparisons would be slow.
     """
-    found: dict[str, object] = {}
+    closure: dict[str, object] = {}
     for name, value in _closure_variables(fn):
         if isinstance(value, (list, dict, set)):
-            found[name] = len(value)
+            closure[name] = len(value)
         elif value is None or isinstance(value, (bool, int, float, str)):
-            found[name] = value
-    return found
+            closure[name] = value
+    return closure
 
 
 def _closure_variables(fn: Callable[..., object] | None) -> Iterator[tuple[str, object]]:
@@ -170,15 +183,15 @@ def picklable_error(error: BaseException) -> BaseException:
     It carries the line of the study author's code that led to it, and its traceback as a note. An
     error that cannot be pickled becomes a ProtocolError with the same message.
     """
-    place = getattr(error, "place", None) or last_author_location(error)
+    location = getattr(error, "location", None) or last_author_location(error)
     # One error may end many items. Its notes are part of its traceback, so a note for each item
     # would double it each time.
     if not any(note.startswith(ELSEWHERE) for note in getattr(error, "__notes__", ())):
         error.add_note(ELSEWHERE + "".join(traceback.format_exception(error)))
     try:
-        if place is not None:
-            error.place = place  # type: ignore[attr-defined]
+        if location is not None:
+            error.location = location  # type: ignore[attr-defined]
         return cast("BaseException", unpickle_value(pickle_value(error.with_traceback(None))))
     # The error, or an object it refers to, may raise anything when it is pickled.
     except Exception:
-        return ProtocolError(f"{type(error).__name__}: {error}", place)
+        return ProtocolError(f"{type(error).__name__}: {error}", location)

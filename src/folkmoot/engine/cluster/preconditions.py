@@ -35,11 +35,12 @@ def require_cluster_support(
         raise InputError(lacks_extra(f"--executor {executor}", "ray", "Ray"))
     # Check before Ray is imported, since a module in this folder may also hide one that Ray
     # imports.
-    if hidden := hidden_by_folder(Path.cwd()):
+    if hidden_modules := hidden_by_folder(Path.cwd()):
         raise InputError(
             f"--executor {executor}: Ray's workers look for modules in the current folder first, "
             "and "
-            f"it holds {', '.join(hidden)}, which would run in place of the installed module of "
+            f"it holds {', '.join(hidden_modules)}, which would run in place of the installed "
+            "module of "
             "that name; start from another folder"
         )
     if config.batch:
@@ -62,12 +63,12 @@ def require_cluster_support(
         raise InputError(
             f"--executor {executor}: provider=… answers in this process; name a model instead"
         )
-    own = [
+    local_models = [
         model for model in models if resolve_model(model, config.endpoints).provider == LOCAL_MODEL
     ]
-    if own:
+    if local_models:
         raise InputError(
-            f"--executor {executor}: each process would start {own[0]} for itself; start "
+            f"--executor {executor}: each process would start {local_models[0]} for itself; start "
             "one server per machine, and list them under `endpoints:`"
         )
     try:
@@ -81,11 +82,11 @@ def require_cluster_support(
 
 def hidden_by_folder(folder: Path) -> list[str]:
     """Return the modules in a folder that have the name of an installed module."""
-    elsewhere = [entry for entry in sys.path if Path(entry).resolve() != folder.resolve()]
+    other_paths = [entry for entry in sys.path if Path(entry).resolve() != folder.resolve()]
     names = sorted(module.name for module in iter_modules([str(folder)]))
     standard = {*sys.stdlib_module_names, *sys.builtin_module_names}
     return [
         name
         for name in names
-        if name in standard or PathFinder.find_spec(name, elsewhere) is not None
+        if name in standard or PathFinder.find_spec(name, other_paths) is not None
     ]

@@ -25,7 +25,7 @@ from folkmoot.engine.calls.gateway import Gateway
 from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import CallDone, Event
 from folkmoot.engine.calls.retries import LOCAL_MODEL_CONCURRENCY, RunHaltedError, SharedLimits
-from folkmoot.engine.cluster.leases import BudgetDemand, Lease, apply_lease, report_of
+from folkmoot.engine.cluster.leases import BudgetDemand, Lease, apply_lease, build_report
 from folkmoot.engine.cluster.pickling import (
     picklable_error,
     pickle_function,
@@ -66,7 +66,9 @@ MIN_REPORT_INTERVAL_SECONDS = 0.05
 FUNCTION_CACHE_SIZE = 8
 
 # A chunk: its items, their journal entries by address, and the models that answered so far.
-Share = tuple[list[ForkItem[object]], dict[str, JournalEntry], dict[tuple[str | None, str], str]]
+ChunkContent = tuple[
+    list[ForkItem[object]], dict[str, JournalEntry], dict[tuple[str | None, str], str]
+]
 
 
 class WorkerSetup(NamedTuple):
@@ -97,15 +99,15 @@ class WorkerReady(NamedTuple):
     """The answer of a worker that is set up.
 
     `problem` says why it cannot work. `shard_path` is its shard, and `sees_run_folder` says whether
-    that is in the run folder. `node` is its Ray node. `left` holds the shards that earlier workers
-    left on its machine, with their entries.
+    that is in the run folder. `node` is its Ray node. `leftover` holds the shards that earlier
+    workers left on its machine, with their entries.
     """
 
     problem: str
     shard_path: Path = Path()
     sees_run_folder: bool = False
     node: str = ""
-    left: tuple[tuple[Path, list[JournalEntry]], ...] = ()
+    leftover: tuple[tuple[Path, list[JournalEntry]], ...] = ()
 
 
 @dataclass(slots=True)
@@ -178,9 +180,9 @@ class WorkerRunContext(RunContext):
     fetch_entry: Callable[[str], Awaitable[None]] = field(kw_only=True)
     running: ContextVar[_RunningChunk] = field(default_factory=lambda: ContextVar("share"))
 
-    def record_row(self, place: RowOrder, table: str, row: Mapping[str, object]) -> None:
+    def record_row(self, row_order: RowOrder, table: str, row: Mapping[str, object]) -> None:
         self.recorded_at.setdefault(table, locate_calling_study_code())
-        self.running.get().rows.append((table, place.next_key(), row_cells(row, table)))
+        self.running.get().rows.append((table, row_order.next_key(), row_cells(row, table)))
 
     async def prefetch_entry(self, address: str) -> None:
         if not address.startswith(self.running.get().scopes):
@@ -188,21 +190,21 @@ class WorkerRunContext(RunContext):
 
     def collect_new_files(self) -> dict[str, bytes]:
         """Return the content of the files written since the last call, and delete them."""
-        found = {name: (self.folder / name).read_bytes() for name in self.study_files}
+        contents = {name: (self.folder / name).read_bytes() for name in self.study_files}
         for name in self.study_files:
             (self.folder / name).unlink()
         self.study_files.clear()
-        return found
+        return contents
 
 
 class _StopNotifier:
     """Calls a function when the gateway starts no more calls."""
 
-    def __init__(self, ring: Callable[[], None]) -> None:
-        self._ring = ring
+    def __init__(self, notify: Callable[[], None]) -> None:
+        self._notify = notify
 
     def stop_calls(self, error: FolkmootError) -> None:
-        self._ring()
+        self._notify()
 
 
 class Worker:
@@ -213,8 +215,8 @@ class Worker:
         try:
             return self._start_engine(setup)
         except (FolkmootError, ImportError, OSError, AttributeError) as error:
-            why = str(error) if isinstance(error, FolkmootError) else repr(error)
-            return WorkerReady(f"the worker on {socket.gethostname()} cannot work: {why}")
+            reason = str(error) if isinstance(error, FolkmootError) else repr(error)
+            return WorkerReady(f"the worker on {socket.gethostname()} cannot work: {reason}")
 
     def _start_engine(self, setup: WorkerSetup) -> WorkerReady:
         self._locks: list[FileLock] = []
@@ -222,48 +224,50 @@ class Worker:
         path, config = cast(
             "tuple[Path, StudyConfig]", unpickle_value(setup.pickled_file_and_config)
         )
-        seats, respondent = study.extra_models(config), study.respondent_part
-        providers = ModelRouter(config, setup.model_override, seats=seats, respondent=respondent)
+        seat_models, respondent = study.extra_models(config), study.respondent_part
+        providers = ModelRouter(
+            config, setup.model_override, seats=seat_models, respondent=respondent
+        )
         providers.check_models(
             uses_embeddings=study.uses_embeddings, images=study.image_locations(config)
         )
         if setup.embedding_model is not None:
-            providers.resolve_embedding = setup.embedding_model
+            providers.embedding_choice = setup.embedding_model
         scratch = Path(tempfile.mkdtemp(prefix="folkmoot-worker-"))
         # The path alone proves nothing: another machine may have a folder of the same name.
-        shared = _read_text(setup.folder / HOLDER_FILE) == setup.run_holder
-        shards = setup.folder / SHARD_FOLDER if shared else remote_shard_folder(setup.key)
+        shares_folder = _read_text(setup.folder / HOLDER_FILE) == setup.run_holder
+        shards = setup.folder / SHARD_FOLDER if shares_folder else remote_shard_folder(setup.key)
         shards.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Shards in the run folder were merged by the head before it started workers.
-        left = () if shared else self._collect_leftover_shards(shards)
+        leftover = () if shares_folder else self._collect_leftover_shards(shards)
         name = f"{os.getpid()}-{socket.gethostname()}-{scratch.name}"
-        own = shards / f"{name}.sqlite"
-        self._locks += filter(None, (lock_shard(own),))
-        self._shard = JournalShard(own, accept_changes=setup.accept_changes)
-        self._sent = 0
+        shard_path = shards / f"{name}.sqlite"
+        self._locks += filter(None, (lock_shard(shard_path),))
+        self._shard = JournalShard(shard_path, accept_changes=setup.accept_changes)
+        self._sent_count = 0
         self._events: list[Event] = []
-        self._wanted: dict[str, asyncio.Future[None]] = {}
+        self._requested_entries: dict[str, asyncio.Future[None]] = {}
         self._closures: dict[int, Fork[object, object]] = {}
-        self._urgent, self._hungry = asyncio.Event(), asyncio.Event()
+        self._urgent, self._shortage = asyncio.Event(), asyncio.Event()
         usd, calls = setup.limits
         # Start with an empty budget of the same kind. Leases raise it.
-        nothing = (None if usd is None else 0.0, None if calls is None else 0)
-        budget = Budget(*nothing, ask_for_more=self._hungry.set)
-        self._loan = Loan(self._hungry.set, 2 * REPORT_INTERVAL_SECONDS)
+        empty_limits = (None if usd is None else 0.0, None if calls is None else 0)
+        budget = Budget(*empty_limits, ask_for_more=self._shortage.set)
+        self._loan = Loan(self._shortage.set, 2 * REPORT_INTERVAL_SECONDS)
         # The head limits all models together, so this limiter must not.
-        self._allowance = SharedLimits(
-            budget, LOCAL_MODEL_CONCURRENCY, tell=self._call_for, loan=self._loan
+        self._shared_limits = SharedLimits(
+            budget, LOCAL_MODEL_CONCURRENCY, tell=self._report_demand, loan=self._loan
         )
-        self._allowance.stoppables.append(_StopNotifier(self._schedule_report))
+        self._shared_limits.stoppables.append(_StopNotifier(self._schedule_report))
         gateway = Gateway(
-            self._shard, providers.open_provider, config, self._queue_event, self._allowance
+            self._shard, providers.open_provider, config, self._queue_event, self._shared_limits
         )
         plan = ReadOnlyPlan(scratch / PLAN, started_at=setup.started_at)
         prompts = build_prompt_library(study, config, path.parent)
         if setup.prompts is not None:
             prompts = PromptLibrary(study.prompts, scratch / "prompts")
-            for prompt, text in setup.prompts.items():
-                file = scratch / "prompts" / f"{prompt}{PROMPT_SUFFIX}"
+            for prompt_name, text in setup.prompts.items():
+                file = scratch / "prompts" / f"{prompt_name}{PROMPT_SUFFIX}"
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text, "utf-8")
         self._run = WorkerRunContext(
@@ -272,109 +276,124 @@ class Worker:
             fetch_entry=self._fetch_entry,
         )
         node = ray.get_runtime_context().get_node_id()
-        return WorkerReady("", self._shard.path, shared, node, left)
+        return WorkerReady("", self._shard.path, shares_folder, node, leftover)
 
-    async def share(self, fork: int, function_bytes: bytes, share: bytes) -> bytes:
+    async def run_chunk(self, fork_number: int, function_bytes: bytes, chunk_bytes: bytes) -> bytes:
         """Run a chunk of a fork and return its pickled `ChunkResult`."""
         run = self._run
-        begin = self._load_function(fork, function_bytes)
-        parts, known, played = cast("Share", unpickle_value(share, run))
-        run.models_by_seat.update(played)
-        self._shard.known.update(known)
+        local_fork = self._load_function(fork_number, function_bytes)
+        fork_items, known_entries, models_by_seat = cast(
+            "ChunkContent", unpickle_value(chunk_bytes, run)
+        )
+        run.models_by_seat.update(models_by_seat)
+        self._shard.known.update(known_entries)
         # With a slash at the end: the scope `p_1` must not match `p_10`.
-        scopes = tuple(f"{'/'.join((*begin.path, part.key))}/" for part in parts)
+        scopes = tuple(
+            f"{'/'.join((*local_fork.path, fork_item.key))}/" for fork_item in fork_items
+        )
         running = _RunningChunk(scopes, [])
         run.running.set(running)
         results: dict[int, object] = {}
-        failures = await run_locally(run, begin, parts, results, stage="")
+        failures = await run_locally(run, local_fork, fork_items, results, stage="")
         # Another chunk or the head stopped the run: items without a result get an error.
         if run.halt_cause is not None:
-            left = (part.number for part in parts if part.number not in results)
-            failures = {**dict.fromkeys(left, RunHaltedError("the run is stopping")), **failures}
+            unfinished = (
+                fork_item.number for fork_item in fork_items if fork_item.number not in results
+            )
+            failures = {
+                **dict.fromkeys(unfinished, RunHaltedError("the run is stopping")),
+                **failures,
+            }
             await run.gateway.wait_for_calls_in_flight()
         # Forget the entries of this chunk, or memory would grow with the run.
-        for address in known:
+        for address in known_entries:
             self._shard.known.pop(address, None)
-        used, self._shard.used = self._shard.used, []
-        longer, run.cut_retry_usage = run.cut_retry_usage, ModelUsage()
+        used_addresses, self._shard.used = self._shard.used, []
+        cut_retries, run.cut_retry_usage = run.cut_retry_usage, ModelUsage()
         self._schedule_report()
         outcome = ChunkResult(
             results,
-            {i: picklable_error(error) for i, error in failures.items()},
+            {number: picklable_error(error) for number, error in failures.items()},
             running.rows,
             run.recorded_at,
             run.collect_new_files(),
-            used,
+            used_addresses,
             run.models_by_seat,
             run.embedded,
-            longer,
-            self._sent + self._shard.unsent_count,
+            cut_retries,
+            self._sent_count + self._shard.unsent_count,
         )
         try:
-            return pickle_function(outcome, f"what map() at {'/'.join(begin.path)} gives", begin.fn)
+            return pickle_function(
+                outcome, f"what map() at {'/'.join(local_fork.path)} gives", local_fork.fn
+            )
         except ProtocolError as error:
             # The results cannot be pickled. Send all but the results: rows and usage are paid for.
-            return pickle_value(replace(outcome, results={}, failures={parts[0].number: error}))
+            return pickle_value(
+                replace(outcome, results={}, failures={fork_items[0].number: error})
+            )
 
     async def exchange_report(self, lease: Lease) -> WorkerReport:
         """Apply a lease, wait until there is something to report, and return the report.
 
         The wait ends after `REPORT_INTERVAL_SECONDS`.
         """
-        uses_of = self._run.gateway.uses
+        usage_by_model = self._run.gateway.usage_by_model
         for model, grant in lease.models.items():
             # The model answered another worker, so a rejection here concerns the prompt
             # (see `RetryPolicy`).
             if grant.answered:
-                uses_of.setdefault(model, ModelUsage()).replayed |= 1
-        apply_lease(lease, self._allowance, self._loan)
+                usage_by_model.setdefault(model, ModelUsage()).replayed |= 1
+        apply_lease(lease, self._shared_limits, self._loan)
         for address, entry in lease.journal_entries.items():
             if entry is not None:
                 self._shard.known[address] = entry
-            self._wanted.pop(address).set_result(None)
+            self._requested_entries.pop(address).set_result(None)
         # Wait for an urgent event first. After the minimum interval, a shortage is enough to
         # report.
         for seconds, event in (
             (MIN_REPORT_INTERVAL_SECONDS, self._urgent),
-            (REPORT_INTERVAL_SECONDS - MIN_REPORT_INTERVAL_SECONDS, self._hungry),
+            (REPORT_INTERVAL_SECONDS - MIN_REPORT_INTERVAL_SECONDS, self._shortage),
         ):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(event.wait(), seconds)
                 break
         self._urgent.clear()
-        self._hungry.clear()
-        sent = await self._shard.take_unsent()
-        self._sent += len(sent)
+        self._shortage.clear()
+        unsent = await self._shard.take_unsent()
+        self._sent_count += len(unsent)
         events, self._events = self._events, []
-        superseding, self._shard.superseding = self._shard.superseding, []
-        uses, money = report_of(self._allowance, self._loan, quiet=not self._shard.unsent_count)
-        for model, use in uses.items():
-            told = uses_of.setdefault(model, ModelUsage())
-            use.retries, use.lost_calls = told.retries, told.lost_calls
-            told.retries = told.lost_calls = 0
-        stopped = self._run.gateway.stop_error
+        superseded_addresses, self._shard.superseding = self._shard.superseding, []
+        demands, budget_demand = build_report(
+            self._shared_limits, self._loan, is_quiet=not self._shard.unsent_count
+        )
+        for model, demand in demands.items():
+            usage = usage_by_model.setdefault(model, ModelUsage())
+            demand.retries, demand.lost_calls = usage.retries, usage.lost_calls
+            usage.retries = usage.lost_calls = 0
+        stop_error = self._run.gateway.stop_error
         return WorkerReport(
-            [entry for entry, _ in sent],
-            [covered for _, covered in sent],
-            superseding,
-            list(self._wanted),
+            [entry for entry, _ in unsent],
+            [covered for _, covered in unsent],
+            superseded_addresses,
+            list(self._requested_entries),
             events,
-            uses,
-            money,
-            None if stopped is None else pickle_value(picklable_error(stopped)),
+            demands,
+            budget_demand,
+            None if stop_error is None else pickle_value(picklable_error(stop_error)),
         )
 
-    async def hold_models(self, holds: Mapping[str, float]) -> None:
+    async def hold_models(self, seconds_by_model: Mapping[str, float]) -> None:
         """Hold models for as many seconds as other workers learned."""
-        for model, seconds in holds.items():
-            if model in self._allowance.limiters:
-                self._allowance.limiters[model].learn_hold(seconds)
+        for model, seconds in seconds_by_model.items():
+            if model in self._shared_limits.limiters:
+                self._shared_limits.limiters[model].learn_hold(seconds)
 
     async def stop_calls(self, error: bytes) -> None:
         """Start no more calls. `error` is the pickled cause."""
-        stopped = cast("FolkmootError", unpickle_value(error))
-        self._run.halt_cause = self._run.halt_cause or stopped
-        self._run.gateway.stop_calls(stopped)
+        stop_error = cast("FolkmootError", unpickle_value(error))
+        self._run.halt_cause = self._run.halt_cause or stop_error
+        self._run.gateway.stop_calls(stop_error)
 
     async def delete_shard(self, shard: Path) -> None:
         """Delete a shard of an earlier worker after the head has its entries."""
@@ -391,36 +410,40 @@ class Worker:
 
     async def _fetch_entry(self, address: str) -> None:
         """Make the journal entry of an address outside the chunk's scopes available here."""
-        if address not in self._wanted:
-            self._wanted[address] = asyncio.get_running_loop().create_future()
+        if address not in self._requested_entries:
+            self._requested_entries[address] = asyncio.get_running_loop().create_future()
             self._schedule_report()
-        await self._wanted[address]
+        await self._requested_entries[address]
 
     def _collect_leftover_shards(self, shards: Path) -> tuple[tuple[Path, list[JournalEntry]], ...]:
         """Return the shards of ended workers on this machine, with their entries.
 
         Shards that another worker has locked are left to it.
         """
-        found = [(path, lock_shard(path)) for path in list_shards(shards)]
-        self._locks += [lock for _, lock in found if lock is not None]
-        return tuple((path, entries_after_row(path, 0)) for path, lock in found if lock is not None)
+        locked_shards = [(path, lock_shard(path)) for path in list_shards(shards)]
+        self._locks += [lock for _, lock in locked_shards if lock is not None]
+        return tuple(
+            (path, entries_after_row(path, 0)) for path, lock in locked_shards if lock is not None
+        )
 
-    def _load_function(self, fork: int, begins: bytes) -> Fork[object, object]:
+    def _load_function(self, fork_number: int, function_bytes: bytes) -> Fork[object, object]:
         """Return the function of a fork, unpickled once."""
-        if fork not in self._closures:
+        if fork_number not in self._closures:
             # Drop the oldest function. Dictionaries keep the order of insertion.
             while len(self._closures) >= FUNCTION_CACHE_SIZE:
                 del self._closures[next(iter(self._closures))]
-            self._closures[fork] = cast("Fork[object, object]", unpickle_value(begins, self._run))
-        return self._closures[fork]
+            self._closures[fork_number] = cast(
+                "Fork[object, object]", unpickle_value(function_bytes, self._run)
+            )
+        return self._closures[fork_number]
 
-    def _call_for(self, urgent: bool) -> None:
+    def _report_demand(self, urgent: bool) -> None:
         """Report a shortage soon, or at once if urgent."""
-        (self._schedule_report if urgent else self._hungry.set)()
+        (self._schedule_report if urgent else self._shortage.set)()
 
     def _schedule_report(self) -> None:
         self._urgent.set()
-        self._hungry.set()
+        self._shortage.set()
 
     def _queue_event(self, event: Event) -> None:
         # The head counts calls from the entries.
@@ -428,13 +451,13 @@ class Worker:
             self._events.append(event)
 
 
-def _load_study_type(named: bytes | str | tuple[str, Consent]) -> Study:
+def _load_study_type(reference: bytes | str | tuple[str, Consent]) -> Study:
     """Return the study type that the head runs. Raises InputError if its file is not here."""
-    if isinstance(named, bytes):
-        return cast("Study", unpickle_value(named))
-    if isinstance(named, str):
-        return find_study(named)
-    file, consent = named
+    if isinstance(reference, bytes):
+        return cast("Study", unpickle_value(reference))
+    if isinstance(reference, str):
+        return find_study(reference)
+    file, consent = reference
     if not Path(file).is_file():
         raise InputError(
             f"the study type is defined in {file}, and this machine has no such file; put it "

@@ -69,7 +69,7 @@ class ReplyChange:
         """Return whether the reply at this address is given by hand."""
         return self.is_given and address == self.address
 
-    def applied_to(self, entry: JournalEntry) -> JournalEntry:
+    def apply_to(self, entry: JournalEntry) -> JournalEntry:
         """Return the earlier entry with the reply given by hand, which used no tokens."""
         return entry._replace(
             reply=self.reply or "",
@@ -116,32 +116,32 @@ class EarlierReplies:
         if address == change.address:
             # Another model is another request, and is asked.
             if not is_same and change.model is None:
-                raise self._drifted(address, earlier, request)
+                raise self._drift_error(address, earlier, request)
             self._is_changed = True
             if change.model is not None:
                 return None
         if earlier is None or not is_same:
             if not self._is_changed:
-                raise self._drifted(address, earlier, request)
+                raise self._drift_error(address, earlier, request)
             return None
         # Only after the drift check: an address to ask again must also exist in the earlier run.
         if address in self._asked_again:
             return None
         # The earlier run has paid for it.
         taken = earlier._replace(cost_usd=0.0, attempts=TAKEN_OVER)
-        return change.applied_to(taken) if address == change.address and change.is_given else taken
+        return change.apply_to(taken) if address == change.address and change.is_given else taken
 
     def close(self) -> None:
         """Close the journal of the earlier run."""
         self._journal.close()
 
-    def _drifted(
+    def _drift_error(
         self,
         address: str,
         earlier: JournalEntry | None,
         request: Callable[[], Mapping[str, object]],
     ) -> DriftError:
-        told = (
+        difference = (
             f"\n{format_difference(earlier.request, request())}"
             if earlier is not None
             else " was not asked there."
@@ -149,5 +149,5 @@ class EarlierReplies:
         return DriftError(
             f"{address}: before the changed reply this run already differs from "
             f"{self._change.run_id}, so it is no fork of it. Use the version of Folkmoot and the "
-            f"files that the run was made with.{told}"
+            f"files that the run was made with.{difference}"
         )

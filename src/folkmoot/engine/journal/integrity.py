@@ -104,17 +104,17 @@ def _hash_values(values: Sequence[object], *blobs: object) -> bytes:
 
     Raises TypeError if a blob has another type.
     """
-    made = hashlib.sha256(orjson.dumps(values))
+    hasher = hashlib.sha256(orjson.dumps(values))
     for blob in blobs:
         if blob is None:
-            made.update(b"-")
+            hasher.update(b"-")
         elif isinstance(blob, bytes):
             # The length separates the values: two blobs must not hash like their concatenation.
-            made.update(b"%d:" % len(blob))
-            made.update(blob)
+            hasher.update(b"%d:" % len(blob))
+            hasher.update(blob)
         else:
             raise TypeError(f"bytes were written, {type(blob).__name__} is there")
-    return made.digest()
+    return hasher.digest()
 
 
 def digest_of_run(record: str, plan: object) -> str:
@@ -122,44 +122,44 @@ def digest_of_run(record: str, plan: object) -> str:
     return hash_rows([[record, json.dumps(plan, sort_keys=True)]]) if record else ""
 
 
-def digest_of_content(db: sqlite3.Connection, form: int) -> str:
+def digest_of_content(db: sqlite3.Connection, format_version: int) -> str:
     """Return the content digest, equal for equal requests and replies in any order of calls."""
-    if form < BINDING_FORMAT:
+    if format_version < BINDING_FORMAT:
         return f"{_sum_of_contents(db):032x}"
     return _hash_column(db, "content")
 
 
-def digest_of_record(db: sqlite3.Connection, form: int) -> str:
+def digest_of_record(db: sqlite3.Connection, format_version: int) -> str:
     """Return the record digest over everything in the journal, or "" for formats before 4."""
-    if form < BINDING_FORMAT:
+    if format_version < BINDING_FORMAT:
         return ""
     superseded = db.execute("SELECT seal, gone, at FROM superseded ORDER BY number").fetchall()
-    beside = [kept_in_meta(db, name) for name in ("batches", "broken")]
+    table_hashes = [read_meta_value(db, name) for name in ("batches", "broken")]
     # Leave the hash of an empty table out: journals written before the table existed keep their
     # digest.
-    if loans := kept_in_meta(db, "loans"):
-        beside.append(loans)
+    if loans := read_meta_value(db, "loans"):
+        table_hashes.append(loans)
     return hash_rows(
         [
-            [_hash_column(db, "seal"), *beside],
+            [_hash_column(db, "seal"), *table_hashes],
             *([bytes(seal).hex(), gone, at] for seal, gone, at in superseded),
         ]
     )
 
 
 def _hash_column(db: sqlite3.Connection, column: str) -> str:
-    made = hashlib.sha256(f"folkmoot {column}\n".encode())
+    hasher = hashlib.sha256(f"folkmoot {column}\n".encode())
     for (value,) in db.execute(f"SELECT {column} FROM entries ORDER BY address"):
-        made.update(value)
-    return made.hexdigest()
+        hasher.update(value)
+    return hasher.hexdigest()
 
 
-def kept_in_meta(db: sqlite3.Connection, key: str) -> str:
+def read_meta_value(db: sqlite3.Connection, key: str) -> str:
     row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return "" if row is None else str(row[0])
 
 
-def keep_in_meta(db: sqlite3.Connection, key: str, value: str) -> None:
+def write_meta_value(db: sqlite3.Connection, key: str, value: str) -> None:
     """Store a hash in the table `meta`, in the transaction that changed the hashed data."""
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
@@ -175,11 +175,11 @@ def hash_batches(db: sqlite3.Connection) -> str:
 
 def hash_broken(db: sqlite3.Connection) -> str:
     """Return a chained hash over the broken-off replies, or "" if there are none."""
-    made = ""
+    chain_hash = ""
     if has_table(db, "broken"):
         for row in db.execute("SELECT at, address, model, max_usd FROM broken ORDER BY rowid"):
-            made = add_broken(made, row)
-    return made
+            chain_hash = add_broken(chain_hash, row)
+    return chain_hash
 
 
 def add_broken(before: str, row: Cells) -> str:
@@ -199,46 +199,56 @@ def has_table(db: sqlite3.Connection, name: str) -> bool:
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
 
 
-def find_damage(db: sqlite3.Connection, form: int) -> list[Damage]:
+def find_damage(db: sqlite3.Connection, format_version: int) -> list[Damage]:
     """Return all differences between a journal and the data written to it, by its hashes.
 
     `db` must return text that is not UTF-8 (see its `text_factory`), so that its address can be
     named.
     """
     try:
-        broken = [row[0] for row in db.execute(f"PRAGMA integrity_check({MAX_STRUCTURE_PROBLEMS})")]
+        check_results = [
+            row[0] for row in db.execute(f"PRAGMA integrity_check({MAX_STRUCTURE_PROBLEMS})")
+        ]
     except sqlite3.Error as error:
         return [Damage("", f"the file cannot be read as a database: {error}")]
-    found = [] if broken == ["ok"] else [Damage("", f"damaged file: {text}") for text in broken]
+    found = (
+        []
+        if check_results == ["ok"]
+        else [Damage("", f"damaged file: {text}") for text in check_results]
+    )
     try:
-        found += _damaged_texts(db)
-        found += _damaged_rows(db) if form >= BINDING_FORMAT else _damaged_before(db, form)
+        found += _find_damaged_texts(db)
+        found += (
+            _find_damaged_rows(db)
+            if format_version >= BINDING_FORMAT
+            else _find_damage_in_old_format(db, format_version)
+        )
     except sqlite3.Error as error:
         found.append(Damage("", f"the file cannot be read to its end: {error}"))
     # One damaged text may be reported by two checks.
     return list(dict.fromkeys(found))
 
 
-def _damaged_texts(db: sqlite3.Connection) -> list[Damage]:
+def _find_damaged_texts(db: sqlite3.Connection) -> list[Damage]:
     """Return the entries with long texts that are missing or do not match their hashes."""
     intact = set[str]()
-    found = []
+    damaged_addresses = []
     for key, text in db.execute("SELECT hash, text FROM texts"):
         if isinstance(key, bytes) and isinstance(text, str) and _is_of_hash(text, key):
             intact.add(key.hex())
         else:
             # The empty address counts a damaged text until an entry is found that uses it.
-            found.append("")
+            damaged_addresses.append("")
     for table in ("entries", "superseded"):
         for address, request in db.execute(f"SELECT address, request FROM {table}"):
-            named = _TEXT_REFERENCE.findall(request) if isinstance(request, str) else []
-            if not intact.issuperset(named):
-                found.append(str(address))
+            hashes = _TEXT_REFERENCE.findall(request) if isinstance(request, str) else []
+            if not intact.issuperset(hashes):
+                damaged_addresses.append(str(address))
     problem = "a long text of the request changed since written or is gone"
-    users = dict.fromkeys(filter(None, found))
-    if found and not users:
+    addresses = dict.fromkeys(filter(None, damaged_addresses))
+    if damaged_addresses and not addresses:
         return [Damage("", "a long text that no request uses changed since written")]
-    return [Damage(address, problem) for address in users]
+    return [Damage(address, problem) for address in addresses]
 
 
 def _is_of_hash(text: str, key: bytes) -> bool:
@@ -248,29 +258,32 @@ def _is_of_hash(text: str, key: bytes) -> bool:
         return False
 
 
-def _damaged_rows(db: sqlite3.Connection) -> list[Damage]:
+def _find_damaged_rows(db: sqlite3.Connection) -> list[Damage]:
     """Return changed entries, and signs of added or removed ones."""
     found: list[Damage] = []
-    gone: list[tuple[int, bytes]] = []
+    superseding_events: list[tuple[int, bytes]] = []
     for table in ("entries", "superseded"):
         rows = db.execute(f"SELECT number, {NAMES}, content, seal FROM {table}")
-        changed = (row[1] for row in rows if not is_intact(row))
-        found += (Damage(_format_address(address), "changed since written") for address in changed)
+        changed_addresses = (row[1] for row in rows if not is_intact(row))
+        found += (
+            Damage(_format_address(address), "changed since written")
+            for address in changed_addresses
+        )
     superseded = "SELECT gone, address, at, event FROM superseded ORDER BY gone"
     for number, address, at, event in db.execute(superseded):
         if isinstance(address, str) and hash_superseding(number, address, at) == event:
-            gone.append((number, event))
+            superseding_events.append((number, event))
         else:
             found.append(
                 Damage(_format_address(address), "when it was superseded changed since written")
             )
     # The chain is made from the seals. A changed row would break it, too, and be reported twice.
-    if not found and _rebuild_chain(db, gone) != kept_in_meta(db, "chain"):
+    if not found and _rebuild_chain(db, superseding_events) != read_meta_value(db, "chain"):
         found.append(Damage("", "entries were added or removed since they were written"))
     tables = (("batches", hash_batches), ("broken", hash_broken), ("loans", hash_loans))
     for name, hash_table in tables:
         try:
-            same = hash_table(db) == kept_in_meta(db, name)
+            same = hash_table(db) == read_meta_value(db, name)
         except TypeError:
             same = False
         if not same:
@@ -297,23 +310,23 @@ def is_intact(row: Cells) -> bool:
         return False
 
 
-def _rebuild_chain(db: sqlite3.Connection, gone: Sequence[tuple[int, bytes]]) -> str:
+def _rebuild_chain(db: sqlite3.Connection, superseding_events: Sequence[tuple[int, bytes]]) -> str:
     """Recompute the chain over all events from the tables, or return "" if a number is missing."""
     rows = "SELECT number, seal FROM entries UNION ALL SELECT number, seal FROM superseded"
     written = db.execute(f"SELECT number, seal FROM ({rows}) ORDER BY number")
     chain = Chain()
-    for number, event in _in_order(written, gone):
+    for number, event in _merge_in_order(written, superseding_events):
         if number != chain.length + 1:
             return ""
         chain = chain.add_event(event)
     return str(chain)
 
 
-def _in_order(
-    written: Iterable[tuple[int, bytes]], gone: Iterable[tuple[int, bytes]]
+def _merge_in_order(
+    written: Iterable[tuple[int, bytes]], superseding_events: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[int, bytes]]:
     """Yield written and superseded events in the order of their numbers."""
-    waiting = list(gone)[::-1]
+    waiting = list(superseding_events)[::-1]
     for number, event in written:
         while waiting and waiting[-1][0] < number:
             yield waiting.pop()
@@ -324,23 +337,23 @@ def _in_order(
 # --- formats 1 to 3 -----------------------------------------------------------------------------
 
 
-def _damaged_before(db: sqlite3.Connection, form: int) -> list[Damage]:
+def _find_damage_in_old_format(db: sqlite3.Connection, format_version: int) -> list[Damage]:
     """Check the 16-byte seals and the sum of hashes of format 3. Formats 1 and 2 have neither."""
-    if form < 3:
+    if format_version < 3:
         return []
     rows = db.execute(f"SELECT {NAMES}, seal FROM entries ORDER BY address")
     found = [
         Damage(_format_address(row[0]), "changed since written")
         for row in rows
-        if _seal_before(row[:-1]) != row[-1]
+        if _seal_of_old_format(row[:-1]) != row[-1]
     ]
-    kept = kept_in_meta(db, "digest")
-    if not found and kept and kept != f"{_sum_of_contents(db):032x}":
+    stored_digest = read_meta_value(db, "digest")
+    if not found and stored_digest and stored_digest != f"{_sum_of_contents(db):032x}":
         found.append(Damage("", "entries were added or removed since they were written"))
     return found
 
 
-def _seal_before(cells: Cells) -> bytes | None:
+def _seal_of_old_format(cells: Cells) -> bytes | None:
     try:
         text = json_text.encode_json([cell for cell in cells if not isinstance(cell, bytes)])
     except ValueError:
@@ -349,6 +362,6 @@ def _seal_before(cells: Cells) -> bytes | None:
 
 
 def _sum_of_contents(db: sqlite3.Connection) -> int:
-    parts = "address, fingerprint, finish, reply, coalesce(blob, x'')"
-    contents = (digest(*row) for row in db.execute(f"SELECT {parts} FROM entries"))
+    columns = "address, fingerprint, finish, reply, coalesce(blob, x'')"
+    contents = (digest(*row) for row in db.execute(f"SELECT {columns} FROM entries"))
     return sum(int.from_bytes(content, "big") for content in contents) % 2**128

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from folkmoot.engine.journal.earlier_replies import EarlierReplies
 from folkmoot.engine.journal.integrity import (
-    kept_in_meta,
+    read_meta_value,
 )
 from folkmoot.engine.journal.journal_file import (
     FORMAT,
@@ -28,11 +28,11 @@ from folkmoot.engine.journal.journal_file import (
     BrokenReply,
     FirstReply,
     JournalEntry,
-    chain_in,
     checkpoint_wal,
     commit_group,
     escape_address_part,
     open_for_writing,
+    read_chain,
     storage_error,
     supersede_entry,
     unescape_address_part,
@@ -82,7 +82,7 @@ class Journal(JournalReader):
         # refused.
         _refuse_damaged(path)
         super().__init__(path, open_for_writing(path))
-        self.repaired = bool(kept_in_meta(self._reader, REPAIRED))
+        self.repaired = bool(read_meta_value(self._reader, REPAIRED))
         self.accept_changes = accept_changes or self.repaired
         # A new journal has no entries to look up, which saves a query for each call.
         self._resuming = (
@@ -90,7 +90,7 @@ class Journal(JournalReader):
         )
         try:
             # The hash chain over all entries, those appended by this process included.
-            self._chain = chain_in(self._reader)
+            self._chain = read_chain(self._reader)
         except StorageError:
             self._reader.close()
             raise
@@ -119,13 +119,13 @@ class Journal(JournalReader):
             db.execute("DELETE FROM meta WHERE key = ?", (REPAIRED,))
 
         if self.repaired:
-            self._write_beside(delete_repair_mark)
+            self._run_in_writer(delete_repair_mark)
 
-    def tell_change(self) -> None:
+    def notify_change(self) -> None:
         """Call `before_change` before the first change. Later calls do nothing."""
-        tell, self.before_change = self.before_change, None
-        if tell is not None:
-            tell()
+        callback, self.before_change = self.before_change, None
+        if callback is not None:
+            callback()
 
     def content_digest(self) -> str:
         """Return the content digest of the committed entries. Call it after `close`."""
@@ -158,7 +158,7 @@ class Journal(JournalReader):
         if not self.accept_changes:
             return super()._drift_error(address, stored, request)
         self.changed = True
-        self.tell_change()
+        self.notify_change()
         # The writer thread moves the entry, after it has committed the entries queued before.
         self._queue.put(lambda: self._supersede_entry(address))
         return None
@@ -175,7 +175,7 @@ class Journal(JournalReader):
         if self._error is not None:
             raise self._error
         self.changed = True
-        self.tell_change()
+        self.notify_change()
         self._queue.put(entry if covered_usd is None else _Covered(entry, covered_usd))
         if self._queue.qsize() >= MAX_QUEUED_ENTRIES:
             # Block the whole event loop, not this coroutine alone: other coroutines would fill the
@@ -216,13 +216,13 @@ class Journal(JournalReader):
 
     def note_lost(self, out: Amount) -> None:
         """Record the loan of a lost worker of this process: its calls may have been billed."""
-        self._write_beside(lambda db: self._loan.record_lost_loan(db, out))
+        self._run_in_writer(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:
         """Settle the loans of recovered replies, which are paid and no longer possibly paid."""
         costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
         if costs:
-            self._write_beside(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))
+            self._run_in_writer(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))
 
     def note(self, batch: BatchRecord, keys: Iterable[str] = ()) -> Future[None]:
         """Write a batch and the keys of its requests. The future is done when they are on disk.
@@ -231,7 +231,7 @@ class Journal(JournalReader):
         results.
         """
 
-        return self._write_beside(lambda db: write_batch(db, batch, keys))
+        return self._run_in_writer(lambda db: write_batch(db, batch, keys))
 
     def put_broken(self, broken: BrokenReply) -> Future[None]:
         """Write a broken-off reply. The future is done when it is on disk.
@@ -239,13 +239,13 @@ class Journal(JournalReader):
         A resume counts its maximum cost against the budget. It is not part of the content digest.
         """
 
-        return self._write_beside(lambda db: write_broken(db, broken))
+        return self._run_in_writer(lambda db: write_broken(db, broken))
 
-    def _write_beside(self, write: Callable[[sqlite3.Connection], None]) -> Future[None]:
+    def _run_in_writer(self, write: Callable[[sqlite3.Connection], None]) -> Future[None]:
         """Let the writer thread write data other than entries, in a separate transaction."""
-        done: Future[None] = Future()
+        written: Future[None] = Future()
         self.changed = True
-        self.tell_change()
+        self.notify_change()
 
         def write_now() -> None:
             try:
@@ -254,14 +254,14 @@ class Journal(JournalReader):
                 with self._db:
                     write(self._db)
             except sqlite3.Error as error:
-                done.set_exception(storage_error(self.path, error))
+                written.set_exception(storage_error(self.path, error))
             except StorageError as error:
-                done.set_exception(error)
+                written.set_exception(error)
             else:
-                done.set_result(None)
+                written.set_result(None)
 
         self._queue.put(write_now)
-        return done
+        return written
 
     def close(self) -> None:
         """Commit queued entries and close the file.
@@ -376,10 +376,11 @@ def _refuse_damaged(path: Path) -> None:
         return
     if not damage:
         return
-    named = "; ".join(map(str, damage[:MAX_LISTED_ADDRESSES]))
+    listed_damage = "; ".join(map(str, damage[:MAX_LISTED_ADDRESSES]))
     more = "; …" if len(damage) > MAX_LISTED_ADDRESSES else ""
     raise ForeignJournalError(
-        f"{path}: {named}{more}. The run would continue from what was never said. Put the journal "
+        f"{path}: {listed_damage}{more}. The run would continue from what was never said. Put the "
+        "journal "
         "back as it was, without journal.sqlite-wal and -shm, or have the damaged answers asked "
         "again: `folkmoot verify --repair`."
     )

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from folkmoot.engine.journal.journal_file import (
     JournalEntry,
-    chain_in,
     checkpoint_wal,
     commit_group,
     open_for_writing,
+    read_chain,
     supersede_entry,
     write_batch,
     write_broken,
@@ -46,7 +46,7 @@ def copy_journal(
     new = journal.path.with_name(f".{journal.path.name}.new")
     discard_copy(new)
     with closing(open_for_writing(new)) as db:
-        chain, stored = chain_in(db), set[bytes]()
+        chain, stored = read_chain(db), set[bytes]()
         # Write superseded entries first: a superseded entry has the address of its replacement, and
         # addresses are unique.
         for entry, at in read_table_entries("superseded"):
@@ -73,13 +73,13 @@ def copy_journal(
 def replace_journal(path: Path, new: Path) -> None:
     """Replace a journal by a new one."""
     # Delete the old write-ahead log first: SQLite would apply it to the new file.
-    for beside in ("-wal", "-shm"):
-        path.with_name(path.name + beside).unlink(missing_ok=True)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
     new.replace(path)
     discard_copy(new)
 
 
 def discard_copy(new: Path) -> None:
     """Delete a copy that is not needed, with the files that SQLite left beside it."""
-    for left in new.parent.glob(f"{new.name}*"):
-        left.unlink()
+    for file in new.parent.glob(f"{new.name}*"):
+        file.unlink()

@@ -37,8 +37,8 @@ from folkmoot.engine.journal.integrity import (
     hash_content,
     hash_entry,
     hash_superseding,
-    keep_in_meta,
-    kept_in_meta,
+    read_meta_value,
+    write_meta_value,
 )
 from folkmoot.errors import EmptyJournalError, ForeignJournalError, StorageError
 from folkmoot.randomness import digest
@@ -162,29 +162,29 @@ class BrokenReply(NamedTuple):
     max_usd: float | None
 
 
-def _to_sql_values(journal_entry: JournalEntry, request: str) -> tuple[object, ...]:
+def _to_sql_values(entry: JournalEntry, request: str) -> tuple[object, ...]:
     """Return the cells of an entry with the types of the schema, as SQLite will return them."""
     # Convert numpy numbers and the like: the hashes are computed from these cells and checked
     # against those that SQLite returns.
-    used = (journal_entry.input_tokens, journal_entry.output_tokens, journal_entry.cached_tokens)
+    token_counts = (entry.input_tokens, entry.output_tokens, entry.cached_tokens)
     return (
         *(
-            journal_entry.address,
-            journal_entry.kind,
-            journal_entry.fingerprint,
+            entry.address,
+            entry.kind,
+            entry.fingerprint,
             request,
-            journal_entry.reply,
-            journal_entry.blob,
-            journal_entry.finish,
+            entry.reply,
+            entry.blob,
+            entry.finish,
         ),
-        *(None if n is None else int(n) for n in used),
-        None if journal_entry.cost_usd is None else float(journal_entry.cost_usd),
-        *(float(journal_entry.latency_s), int(journal_entry.attempts)),
+        *(None if token_count is None else int(token_count) for token_count in token_counts),
+        None if entry.cost_usd is None else float(entry.cost_usd),
+        *(float(entry.latency_s), int(entry.attempts)),
         *(
-            str(journal_entry.model_asked),
-            str(journal_entry.model_served),
-            str(journal_entry.request_id),
-            float(journal_entry.started_at),
+            str(entry.model_asked),
+            str(entry.model_served),
+            str(entry.request_id),
+            float(entry.started_at),
         ),
     )
 
@@ -204,9 +204,9 @@ class _Cursor(sqlite3.Cursor):
     SQLite finds damage while it reads, so each fetch may raise, not only `execute`.
     """
 
-    def execute(self, *given: Any) -> Self:
+    def execute(self, *arguments: Any) -> Self:
         with _translating_errors(self):
-            return super().execute(*given)
+            return super().execute(*arguments)
 
     def fetchone(self) -> Any:
         with _translating_errors(self):
@@ -228,8 +228,8 @@ class _Connection(sqlite3.Connection):
 
     path: Path
 
-    def execute(self, *given: Any) -> _Cursor:
-        return self.cursor(_Cursor).execute(*given)
+    def execute(self, *arguments: Any) -> _Cursor:
+        return self.cursor(_Cursor).execute(*arguments)
 
 
 @contextmanager
@@ -246,19 +246,23 @@ def _to_storage_error(cursor: sqlite3.Cursor, error: sqlite3.Error) -> StorageEr
 
 
 @contextmanager
-def _open_connection(path: Path, where: str | Path, **how: Any) -> Iterator[_Connection]:
+def _open_connection(
+    path: Path, database: str | Path, **connect_options: Any
+) -> Iterator[_Connection]:
     """Open a connection and close it if the file is refused.
 
     An open connection would leave its write-ahead log beside the file. SQLite would apply this log
     to the journal that the researcher puts back.
     """
     try:
-        with ExitStack() as refused:
-            db = sqlite3.connect(where, check_same_thread=False, factory=_Connection, **how)
-            refused.callback(db.close)
+        with ExitStack() as cleanup:
+            db = sqlite3.connect(
+                database, check_same_thread=False, factory=_Connection, **connect_options
+            )
+            cleanup.callback(db.close)
             db.path = path
             yield db
-            refused.pop_all()
+            cleanup.pop_all()
     except sqlite3.Error as error:
         raise storage_error(path, error) from None
 
@@ -269,26 +273,27 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     Raises ForeignJournalError for a file that is corrupt, of another program, or of another format.
     """
     with _open_connection(path, path, isolation_level="DEFERRED", timeout=30) as db:
-        found = _read_format(db, path)
-        if found not in (0, FORMAT):
+        format_version = _read_format(db, path)
+        if format_version not in (0, FORMAT):
             raise ForeignJournalError(
-                f"{path}: journal format {found}: `show` and `report` read it. To go on with the "
+                f"{path}: journal format {format_version}: `show` and `report` read it. To go on "
+                "with the "
                 "run, install the Folkmoot that started it (manifest.json names its version)."
             )
         _apply_pragmas(db)
-        if not found:
+        if not format_version:
             with db:
                 # Create the schema in one transaction: a killed process leaves a complete journal
                 # or none.
                 db.execute("BEGIN IMMEDIATE")
                 for statement in filter(str.strip, _SCHEMA.split(";")):
                     db.execute(statement)
-                facts = {
+                meta_values = {
                     "format": str(FORMAT),
                     "software": version("folkmoot"),
                     "chain": str(Chain()),
                 }
-                db.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
+                db.executemany("INSERT INTO meta VALUES (?, ?)", meta_values.items())
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         return db
 
@@ -297,8 +302,8 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a journal of any format read-only. It works on read-only media, too."""
     # Without a write-ahead log the file has no writer. With `immutable`, SQLite then leaves no
     # files beside it.
-    way = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
-    with _open_connection(path, f"{path.resolve().as_uri()}?{way}", uri=True) as db:
+    access = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+    with _open_connection(path, f"{path.resolve().as_uri()}?{access}", uri=True) as db:
         if not _read_format(db, path):
             raise EmptyJournalError(f"{path}: is empty.")
         return db
@@ -309,27 +314,27 @@ def _read_format(db: sqlite3.Connection, path: Path) -> int:
 
     Raises ForeignJournalError for any other file.
     """
-    app = db.execute("PRAGMA application_id").fetchone()[0]
-    tables = {r[0] for r in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
-    if app in (0, APPLICATION_ID) and not tables:
+    application_id = db.execute("PRAGMA application_id").fetchone()[0]
+    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+    if application_id in (0, APPLICATION_ID) and not tables:
         return 0
-    if app != APPLICATION_ID or not {"entries", "meta"} <= tables:
+    if application_id != APPLICATION_ID or not {"entries", "meta"} <= tables:
         raise ForeignJournalError(f"{path}: not a Folkmoot journal; left as it is.")
-    said = dict(db.execute("SELECT key, value FROM meta").fetchall())
-    found = said.get("format", "")
-    if found not in map(str, READABLE_FORMATS):
+    meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
+    format_version = meta.get("format", "")
+    if format_version not in map(str, READABLE_FORMATS):
         raise ForeignJournalError(
-            f"{path}: journal format {found or 'unknown'}, written by Folkmoot "
-            f"{said.get('software', 'of another version')}; this is {version('folkmoot')}, which "
+            f"{path}: journal format {format_version or 'unknown'}, written by Folkmoot "
+            f"{meta.get('software', 'of another version')}; this is {version('folkmoot')}, which "
             f"reads formats 1 to {FORMAT}. Install the version that wrote it (manifest.json names "
             "it); the file is left as it is."
         )
-    return int(found)
+    return int(format_version)
 
 
-def chain_in(db: sqlite3.Connection) -> Chain:
+def read_chain(db: sqlite3.Connection) -> Chain:
     """Return the hash chain as it was at the last commit."""
-    count, _, value = kept_in_meta(db, "chain").partition(" ")
+    count, _, value = read_meta_value(db, "chain").partition(" ")
     return Chain(int(count), bytes.fromhex(value))
 
 
@@ -338,11 +343,11 @@ def write_batch(db: sqlite3.Connection, batch: BatchRecord, keys: Iterable[str])
     # Most runs submit no batches, so the tables are created with the first one.
     for statement in filter(str.strip, BATCH_SCHEMA.split(";")):
         db.execute(statement)
-    marks = ", ".join("?" * len(batch))
-    db.execute(f"INSERT OR REPLACE INTO batches VALUES ({marks})", batch)
+    placeholders = ", ".join("?" * len(batch))
+    db.execute(f"INSERT OR REPLACE INTO batches VALUES ({placeholders})", batch)
     rows = ((key, batch.name) for key in keys)
     db.executemany("INSERT OR REPLACE INTO batched VALUES (?, ?)", rows)
-    keep_in_meta(db, "batches", hash_batches(db))
+    write_meta_value(db, "batches", hash_batches(db))
 
 
 def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
@@ -352,7 +357,7 @@ def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
     row = db.execute(
         "SELECT at, address, model, max_usd FROM broken ORDER BY rowid DESC"
     ).fetchone()
-    keep_in_meta(db, "broken", add_broken(kept_in_meta(db, "broken"), row))
+    write_meta_value(db, "broken", add_broken(read_meta_value(db, "broken"), row))
 
 
 def mark_repaired(path: Path) -> None:
@@ -363,7 +368,7 @@ def mark_repaired(path: Path) -> None:
     """
     with closing(open_for_writing(path)) as db:
         with db:
-            keep_in_meta(db, REPAIRED, "damaged entries were set aside")
+            write_meta_value(db, REPAIRED, "damaged entries were set aside")
         checkpoint_wal(db)
 
 
@@ -377,7 +382,7 @@ def supersede_entry(db: sqlite3.Connection, address: str, at: float, chain: Chai
     )
     db.execute("DELETE FROM entries WHERE address = ?", (address,))
     chain = chain.add_event(event)
-    keep_in_meta(db, "chain", str(chain))
+    write_meta_value(db, "chain", str(chain))
     return chain
 
 
@@ -415,12 +420,12 @@ def commit_group(
     group: list[JournalEntry],
     stored: set[bytes],
     chain: Chain,
-    beside: Callable[[sqlite3.Connection], None] = lambda _: None,
+    write_other_tables: Callable[[sqlite3.Connection], None] = lambda _: None,
 ) -> Chain:
     """Write a group of entries in one transaction and return the chain after it.
 
     `stored` holds hashes of texts that are in the file already. `chain` is the chain before the
-    group. `beside` writes further data in the same transaction. A text above
+    group. `write_other_tables` writes further data in the same transaction. A text above
     `MAX_INLINE_CHARACTERS` in a request is stored in `texts` and replaced by `{"$text": hash}`.
     """
     texts: list[tuple[bytes, str]] = []
@@ -435,16 +440,16 @@ def commit_group(
                 texts.append((key, value))
             return {"$text": key.hex()}
         if isinstance(value, dict):
-            return {key: replace_long_text(value) for key, value in value.items()}
+            return {name: replace_long_text(item) for name, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [replace_long_text(value) for value in value]
+            return [replace_long_text(item) for item in value]
         return value
 
     rows = []
-    for journal_entry in group:
+    for entry in group:
         row = _to_sql_values(
-            journal_entry,
-            json_text.encode_json(replace_long_text(dict(journal_entry.request))).decode(),
+            entry,
+            json_text.encode_json(replace_long_text(dict(entry.request))).decode(),
         )
         content = hash_content(row)
         seal = hash_entry(chain.length + 1, row, content)
@@ -454,8 +459,8 @@ def commit_group(
         db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts)
         db.executemany(INSERT_SQL, rows)
         if rows:
-            keep_in_meta(db, "chain", str(chain))
-        beside(db)
+            write_meta_value(db, "chain", str(chain))
+        write_other_tables(db)
     if len(stored) > TEXT_HASH_CACHE_SIZE:
         stored.clear()
     return chain

@@ -10,7 +10,7 @@ import sqlite3
 import time
 from typing import NamedTuple
 
-from folkmoot.engine.journal.integrity import has_table, hash_loans, keep_in_meta
+from folkmoot.engine.journal.integrity import has_table, hash_loans, write_meta_value
 from folkmoot.engine.limits.budget import NOTHING, Amount
 
 PROCESS, WORKER = "process", "worker"
@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS loans(
 """
 
 
-class Outstanding(NamedTuple):
+class OutstandingLoan(NamedTuple):
     """Calls of a process or a worker that may be unsettled.
 
     `at` is the time of the loan in seconds since 1970, `calls` the number of calls. `max_usd` is
@@ -35,15 +35,15 @@ class Outstanding(NamedTuple):
     max_usd: float | None
 
 
-def loans_in(db: sqlite3.Connection) -> list[Outstanding]:
+def read_loans(db: sqlite3.Connection) -> list[OutstandingLoan]:
     """Return the outstanding loans of a journal, in the order in which they were lent."""
     if not has_table(db, "loans"):
         return []
     rows = db.execute("SELECT at, who, calls, max_usd FROM loans ORDER BY number")
-    return [Outstanding._make(row) for row in rows]
+    return [OutstandingLoan._make(row) for row in rows]
 
 
-def write_loan(db: sqlite3.Connection, loan: Outstanding, number: int | None = None) -> int:
+def write_loan(db: sqlite3.Connection, loan: OutstandingLoan, number: int | None = None) -> int:
     """Write an outstanding loan in the caller's transaction and return the number of its row.
 
     Row `number` is replaced, or a new row is added if it is None. A loan without calls is deleted.
@@ -51,12 +51,12 @@ def write_loan(db: sqlite3.Connection, loan: Outstanding, number: int | None = N
     if number is None:
         db.execute(LOANS)
     if loan.calls:
-        made = db.execute("INSERT OR REPLACE INTO loans VALUES (?, ?, ?, ?, ?)", (number, *loan))
-        number = made.lastrowid
+        cursor = db.execute("INSERT OR REPLACE INTO loans VALUES (?, ?, ?, ?, ?)", (number, *loan))
+        number = cursor.lastrowid
     else:
         db.execute("DELETE FROM loans WHERE number = ?", (number,))
     # The seal of the table must change in the transaction that changes the table.
-    keep_in_meta(db, "loans", hash_loans(db))
+    write_meta_value(db, "loans", hash_loans(db))
     return number or 0
 
 
@@ -72,7 +72,7 @@ class OwnLoan:
         self._settled_calls = 0
         self._settled_usd = 0.0
         self._unpriced = False
-        self._written = Outstanding(time.time(), PROCESS, 0, 0.0)
+        self._written = OutstandingLoan(time.time(), PROCESS, 0, 0.0)
         self._number: int | None = None
 
     @property
@@ -82,10 +82,10 @@ class OwnLoan:
 
     def write_loan(self, db: sqlite3.Connection) -> None:
         """Write the loan if it changed, in the transaction of the entries that changed it."""
-        now = self._current_outstanding()
-        if now != self._written:
-            self._number = write_loan(db, now, self._number)
-            self._written = now
+        outstanding = self._current_outstanding()
+        if outstanding != self._written:
+            self._number = write_loan(db, outstanding, self._number)
+            self._written = outstanding
 
     def increase_loan(self, more: Amount, *, unpriced: bool) -> None:
         """Lend `more` with the next commit."""
@@ -106,36 +106,41 @@ class OwnLoan:
         if not has_table(db, "loans"):
             return
         # The loan of this process is settled by `settle_call`.
-        own = self._number or 0
-        rows = "SELECT number, calls, max_usd FROM loans WHERE number != ? ORDER BY number DESC"
-        for number, out, most in db.execute(rows, (own,)).fetchall():
-            fewer = min(calls, out)
-            usd -= most or 0.0
+        own_number = self._number or 0
+        query = "SELECT number, calls, max_usd FROM loans WHERE number != ? ORDER BY number DESC"
+        for number, outstanding_calls, max_usd in db.execute(query, (own_number,)).fetchall():
+            covered_calls = min(calls, outstanding_calls)
+            usd -= max_usd or 0.0
             # `usd` is negative once the loans exceed the cost of the replies. The difference is
             # carried to the next loan.
-            left: tuple[int, float | None] = (out - fewer, None)
-            if fewer < out:
-                left = (out - fewer, None if most is None else max(0.0, -usd))
+            remaining: tuple[int, float | None] = (outstanding_calls - covered_calls, None)
+            if covered_calls < outstanding_calls:
+                remaining = (
+                    outstanding_calls - covered_calls,
+                    None if max_usd is None else max(0.0, -usd),
+                )
                 usd = 0.0
-            calls -= fewer
-            db.execute("UPDATE loans SET calls = ?, max_usd = ? WHERE number = ?", (*left, number))
+            calls -= covered_calls
+            db.execute(
+                "UPDATE loans SET calls = ?, max_usd = ? WHERE number = ?", (*remaining, number)
+            )
         db.execute("DELETE FROM loans WHERE calls = 0")
-        keep_in_meta(db, "loans", hash_loans(db))
+        write_meta_value(db, "loans", hash_loans(db))
 
     def record_lost_loan(self, db: sqlite3.Connection, out: Amount) -> None:
         """Move the outstanding loan of a lost worker into a row for it."""
-        most = None if self._unpriced else out.usd
-        write_loan(db, Outstanding(time.time(), WORKER, out.calls, most))
+        max_usd = None if self._unpriced else out.usd
+        write_loan(db, OutstandingLoan(time.time(), WORKER, out.calls, max_usd))
         # The worker borrowed from the loan of this process, which now shrinks by the same amount.
         self._settled_calls += out.calls
         self._settled_usd += out.usd
         self.write_loan(db)
 
-    def _current_outstanding(self) -> Outstanding:
+    def _current_outstanding(self) -> OutstandingLoan:
         calls = self._lent.calls - self._settled_calls
         usd = self._lent.usd - self._settled_usd
         if calls <= 0:
             return self._written._replace(calls=0, max_usd=0.0)
         # Round, because sums of floats would make the row differ with every commit.
-        most = None if self._unpriced else round(max(usd, 0.0), 9)
-        return self._written._replace(calls=calls, max_usd=most)
+        max_usd = None if self._unpriced else round(max(usd, 0.0), 9)
+        return self._written._replace(calls=calls, max_usd=max_usd)

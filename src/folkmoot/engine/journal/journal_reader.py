@@ -24,7 +24,7 @@ from folkmoot.engine.journal.integrity import (
     digest_of_record,
     find_damage,
     is_intact,
-    kept_in_meta,
+    read_meta_value,
 )
 from folkmoot.engine.journal.journal_file import (
     BATCH_COLUMNS,
@@ -37,7 +37,7 @@ from folkmoot.engine.journal.journal_file import (
     open_for_reading,
     storage_error,
 )
-from folkmoot.engine.journal.journal_loans import Outstanding, loans_in
+from folkmoot.engine.journal.journal_loans import OutstandingLoan, read_loans
 from folkmoot.engine.limits.budget import Amount
 from folkmoot.errors import (
     DriftError,
@@ -80,19 +80,19 @@ class JournalReader:
         Superseded calls count, calls copied from another run do not. A broken-off reply adds its
         maximum cost, but is not counted as a call.
         """
-        made = f"kind != 'compute' AND attempts != {TAKEN_OVER}"
-        paid = (
-            f"(SELECT model_asked, cost_usd FROM entries WHERE {made} UNION ALL "
-            f"SELECT model_asked, cost_usd FROM superseded WHERE {made})"
+        is_made_call = f"kind != 'compute' AND attempts != {TAKEN_OVER}"
+        calls_table = (
+            f"(SELECT model_asked, cost_usd FROM entries WHERE {is_made_call} UNION ALL "
+            f"SELECT model_asked, cost_usd FROM superseded WHERE {is_made_call})"
         )
         calls, usd = self._reader.execute(
-            f"SELECT count(*), coalesce(sum(cost_usd), 0) FROM {paid}"
+            f"SELECT count(*), coalesce(sum(cost_usd), 0) FROM {calls_table}"
         ).fetchone()
-        unknown = self._reader.execute(
-            f"SELECT DISTINCT model_asked FROM {paid} WHERE cost_usd IS NULL ORDER BY 1"
+        unpriced_rows = self._reader.execute(
+            f"SELECT DISTINCT model_asked FROM {calls_table} WHERE cost_usd IS NULL ORDER BY 1"
         ).fetchall()
         broken = self.read_broken_replies()
-        models = {row[0] for row in unknown} | {
+        models = {row[0] for row in unpriced_rows} | {
             broken_reply.model for broken_reply in broken if broken_reply.max_usd is None
         }
         return (
@@ -108,12 +108,12 @@ class JournalReader:
         rows = self._reader.execute("SELECT at, address, model, max_usd FROM broken ORDER BY at")
         return [BrokenReply._make(row) for row in rows]
 
-    def read_outstanding_loans(self) -> list[Outstanding]:
+    def read_outstanding_loans(self) -> list[OutstandingLoan]:
         """Return the loans that are not settled.
 
         If no process of the run is active, these are the loans of killed processes.
         """
-        return loans_in(self._reader)
+        return read_loans(self._reader)
 
     def possibly_paid(self) -> Amount:
         """Return the sum of the outstanding loans.
@@ -122,14 +122,14 @@ class JournalReader:
         """
         loans = self.read_outstanding_loans()
         return Amount(
-            sum(outstanding.calls for outstanding in loans),
-            sum(outstanding.max_usd or 0.0 for outstanding in loans),
+            sum(loan.calls for loan in loans),
+            sum(loan.max_usd or 0.0 for loan in loans),
         )
 
     def human_answer_count(self) -> int:
         """Return the number of answers by humans, which no budget counts."""
-        asked = "SELECT count(*) FROM entries WHERE model_asked = ?"
-        return int(self._reader.execute(asked, (HUMAN_MODEL,)).fetchone()[0])
+        query = "SELECT count(*) FROM entries WHERE model_asked = ?"
+        return int(self._reader.execute(query, (HUMAN_MODEL,)).fetchone()[0])
 
     def call_times_by_model(self) -> dict[str, tuple[float, float]]:
         """Return each model's first and last call in seconds since 1970."""
@@ -141,8 +141,8 @@ class JournalReader:
 
     def call_time(self, address: str) -> float:
         """Return when an address was asked (seconds since 1970), or 0 if it was not asked."""
-        asked = "SELECT started_at FROM entries WHERE address = ?"
-        row = self._reader.execute(asked, (address,)).fetchone()
+        query = "SELECT started_at FROM entries WHERE address = ?"
+        row = self._reader.execute(query, (address,)).fetchone()
         return float(row[0]) if row else 0.0
 
     @cached_property
@@ -151,15 +151,15 @@ class JournalReader:
         return int(self._reader.execute("SELECT value FROM meta WHERE key='format'").fetchone()[0])
 
     def _read_rows(
-        self, where: str, given: Sequence[object] = (), table: str = "entries"
+        self, where: str, parameters: Sequence[object] = (), table: str = "entries"
     ) -> Iterator[tuple[Any, ...]]:
         """Yield the cells of entries. Raises ForeignJournalError at an entry that was changed."""
         # Entries of older formats have no hashes to check.
         if self.format_version < BINDING_FORMAT:
-            yield from self._reader.execute(f"SELECT {NAMES} FROM {table} {where}", given)
+            yield from self._reader.execute(f"SELECT {NAMES} FROM {table} {where}", parameters)
             return
-        sealed = f"SELECT number, {NAMES}, content, seal FROM {table} {where}"
-        for row in self._reader.execute(sealed, given):
+        query = f"SELECT number, {NAMES}, content, seal FROM {table} {where}"
+        for row in self._reader.execute(query, parameters):
             if not is_intact(row):
                 raise ForeignJournalError(
                     f"{self.path}: the entry at {row[1]} changed since it was written; "
@@ -168,9 +168,9 @@ class JournalReader:
             yield row[1 : 1 + len(COLUMNS)]
 
     def _read_entries(
-        self, where: str, given: Sequence[object] = (), table: str = "entries"
+        self, where: str, parameters: Sequence[object] = (), table: str = "entries"
     ) -> Iterator[JournalEntry]:
-        for row in self._read_rows(where, given, table):
+        for row in self._read_rows(where, parameters, table):
             yield JournalEntry._make((*row[:3], self._restore_texts(json.loads(row[3])), *row[4:]))
 
     def superseded_count(self) -> int:
@@ -200,13 +200,17 @@ class JournalReader:
 
     def list_addresses(self) -> list[str]:
         """Return all addresses, sorted."""
-        return [r[0] for r in self._reader.execute("SELECT address FROM entries ORDER BY address")]
+        return [
+            row[0] for row in self._reader.execute("SELECT address FROM entries ORDER BY address")
+        ]
 
     def messages(self, address: str) -> list[Message]:
         """Return the messages of the request at an address, or [] if nothing was asked there."""
         row = next(self._read_rows("WHERE address = ?", (address,)), None)
         request = self._restore_texts(json.loads(row[3])) if row else {}
-        return [Message(m["role"], m["content"]) for m in request.get("messages", ())]
+        return [
+            Message(message["role"], message["content"]) for message in request.get("messages", ())
+        ]
 
     def addresses_containing(self, name: str, *, whole_part: bool = True) -> list[str]:
         """Return the sorted addresses that have `name` as one of their parts.
@@ -214,31 +218,31 @@ class JournalReader:
         `name` is escaped as in addresses. If `whole_part` is false, a part that begins with it
         counts, too.
         """
-        wanted = f"/{name}/" if whole_part else f"/{name}"
-        parts = "instr('/' || address || '/', ?)"
-        found = self._reader.execute(
-            f"SELECT address FROM entries WHERE {parts} ORDER BY address", (wanted,)
+        searched = f"/{name}/" if whole_part else f"/{name}"
+        condition = "instr('/' || address || '/', ?)"
+        rows = self._reader.execute(
+            f"SELECT address FROM entries WHERE {condition} ORDER BY address", (searched,)
         )
-        return [row[0] for row in found]
+        return [row[0] for row in rows]
 
     def addresses_in_scope(self, scope: str) -> list[str]:
         """Return the sorted addresses of questions in a scope, without its child scopes."""
-        found = self._reader.execute(
+        rows = self._reader.execute(
             "SELECT address FROM entries WHERE address >= ? AND address < ? AND kind = 'ask'",
             # "0" is the character after "/": the range holds all addresses that begin with the
             # scope and a slash, and the index on `address` serves it.
             (f"{scope}/", f"{scope}0"),
         )
-        return [row[0] for row in found if "/" not in row[0][len(scope) + 1 :]]
+        return [row[0] for row in rows if "/" not in row[0][len(scope) + 1 :]]
 
-    def tries(self, address: str) -> list[str]:
+    def list_ask_addresses(self, address: str) -> list[str]:
         """Return the addresses of a question and of its re-asks (`.r1`, `.long`), sorted."""
-        found = self._reader.execute(
+        rows = self._reader.execute(
             "SELECT address FROM entries WHERE address = ? OR (address >= ? AND address < ?) "
             "ORDER BY address",
             (address, f"{address}.", f"{address}/"),
         )
-        return [row[0] for row in found]
+        return [row[0] for row in rows]
 
     def entry_at(self, address: str, *, expand_texts: bool = True) -> JournalEntry | None:
         """Return the entry at an address, or None.
@@ -253,17 +257,17 @@ class JournalReader:
             (*row[:3], self._restore_texts(request) if expand_texts else request, *row[4:])
         )
 
-    def replies_after_row(self, row: int, most: int) -> list[tuple[int, str, str]]:
-        """Return at most `most` replies to questions after this row, in row order.
+    def replies_after_row(self, row: int, max_rows: int) -> list[tuple[int, str, str]]:
+        """Return at most `max_rows` replies to questions after this row, in row order.
 
         Each is (row, address, text).
         """
-        found = self._reader.execute(
+        rows = self._reader.execute(
             "SELECT rowid, address, reply FROM entries WHERE rowid > ? AND kind = 'ask' "
             "ORDER BY rowid LIMIT ?",
-            (row, most),
+            (row, max_rows),
         )
-        return found.fetchall()
+        return rows.fetchall()
 
     def first_replies(self) -> Iterator[FirstReply]:
         """Yield the first reply to each question, in order of address.
@@ -271,7 +275,7 @@ class JournalReader:
         Raises StorageError if entries are damaged.
         """
 
-        def question_of(row: tuple[Any, ...]) -> str:
+        def question_address(row: tuple[Any, ...]) -> str:
             # Further requests of a question end in .r1, .long and the like.
             # An address ends in the question's name: `ask0`, with re-asks `ask0.r1` and
             # `ask0.long`.
@@ -280,8 +284,10 @@ class JournalReader:
 
         try:
             rows = self._read_rows("WHERE kind = 'ask' ORDER BY address")
-            for address, requests in groupby(rows, key=question_of):
-                replies = {row[0]: JournalEntry._make((*row[:3], {}, *row[4:])) for row in requests}
+            for address, question_rows in groupby(rows, key=question_address):
+                replies = {
+                    row[0]: JournalEntry._make((*row[:3], {}, *row[4:])) for row in question_rows
+                }
                 if first := replies.get(address):
                     asked_again = f"{address}.r1" in replies
                     yield FirstReply(first.model_asked, first.reply, first.finish, asked_again)
@@ -290,10 +296,10 @@ class JournalReader:
 
     def calls(self, *, taken_over: bool) -> list[str]:
         """Return the sorted addresses of the calls that a fork copied, or of those that it made."""
-        which = "kind != 'compute' AND (attempts = ?) = ? ORDER BY address"
-        given = (TAKEN_OVER, taken_over)
-        found = self._reader.execute(f"SELECT address FROM entries WHERE {which}", given)
-        return [row[0] for row in found]
+        condition = "kind != 'compute' AND (attempts = ?) = ? ORDER BY address"
+        parameters = (TAKEN_OVER, taken_over)
+        rows = self._reader.execute(f"SELECT address FROM entries WHERE {condition}", parameters)
+        return [row[0] for row in rows]
 
     def last_row(self) -> int:
         """Return the number of the last written row, 0 for an empty journal."""
@@ -321,8 +327,8 @@ class JournalReader:
         return None if row is None else str(row[0])
 
     def _has_table(self, table: str) -> bool:
-        known = "SELECT 1 FROM sqlite_master WHERE name = ?"
-        return self._reader.execute(known, (table,)).fetchone() is not None
+        query = "SELECT 1 FROM sqlite_master WHERE name = ?"
+        return self._reader.execute(query, (table,)).fetchone() is not None
 
     def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
@@ -354,8 +360,8 @@ class JournalReader:
 
     def read_entries(self, kind: str | None = None) -> Iterable[JournalEntry]:
         """Yield the committed entries in address order, with long texts restored."""
-        where, given = ("WHERE kind = ?", (kind,)) if kind else ("", ())
-        return self._read_entries(f"{where} ORDER BY address", given)
+        where, parameters = ("WHERE kind = ?", (kind,)) if kind else ("", ())
+        return self._read_entries(f"{where} ORDER BY address", parameters)
 
     def all_rows(self, table: str) -> Iterable[tuple[JournalEntry, float]]:
         """Yield the entries of the table `entries` or `superseded` in the order of writing.
@@ -366,15 +372,15 @@ class JournalReader:
         at = "at" if table == "superseded" else "0.0"
         times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()
         entries = self._read_entries("ORDER BY rowid", table=table)
-        for entry, (when,) in zip(entries, times, strict=True):
-            yield entry, when
+        for entry, (superseded_at,) in zip(entries, times, strict=True):
+            yield entry, superseded_at
 
     def count_entries(self) -> int:
         """Return the number of entries. If rows are damaged, the chain tells it."""
-        counted = kept_in_meta(self._reader, "chain").partition(" ")[0]
+        event_count = read_meta_value(self._reader, "chain").partition(" ")[0]
         # The chain counts a superseded entry twice: when it was written and when it was superseded.
-        gone = self._reader.execute("SELECT 2 * count(*) FROM superseded").fetchone()[0]
-        return max(int(counted) - gone if counted.isdigit() else 0, len(self))
+        superseding_rows = self._reader.execute("SELECT 2 * count(*) FROM superseded").fetchone()[0]
+        return max(int(event_count) - superseding_rows if event_count.isdigit() else 0, len(self))
 
     def intact_entries(self, table: str) -> Iterator[tuple[int, JournalEntry, float]]:
         """Yield the undamaged rows of the table `entries` or `superseded`.
@@ -391,18 +397,18 @@ class JournalReader:
         for (row,) in rows:
             try:
                 # One query for each row: a damaged page ends a query, and later rows would be lost.
-                found = list(self._read_entries("WHERE rowid = ?", (row,), table))
-                when = f"SELECT number, {at} FROM {table} WHERE rowid = ?"
-                number, time_of = self._reader.execute(when, (row,)).fetchone() or (0, 0.0)
+                entries = list(self._read_entries("WHERE rowid = ?", (row,), table))
+                query = f"SELECT number, {at} FROM {table} WHERE rowid = ?"
+                number, superseded_at = self._reader.execute(query, (row,)).fetchone() or (0, 0.0)
             except (StorageError, ValueError, TypeError, AttributeError):
                 continue
-            for entry in found:
-                yield number, entry, float(time_of)
+            for entry in entries:
+                yield number, entry, float(superseded_at)
 
     def entries_with_prefix(self, prefix: str) -> Iterable[JournalEntry]:
         """Return the entries with addresses that begin with `prefix`, in the order of writing."""
-        where = "WHERE substr(address, 1, ?) = ? ORDER BY rowid"
-        return self._read_entries(where, (len(prefix), prefix))
+        condition = "WHERE substr(address, 1, ?) = ? ORDER BY rowid"
+        return self._read_entries(condition, (len(prefix), prefix))
 
     def row_number(self, address: str) -> int:
         """Return the row number of an address, or 0 if it has no entry."""
@@ -416,8 +422,8 @@ class JournalReader:
         """
         where = "WHERE address >= ? AND address < ? ORDER BY address"
         # "0" is the character after "/", see `addresses_in_scope`.
-        inside = (f"{scope}/", f"{scope}0")
-        for row in self._read_rows(where, inside):
+        bounds = (f"{scope}/", f"{scope}0")
+        for row in self._read_rows(where, bounds):
             yield JournalEntry._make((*row[:3], {}, *row[4:]))
 
     def entries_after_row(self, row: int) -> Iterable[JournalEntry]:
@@ -438,9 +444,9 @@ class JournalReader:
                         "gone; `folkmoot verify` says of which"
                     )
                 return found[0]
-            return {key: self._restore_texts(value) for key, value in value.items()}
+            return {name: self._restore_texts(item) for name, item in value.items()}
         if isinstance(value, list):
-            return [self._restore_texts(value) for value in value]
+            return [self._restore_texts(item) for item in value]
         return value
 
 
@@ -481,7 +487,7 @@ class ReplayJournal(JournalReader):
     def end_repair(self) -> None:
         """Do nothing, because a replay changes nothing."""
 
-    def tell_change(self) -> None:
+    def notify_change(self) -> None:
         """Do nothing, because a replay changes nothing."""
 
     def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:

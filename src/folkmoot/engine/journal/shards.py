@@ -104,8 +104,8 @@ def entries_after_row(path: Path, row: int) -> list[JournalEntry]:
     if not path.exists():
         return []
     # Open it for writing, which recovers the write-ahead log of a killed worker.
-    with Journal(path) as opened:
-        return list(opened.entries_after_row(row))
+    with Journal(path) as journal:
+        return list(journal.entries_after_row(row))
 
 
 def delete_shard(path: Path) -> None:
@@ -121,15 +121,18 @@ def list_shards(folder: Path) -> list[Path]:
 
 def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[JournalEntry]:
     """Append the entries that the journal does not have. Return them, in order."""
-    put: dict[str, JournalEntry] = {}
+    merged: dict[str, JournalEntry] = {}
     for entry in entries:
-        if entry.address not in put and journal.entry_at(entry.address, expand_texts=False) is None:
+        if (
+            entry.address not in merged
+            and journal.entry_at(entry.address, expand_texts=False) is None
+        ):
             # Two lost workers may have answered the same question. The first reply is kept.
-            put[entry.address] = entry
+            merged[entry.address] = entry
             journal.append(entry)
     # The loans of these calls are settled now that their replies are known.
-    journal.note_found(put.values())
-    return list(put.values())
+    journal.note_found(merged.values())
+    return list(merged.values())
 
 
 def merge_shards(folder: Path, path: Path) -> None:
@@ -137,20 +140,20 @@ def merge_shards(folder: Path, path: Path) -> None:
 
     Raises RunLockedError if one of these workers still runs.
     """
-    left = list_shards(folder / SHARD_FOLDER)
-    if not left:
+    shards = list_shards(folder / SHARD_FOLDER)
+    if not shards:
         return
     # Take all locks first: a worker that still writes would lose entries.
-    locks = [lock_shard(shard, WORKER_EXIT_TIMEOUT_SECONDS) for shard in left]
+    locks = [lock_shard(shard, WORKER_EXIT_TIMEOUT_SECONDS) for shard in shards]
     if None in locks:
         raise RunLockedError(f"{folder}: a worker of this run is still at work; wait for it")
     with Journal(path) as journal:
         merge_entries(
             journal,
-            (journal_entry for shard in left for journal_entry in entries_after_row(shard, 0)),
+            (entry for shard in shards for entry in entries_after_row(shard, 0)),
         )
     # Delete a shard only after the journal is closed, which means that its entries are on disk.
-    for shard, lock in zip(left, locks, strict=True):
+    for shard, lock in zip(shards, locks, strict=True):
         if lock is not None:
             lock.release()
         delete_shard(shard)

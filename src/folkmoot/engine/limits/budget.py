@@ -194,11 +194,7 @@ class Budget:
     @property
     def prices_waiting(self) -> list[CallPrice]:
         """The prices of the calls that wait for budget, in order."""
-        return [
-            budget_waiter.price
-            for budget_waiter in self._waiting
-            if not budget_waiter.admitted.done()
-        ]
+        return [waiter.price for waiter in self._waiting if not waiter.admitted.done()]
 
     @property
     def is_idle(self) -> bool:
@@ -234,20 +230,20 @@ class Budget:
     def repeats_affordable(self, usd: float, calls: float) -> int:
         """Return how often the rest of the budget covers this much money (USD) and these calls."""
         # Without a limit, or for free calls, the result is practically unlimited.
-        left = [1e9]
+        repeats = [1e9]
         if self.usd is not None and usd:
-            left.append((self.usd - self.spent_usd) / usd)
+            repeats.append((self.usd - self.spent_usd) / usd)
         if self.calls is not None and calls:
-            left.append((self.calls - self.spent_calls) / calls)
-        return max(0, int(min(left)))
+            repeats.append((self.calls - self.spent_calls) / calls)
+        return max(0, int(min(repeats)))
 
     def stop_calls(self, error: FolkmootError) -> None:
         """Admit no more calls and raise `error` in waiting ones."""
         self._stopped = self._stopped or error
         waiting, self._waiting = self._waiting, deque()
-        for each in waiting:
-            if not each.admitted.done():
-                each.admitted.set_result(False)
+        for waiter in waiting:
+            if not waiter.admitted.done():
+                waiter.admitted.set_result(False)
 
     def _reserve_now(self, price: CallPrice) -> float:
         self._in_flight += 1
@@ -274,21 +270,21 @@ class Budget:
         # No call in flight can release money any more. Admit the first call with an expected price
         # that fits.
         while self._waiting and not self._has_calls_in_flight:
-            next_one = next(
+            affordable_waiter = next(
                 (
-                    budget_waiter
-                    for budget_waiter in self._waiting
-                    if self._fits_budget(budget_waiter.price.expected_usd)
+                    waiter
+                    for waiter in self._waiting
+                    if self._fits_budget(waiter.price.expected_usd)
                 ),
                 None,
             )
-            if next_one is None:
+            if affordable_waiter is None:
                 if not self._judging:
                     self._judging = True
                     self._stop_if_nothing_fits(GRACE_LOOP_ITERATIONS)
                 return
-            self._waiting.remove(next_one)
-            self._admit_waiter(next_one)
+            self._waiting.remove(affordable_waiter)
+            self._admit_waiter(affordable_waiter)
 
     def _admit_in_order(self) -> None:
         if self._stopped is not None:

@@ -24,22 +24,22 @@ from folkmoot.errors import FolkmootError, StorageError
 
 # Calls lent ahead of need: at first, at least and at most. What is lent ahead counts as possibly
 # paid after a kill, so it should be little. Too little makes calls wait for the disk.
-FIRST_AHEAD = 64
-FEWEST_AHEAD = 8
-MOST_AHEAD = 1000
+INITIAL_CALLS_AHEAD = 64
+MIN_CALLS_AHEAD = 8
+MAX_CALLS_AHEAD = 1000
 # The calls lent ahead shrink at most by this factor per loan, so that a short pause costs nothing.
-SHRINK = 0.9
+AHEAD_DECAY = 0.9
 # The share of the remaining budget that may be lent ahead, or FEWEST_AHEAD calls if that is more.
 SHARE_AHEAD = 0.05
 # The time until a loan is on disk, on a slow disk, too.
 COMMIT_SECONDS = 0.05
 # The borrower number of the process that has the journal. Workers count from 0.
-PACKAGE_PREFIX = -1
+OWN_PROCESS = -1
 # Sums of floats may exceed a loan in USD by this much.
-_ROUNDING = 1e-12
+_USD_TOLERANCE = 1e-12
 
 
-class Wish(NamedTuple):
+class LoanWish(NamedTuple):
     """The loan that a process asks for.
 
     It covers the calls it has `begun`, the calls that are `waiting`, and `ahead` further calls of
@@ -55,7 +55,7 @@ class Wish(NamedTuple):
     unpriced: bool = False
 
 
-class Waiter(NamedTuple):
+class LoanWaiter(NamedTuple):
     """A call that waits until a loan covers it."""
 
     covered: asyncio.Future[bool]
@@ -91,13 +91,13 @@ class Loan:
         self._awaited = self._urgent = False
         # When the loan last asked, and how many calls had begun by then.
         self._asked = 0.0, 0
-        self._ahead = FIRST_AHEAD
+        self._ahead = INITIAL_CALLS_AHEAD
         self._price = 0.0
         # Set by the journal's writer thread, read by the event loop. Assigning one attribute is
         # atomic.
         self._arrived: tuple[Amount, bool] | StorageError | None = None
         # First come, first served: otherwise an expensive call might wait for ever.
-        self._waiting: deque[Waiter] = deque()
+        self._waiting: deque[LoanWaiter] = deque()
         self._stopped: FolkmootError | None = None
 
     def try_cover(self, usd: float) -> bool:
@@ -121,7 +121,7 @@ class Loan:
         if self._stopped is not None:
             raise self._stopped.with_traceback(None)
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiter(future, usd))
+        self._waiting.append(LoanWaiter(future, usd))
         # The loan may have arrived just before this call was queued.
         self._take_arrivals()
         if self._waiting and not self._urgent:
@@ -147,25 +147,29 @@ class Loan:
         self.begun_usd -= usd
         self._admit_waiting_calls()
 
-    def current_wish(self) -> Wish:
+    def current_wish(self) -> LoanWish:
         """Return the loan to ask for: the faster calls start, the more ahead of need."""
         now = time.monotonic()
-        at, calls = self._asked
+        asked_at, calls_when_asked = self._asked
         # The calls that will start until the answer arrives, at the present rate.
-        soon = (self.begun_calls - calls) / max(now - at, 1e-3) * self._seconds
+        soon = (self.begun_calls - calls_when_asked) / max(now - asked_at, 1e-3) * self._seconds
         self._asked = now, self.begun_calls
         waiting = [waiter.usd for waiter in self._waiting if not waiter.covered.done()]
         # Three times the expected calls: the next request is sent when half of them is used. If
         # calls wait nevertheless, double the amount.
-        ahead = max(3 * soon, SHRINK * self._ahead, 2 * self._ahead if waiting and calls else 0.0)
-        self._ahead = min(MOST_AHEAD, 2 * self._ahead, max(FEWEST_AHEAD, int(ahead)))
+        ahead = max(
+            3 * soon,
+            AHEAD_DECAY * self._ahead,
+            2 * self._ahead if waiting and calls_when_asked else 0.0,
+        )
+        self._ahead = min(MAX_CALLS_AHEAD, 2 * self._ahead, max(MIN_CALLS_AHEAD, int(ahead)))
         begun = Amount(self.begun_calls, self.begun_usd)
         price = max([self._price, *waiting])
         # Halve the price, so that an expensive call of long ago stops counting.
         self._price = price / 2
         wanted = Amount(len(waiting), sum(waiting))
         self._urgent = bool(waiting) or soon > self._ahead / 2
-        return Wish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
+        return LoanWish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
 
     def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
         """Store a loan that is on disk, or the error of writing it. Called by the writer thread.
@@ -199,9 +203,9 @@ class Loan:
         """Cover no more calls and raise `error` in waiting ones."""
         self._stopped = self._stopped or error
         waiting, self._waiting = self._waiting, deque()
-        for each in waiting:
-            if not each.covered.done():
-                each.covered.set_result(False)
+        for waiter in waiting:
+            if not waiter.covered.done():
+                waiter.covered.set_result(False)
 
     def _take_arrivals(self) -> None:
         """Apply a loan or an error that arrived from the writer thread."""
@@ -216,7 +220,7 @@ class Loan:
             # If a call of unknown price was made, the loan must be unpriced, too.
             self.unpriced <= self._lent_unpriced
             and self.begun_calls < self._lent.calls
-            and self.begun_usd + usd <= self._lent.usd + _ROUNDING
+            and self.begun_usd + usd <= self._lent.usd + _USD_TOLERANCE
         )
 
     def _begin_call(self, usd: float) -> None:
@@ -282,13 +286,13 @@ class LoanManager:
         self.loan = Loan(self._lend_to_own, wait=wait)
         self._ledger = ledger
         self._budget = budget
-        self._accounts: dict[int, Account] = {PACKAGE_PREFIX: Account()}
+        self._accounts: dict[int, Account] = {OWN_PROCESS: Account()}
         # Changes of loans that are not in the ledger yet.
         self._unwritten = NOTHING
         # Whether loans include calls of unknown price.
         self.unpriced = False
 
-    def record_settlement(self, usd: float, borrower: int = PACKAGE_PREFIX) -> None:
+    def record_settlement(self, usd: float, borrower: int = OWN_PROCESS) -> None:
         """Settle a call that is in the journal: the loan shrinks by `usd`."""
         account = self._accounts[borrower]
         account.settled_calls += 1
@@ -296,7 +300,7 @@ class LoanManager:
         self._budget.out_calls -= 1
         self._budget.out_usd -= usd
 
-    async def lend_to_worker(self, borrower: int, wish: Wish) -> Amount:
+    async def lend_to_worker(self, borrower: int, wish: LoanWish) -> Amount:
         """Lend to a worker. Return the total lent to it, once the loan is on disk.
 
         Raises StorageError.
@@ -332,8 +336,8 @@ class LoanManager:
     def end_own_loan(self) -> None:
         """Give back what this process was lent ahead. Called when no call is in flight."""
         loan = self.loan
-        self.take_back(PACKAGE_PREFIX, Amount(loan.begun_calls, loan.begun_usd))
-        loan.apply_loan(self._accounts[PACKAGE_PREFIX].lent)
+        self.take_back(OWN_PROCESS, Amount(loan.begun_calls, loan.begun_usd))
+        loan.apply_loan(self._accounts[OWN_PROCESS].lent)
 
     def take_back(self, borrower: int, begun: Amount) -> None:
         """Reduce the loan of a process that starts no more calls to the calls that it began."""
@@ -344,14 +348,14 @@ class LoanManager:
 
     def _lend_to_own(self) -> None:
         wish = self.loan.current_wish()
-        lent, loop = self._grant_wish(PACKAGE_PREFIX, wish), asyncio.get_running_loop()
-        told = (lent, self.unpriced)
+        lent, loop = self._grant_wish(OWN_PROCESS, wish), asyncio.get_running_loop()
+        granted = (lent, self.unpriced)
 
         def signal_own_loan(error: StorageError | None) -> None:
-            if error is None and not self._accounts[PACKAGE_PREFIX].lent.covers_amount(lent):
+            if error is None and not self._accounts[OWN_PROCESS].lent.covers_amount(lent):
                 # The loan was given back before it was on disk.
                 return
-            if self.loan.receive_loan(told if error is None else error):
+            if self.loan.receive_loan(granted if error is None else error):
                 # RuntimeError: the event loop has ended, and no call waits any more.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(self.loan.process_arrivals)
@@ -364,7 +368,7 @@ class LoanManager:
         more, self._unwritten = self._unwritten, NOTHING
         self._ledger.record_loan(more, done, unpriced=self.unpriced, at_once=at_once)
 
-    def _grant_wish(self, borrower: int, wish: Wish) -> Amount:
+    def _grant_wish(self, borrower: int, wish: LoanWish) -> Amount:
         """Lend what a process asks for and return the total lent to it.
 
         The amount ahead of need is limited by the budget.
@@ -392,23 +396,25 @@ class LoanManager:
         self._budget.out_calls += more.calls
         self._budget.out_usd += more.usd
 
-    def _ahead_of(self, wish: Wish, needed: Amount, had: Amount) -> Amount:
+    def _ahead_of(self, wish: LoanWish, needed: Amount, had: Amount) -> Amount:
         """Return the amount to lend ahead of need.
 
         `needed` is the borrower's amount that is unsettled or about to start, `had` its outstanding
         loan.
         """
         # Loans of the other borrowers are already promised.
-        others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)
+        lent_to_others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)
         usd, calls = self._budget.left()
-        most_calls, most_usd = wish.ahead, wish.ahead * wish.price
+        max_calls, max_usd = wish.ahead, wish.ahead * wish.price
         if calls is not None:
-            free = calls - others.calls - needed.calls
-            most_calls = min(most_calls, free, max(FEWEST_AHEAD, int(SHARE_AHEAD * free)))
+            free_calls = calls - lent_to_others.calls - needed.calls
+            max_calls = min(
+                max_calls, free_calls, max(MIN_CALLS_AHEAD, int(SHARE_AHEAD * free_calls))
+            )
         if usd is not None:
-            free_usd = usd - others.usd - needed.usd
-            share = max(FEWEST_AHEAD * wish.price, SHARE_AHEAD * free_usd)
-            most_usd = min(most_usd, free_usd, share)
+            free_usd = usd - lent_to_others.usd - needed.usd
+            share = max(MIN_CALLS_AHEAD * wish.price, SHARE_AHEAD * free_usd)
+            max_usd = min(max_usd, free_usd, share)
             if wish.price:
-                most_calls = min(most_calls, int(most_usd / wish.price))
-        return Amount(max(0, most_calls), max(0.0, most_usd))
+                max_calls = min(max_calls, int(max_usd / wish.price))
+        return Amount(max(0, max_calls), max(0.0, max_usd))

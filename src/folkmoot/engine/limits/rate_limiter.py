@@ -38,10 +38,10 @@ class TokenBucket:
         """Return the seconds until `amount` (at most the capacity) is available."""
         self.available = min(self.capacity, self.available + (now - self.updated_at) * self.rate)
         self.updated_at = now
-        short = min(amount, self.capacity) - self.available
-        if short <= 1e-9:
+        missing_tokens = min(amount, self.capacity) - self.available
+        if missing_tokens <= 1e-9:
             return 0.0
-        return short / self.rate if self.rate else UNLIMITED
+        return missing_tokens / self.rate if self.rate else UNLIMITED
 
     def take_tokens(self, amount: float) -> None:
         self.available -= min(amount, self.capacity)
@@ -112,9 +112,9 @@ class RateLimiter:
         clock: Callable[[], float] = time.monotonic,
         tell: Callable[[bool], None] | None = None,
     ) -> None:
-        # `allowed` is a float, because it rises by fractions. `most` is its upper bound.
-        self.most = max(1, concurrency)
-        self.allowed = float(self.most) if tell is None else 0.0
+        # `allowed` is a float, because it rises by fractions. `max_concurrency` is its upper bound.
+        self.max_concurrency = max(1, concurrency)
+        self.allowed = float(self.max_concurrency) if tell is None else 0.0
         self.in_flight = 0
         self.successes = 0
         self._spacing = self._own_spacing = spacing
@@ -165,9 +165,9 @@ class RateLimiter:
             self.release()
         self._raise_if_stopped()
 
-    def release(self, places: int = 1) -> None:
+    def release(self, slots: int = 1) -> None:
         """Return a slot, however the call ended, or several slots of a cluster worker."""
-        self.in_flight -= places
+        self.in_flight -= slots
         if self._waiting:
             self._admit_waiting_calls()
 
@@ -183,9 +183,9 @@ class RateLimiter:
                     self._tell(True)
                 self._use.rate_hints = hints
             return
-        if self.allowed < self.most:
+        if self.allowed < self.max_concurrency:
             # Adding 1/n for each of n replies gives one slot per round.
-            self.allowed = min(float(self.most), self.allowed + 1.0 / int(self.allowed))
+            self.allowed = min(float(self.max_concurrency), self.allowed + 1.0 / int(self.allowed))
         if hints:
             self.update_from_headers(hints)
 
@@ -234,17 +234,18 @@ class RateLimiter:
 
     def take_report(self) -> ModelDemand:
         """Return the events since the last report, and give back unused slots and tokens."""
-        use, self._use = self._use, ModelDemand()
-        waiting = [
-            slot_waiter.tokens for slot_waiter in self._waiting if not slot_waiter.admitted.done()
-        ]
-        use.in_flight, use.hold_seconds = self.in_flight, self.hold_seconds
-        use.waiting, use.waiting_tokens = len(waiting), sum(waiting)
-        use.first = waiting[0] if waiting else 0.0
-        use.starts_left, use.tokens_left = _empty_bucket(self.requests), _empty_bucket(self.tokens)
+        demand, self._use = self._use, ModelDemand()
+        waiting = [waiter.tokens for waiter in self._waiting if not waiter.admitted.done()]
+        demand.in_flight, demand.hold_seconds = self.in_flight, self.hold_seconds
+        demand.waiting, demand.waiting_tokens = len(waiting), sum(waiting)
+        demand.first = waiting[0] if waiting else 0.0
+        demand.starts_left, demand.tokens_left = (
+            _empty_bucket(self.requests),
+            _empty_bucket(self.tokens),
+        )
         # Free slots are given back: the head grants new ones at once.
         self.allowed = float(self.in_flight)
-        return use
+        return demand
 
     def stop_calls(self, error: FolkmootError) -> None:
         """Admit no more calls and raise `error` in waiting ones."""
@@ -253,9 +254,9 @@ class RateLimiter:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, deque()
-        for each in waiting:
-            if not each.admitted.done():
-                each.admitted.set_result(False)
+        for waiter in waiting:
+            if not waiter.admitted.done():
+                waiter.admitted.set_result(False)
 
     def current_time(self) -> float:
         """Return the limiter's time, for `record_rate_limit`."""
@@ -338,13 +339,13 @@ def _empty_bucket(bucket: TokenBucket | None) -> float:
 
 
 def _update_bucket(
-    old: TokenBucket | None, hints: Mapping[str, float], what: str, now: float
+    old: TokenBucket | None, hints: Mapping[str, float], unit: str, now: float
 ) -> TokenBucket | None:
-    capacity = hints.get(f"{what}_limit")
-    left = hints.get(f"{what}_remaining")
+    capacity = hints.get(f"{unit}_limit")
+    left = hints.get(f"{unit}_remaining")
     if capacity is None or left is None or capacity < 1:
         return old
-    reset = hints.get(f"{what}_reset", 0.0)
+    reset = hints.get(f"{unit}_reset", 0.0)
     used = capacity - left
     # A reset time is the time until the bucket is full again, so the used amount refills in it.
     rate = used / reset if reset > 0 and used > 0 else capacity / WINDOW_SECONDS

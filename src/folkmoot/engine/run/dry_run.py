@@ -110,15 +110,15 @@ class RunEstimate:
 
     @property
     def calls(self) -> int:
-        return sum(stage_estimate.calls for stage_estimate in self.stages)
+        return sum(stage.calls for stage in self.stages)
 
     @property
     def input_tokens(self) -> int:
-        return sum(stage_estimate.input_tokens for stage_estimate in self.stages)
+        return sum(stage.input_tokens for stage in self.stages)
 
     @property
     def output_tokens(self) -> int:
-        return sum(stage_estimate.output_tokens for stage_estimate in self.stages)
+        return sum(stage.output_tokens for stage in self.stages)
 
     def cost_range(self, middle: float) -> tuple[float, float]:
         """Return the low and the high cost (USD) of a run that costs `middle` at the middle."""
@@ -139,15 +139,20 @@ class RunEstimate:
     ) -> RunEstimate:
         """Return the estimate with further stages of calls that do not wait for each other."""
         calls = sum(stage.calls for stage in stages)
-        both = {**self.models}
-        asked = {**self.model_calls}
-        for name, use in models.items():
-            sent, said = both.get(name, (0, 0))
-            both[name] = sent + use.input_tokens, said + use.output_tokens
-            asked[name] = asked.get(name, 0) + use.calls
+        tokens_by_model = {**self.models}
+        calls_by_model = {**self.model_calls}
+        for name, estimate in models.items():
+            input_tokens, output_tokens = tokens_by_model.get(name, (0, 0))
+            tokens_by_model[name] = (
+                input_tokens + estimate.input_tokens,
+                output_tokens + estimate.output_tokens,
+            )
+            calls_by_model[name] = calls_by_model.get(name, 0) + estimate.calls
         ranges = [
-            None if bounds is None else TokenRange(bounds.low + more, bounds.high + more)
-            for bounds, more in (
+            None
+            if bounds is None
+            else TokenRange(bounds.low + added_tokens, bounds.high + added_tokens)
+            for bounds, added_tokens in (
                 (self.input_range, sum(stage.input_tokens for stage in stages)),
                 (self.output_range, sum(stage.output_tokens for stage in stages)),
             )
@@ -158,8 +163,8 @@ class RunEstimate:
             stages=(*self.stages, *stages),
             longest_chain=self.longest_chain + bool(stages),
             batch_wave_sizes=(*self.batch_wave_sizes, *_wave_sizes(calls)),
-            models=both,
-            model_calls=asked,
+            models=tokens_by_model,
+            model_calls=calls_by_model,
             calls_range=(low + calls, high + calls),
             input_range=ranges[0],
             output_range=ranges[1],
@@ -187,12 +192,12 @@ REPLY_WORK = 1  # the work of making one byte of a reply, in bytes of prompts
 LONG_REPLIES = 24_000
 # The maximal work of one dry run: about ten seconds. It is counted in bytes of prompts and not in
 # seconds, so that the estimate is the same on every machine.
-MAX_REHEARSED_BYTES = 12_000_000
+MAX_DRY_RUN_BYTES = 12_000_000
 # A fork inside an item of an outermost fork runs this number of items. Below twice that number a
 # sample would save too little for the accuracy that it costs.
-SAMPLE = 5
-FEWEST_TO_SAMPLE = 2 * SAMPLE
-NOT_SAMPLED = " (not run)"  # follows the name of a stage in the table
+SAMPLED_ITEMS = 5
+MIN_ITEMS_TO_SAMPLE = 2 * SAMPLED_ITEMS
+NOT_RUN_SUFFIX = " (not run)"  # follows the name of a stage in the table
 # A dry run with this number of calls is precise enough to be scaled up.
 SUFFICIENT_SAMPLE_CALLS = 1_000
 # The caches of OpenAI and Anthropic hold no shorter beginning of a prompt.
@@ -212,17 +217,19 @@ class TokenUse:
     input_tokens: float = 0.0
     output_tokens: float = 0.0
 
-    def add_call(self, calls: float, sent: float, said: float, weight: float = 1.0) -> None:
+    def add_call(
+        self, calls: float, input_tokens: float, output_tokens: float, weight: float = 1.0
+    ) -> None:
         self.calls += calls * weight
-        self.input_tokens += sent * weight
-        self.output_tokens += said * weight
+        self.input_tokens += input_tokens * weight
+        self.output_tokens += output_tokens * weight
 
 
 class CountingProvider:
     """A provider that answers with the embedded respondent and counts calls and tokens per model.
 
-    It collects calls until every task of the protocol waits, then answers them all: a volley. The
-    number of volleys is the longest chain of calls that wait for each other. `volleys` lists the
+    It collects calls until every task of the protocol waits, then answers them all: a wave. The
+    number of waves is the longest chain of calls that wait for each other. `waves` lists the
     calls of each, without embeddings. After `max_bytes` of work it raises EnoughRehearsed.
     """
 
@@ -241,7 +248,7 @@ class CountingProvider:
         # Replies by kind of request (`_kind_of`), and the number of requests of each kind.
         self.replies: dict[tuple[object, ...], list[Completion]] = {}
         self._met: Counter[tuple[object, ...]] = Counter()
-        self.volleys: list[int] = []
+        self.waves: list[int] = []
         # Input tokens by model that a vendor's cache may hold.
         self.repeated: Counter[str] = Counter()
         # Digests of all beginnings of earlier requests that end with a whole message.
@@ -255,79 +262,90 @@ class CountingProvider:
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
         self._asks += self.weight.get()
-        kind = (request.model, request.asked.role, request.asked.kind)
+        kind = (request.model, request.hints.role, request.hints.kind)
         self.samples.setdefault(kind, request)
-        await self._wait_for_volley()
-        asked = [message.content for message in request.messages]
-        self.bytes += byte_count(*asked)
+        await self._wait_for_wave()
+        prompt_texts = [message.content for message in request.messages]
+        self.bytes += byte_count(*prompt_texts)
         if self.bytes > self.max_bytes:
-            raise EnoughRehearsed
-        reply = await self._sampled_reply(request, address, asked)
-        schema = [json.dumps(request.schema)] if request.schema is not None else []
-        texts = (asked, [reply.text])
-        filler = [FILLER_TOKENS * sum(text.count(FILLER) for text in of) for of in texts]
-        sent = estimate_tokens(*asked, *schema) - filler[0] / 2
-        self._add_usage(address, request.model, sent, estimate_tokens(reply.text) - filler[1] / 2)
+            raise DryRunLimitError
+        reply = await self._sampled_reply(request, address, prompt_texts)
+        schema_texts = [json.dumps(request.schema)] if request.schema is not None else []
+        texts = (prompt_texts, [reply.text])
+        filler = [
+            FILLER_TOKENS * sum(text.count(FILLER) for text in side_texts) for side_texts in texts
+        ]
+        input_tokens = estimate_tokens(*prompt_texts, *schema_texts) - filler[0] / 2
+        self._add_usage(
+            address, request.model, input_tokens, estimate_tokens(reply.text) - filler[1] / 2
+        )
         if request.model != HUMAN_MODEL:
             weight = self.weight.get()
-            self.filler = [a + b * weight for a, b in zip(self.filler, filler, strict=True)]
+            self.filler = [
+                total + added * weight for total, added in zip(self.filler, filler, strict=True)
+            ]
             self.repeated[request.model] += round(self._cached_prefix_tokens(request) * weight)
         return reply
 
     async def _sampled_reply(
-        self, request: ModelRequest, address: str, asked: Sequence[str]
+        self, request: ModelRequest, address: str, prompt_texts: Sequence[str]
     ) -> Completion:
         """Return a new reply, or an earlier reply to a request of the same kind."""
         kind = _kind_of(request, address)
-        made = self.replies.setdefault(kind, [])
+        replies = self.replies.setdefault(kind, [])
         self._met[kind] += 1
-        long = len(made) > 1 and sum(len(reply.text) for reply in made) > LONG_REPLIES
-        if self.repeats_replies and (len(made) >= REPLIES_OF_A_KIND or long):
-            return made[self._met[kind] % len(made)]
+        are_long = len(replies) > 1 and sum(len(reply.text) for reply in replies) > LONG_REPLIES
+        if self.repeats_replies and (len(replies) >= REPLIES_OF_A_KIND or are_long):
+            return replies[self._met[kind] % len(replies)]
         reply = await self._inner.complete_request(request, address=address)
-        text = extend_reply(reply.text, "\n".join(asked), request)
+        text = extend_reply(reply.text, "\n".join(prompt_texts), request)
         self.bytes += REPLY_WORK * byte_count(reply.text)
-        made.append(reply._replace(text=text, usage=NO_USAGE))
-        return made[-1]
+        replies.append(reply._replace(text=text, usage=NO_USAGE))
+        return replies[-1]
 
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        await self._wait_for_volley()
+        await self._wait_for_wave()
         self._add_usage(address, self._embedding, estimate_tokens(*texts), 0.0)
         return (await self._inner.embed_texts(SYNTHETIC_MODEL, texts, address=address))[0], NO_USAGE
 
     async def close(self) -> None:
         await self._inner.close()
 
-    def state(self) -> Counted:
+    def state(self) -> CountsSnapshot:
         """Return a copy of the counts so far."""
-        return Counted(
-            {name: replace(use) for name, use in self.models.items()},
+        return CountsSnapshot(
+            {name: replace(usage) for name, usage in self.models.items()},
             tuple(self.filler),
-            len(self.volleys),
+            len(self.waves),
             dict(self.repeated),
         )
 
-    def add_unsampled(self, stage: str, before: Counted, ran: int, left: int) -> None:
-        """Add the `left` items of a fork that were not run, at the mean of the items that `ran`."""
-        if not ran or not left:
+    def add_unsampled(
+        self, stage: str, before: CountsSnapshot, run_count: int, left_count: int
+    ) -> None:
+        """Add the `left_count` items of a fork that were not run, at the mean of the others."""
+        if not run_count or not left_count:
             return
-        share = left / ran
-        unsampled = self.stages.setdefault(f"{stage}{NOT_SAMPLED}", TokenUse())
-        for name, use in self.models.items():
-            was = before.models.get(name, TokenUse())
-            more = (
-                use.calls - was.calls,
-                use.input_tokens - was.input_tokens,
-                use.output_tokens - was.output_tokens,
+        share = left_count / run_count
+        unsampled = self.stages.setdefault(f"{stage}{NOT_RUN_SUFFIX}", TokenUse())
+        for name, usage in self.models.items():
+            usage_before = before.models.get(name, TokenUse())
+            usage_of_run = (
+                usage.calls - usage_before.calls,
+                usage.input_tokens - usage_before.input_tokens,
+                usage.output_tokens - usage_before.output_tokens,
             )
-            unsampled.add_call(*more, share)
-            use.add_call(*more, share)
+            unsampled.add_call(*usage_of_run, share)
+            usage.add_call(*usage_of_run, share)
             repeated = self.repeated[name] - before.repeated.get(name, 0)
             self.repeated[name] += round(repeated * share)
-        both = zip(self.filler, before.filler, strict=True)
-        self.filler = [was + (now - was) * (1 + share) for now, was in both]
+        filler_pairs = zip(self.filler, before.filler, strict=True)
+        self.filler = [
+            before_run + (after_run - before_run) * (1 + share)
+            for after_run, before_run in filler_pairs
+        ]
 
     def _cached_prefix_tokens(self, request: ModelRequest) -> float:
         """Return the tokens of the longest beginning shared with an earlier request of the model.
@@ -335,59 +353,63 @@ class CountingProvider:
         Return 0 if it is too short for the cache of any vendor.
         """
         # Each digest covers the one before it, so the time is linear in the number of messages.
-        begun, tokens, again = b"", 0.0, 0.0
+        prefix_digest, tokens, repeated_tokens = b"", 0.0, 0.0
         for message in request.messages:
-            begun = digest(begun, request.model, *message)
+            prefix_digest = digest(prefix_digest, request.model, *message)
             filler = FILLER_TOKENS * message.content.count(FILLER)
             tokens += estimate_tokens(message.content) - filler / 2
-            if begun in self._begun:
-                again = tokens
-            self._begun.add(begun)
-        return again if again >= MIN_CACHED_PREFIX_TOKENS else 0.0
+            if prefix_digest in self._begun:
+                repeated_tokens = tokens
+            self._begun.add(prefix_digest)
+        return repeated_tokens if repeated_tokens >= MIN_CACHED_PREFIX_TOKENS else 0.0
 
-    def _add_usage(self, address: str, model: str, sent: float, said: float) -> None:
+    def _add_usage(
+        self, address: str, model: str, input_tokens: float, output_tokens: float
+    ) -> None:
         if model == HUMAN_MODEL:  # a human costs nothing
             return
         stage = address.partition("/")[0] if "/" in address else "run"
-        for counts, key in ((self.stages, stage), (self.models, model)):
-            counts.setdefault(key, TokenUse()).add_call(1.0, sent, said, self.weight.get())
+        for usage_by_name, key in ((self.stages, stage), (self.models, model)):
+            usage_by_name.setdefault(key, TokenUse()).add_call(
+                1.0, input_tokens, output_tokens, self.weight.get()
+            )
 
-    async def _wait_for_volley(self) -> None:
+    async def _wait_for_wave(self) -> None:
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         if self._driver is None or self._driver.done():
-            self._driver = asyncio.ensure_future(self._answer_volleys())
+            self._driver = asyncio.ensure_future(self._answer_waves())
         await waiting
 
-    async def _answer_volleys(self) -> None:
+    async def _answer_waves(self) -> None:
         while self._waiting:
-            seen, quiet = 0, 0
-            while quiet < IDLE_LOOP_ITERATIONS:
-                quiet = quiet + 1 if len(self._waiting) == seen else 0
-                seen = len(self._waiting)
+            last_count, idle_iterations = 0, 0
+            while idle_iterations < IDLE_LOOP_ITERATIONS:
+                idle_iterations = idle_iterations + 1 if len(self._waiting) == last_count else 0
+                last_count = len(self._waiting)
                 await asyncio.sleep(0)
-            self.volleys.append(round(self._asks))
+            self.waves.append(round(self._asks))
             self._asks = 0.0
-            now, self._waiting = self._waiting, []
-            for each in now:
-                if not each.done():
-                    each.set_result(None)
+            current_wave, self._waiting = self._waiting, []
+            for future in current_wave:
+                if not future.done():
+                    future.set_result(None)
 
 
-class EnoughRehearsed(FolkmootError):
+class DryRunLimitError(FolkmootError):
     """The dry run has done the maximal work that it may do."""
 
 
-class Counted(NamedTuple):
+class CountsSnapshot(NamedTuple):
     """The counts of a dry run at one moment."""
 
     models: Mapping[str, TokenUse]
     filler: tuple[float, ...]
-    volleys: int
+    waves: int
     repeated: Mapping[str, int]
 
     def calls(self) -> float:
-        return sum(use.calls for use in self.models.values())
+        return sum(usage.calls for usage in self.models.values())
 
 
 class Sampler:
@@ -413,87 +435,91 @@ class Sampler:
         self,
         run: RunContext,
         fork: ForkLike[I, R],
-        parts: Sequence[ForkItem[I]],
+        fork_items: Sequence[ForkItem[I]],
         results: dict[int, R],
         stage: str,
     ) -> dict[int, BaseException]:
         # A random order, because the first items may all belong to one condition.
-        order = generator(0, (*fork.path, "dry run")).permutation(len(parts))
-        drawn = [parts[int(item_id)] for item_id in order]
+        order = generator(0, (*fork.path, "dry run")).permutation(len(fork_items))
+        drawn_items = [fork_items[int(index)] for index in order]
         if not self._within.get():
-            return await self._one_by_one(run, fork, drawn, results, stage)
-        if not self._samples_within or len(parts) < FEWEST_TO_SAMPLE:
-            return await run_locally(run, fork, parts, results, stage)
+            return await self._one_by_one(run, fork, drawn_items, results, stage)
+        if not self._samples_within or len(fork_items) < MIN_ITEMS_TO_SAMPLE:
+            return await run_locally(run, fork, fork_items, results, stage)
         weight = self._counting.weight
-        token = weight.set(weight.get() * len(drawn) / SAMPLE)
+        token = weight.set(weight.get() * len(drawn_items) / SAMPLED_ITEMS)
         try:
-            failures = await run_locally(run, fork, drawn[:SAMPLE], results, stage)
+            failures = await run_locally(run, fork, drawn_items[:SAMPLED_ITEMS], results, stage)
         finally:
             weight.reset(token)
         if not failures:
-            self._copy_results(run, fork, drawn, SAMPLE, results, stage)
+            self._copy_results(run, fork, drawn_items, SAMPLED_ITEMS, results, stage)
         return failures
 
     async def _one_by_one(
         self,
         run: RunContext,
         fork: ForkLike[I, R],
-        drawn: Sequence[ForkItem[I]],
+        drawn_items: Sequence[ForkItem[I]],
         results: dict[int, R],
         stage: str,
     ) -> dict[int, BaseException]:
         counting, before = self._counting, self._counting.state()
-        began, most_bytes, took = counting.bytes, 0, list[float]()
-        enough = (counting.max_bytes - began) * 2 / 3  # leave some for the forks that follow
-        longest: list[int] = []
+        bytes_at_start, most_bytes, calls_per_item = counting.bytes, 0, list[float]()
+        max_fork_bytes = (
+            (counting.max_bytes - bytes_at_start) * 2 / 3
+        )  # leave some for the forks that follow
+        longest_waves: list[int] = []
         token = self._within.set(True)
         try:
-            for part in drawn:
+            for fork_item in drawn_items:
                 # The first item always runs, because copies need one result.
-                if took and counting.bytes - began + most_bytes > enough:
+                if calls_per_item and counting.bytes - bytes_at_start + most_bytes > max_fork_bytes:
                     break
-                at, bytes_before = counting.state(), counting.bytes
-                if failures := await run_locally(run, fork, [part], results, stage):
+                before_item, bytes_before = counting.state(), counting.bytes
+                if failures := await run_locally(run, fork, [fork_item], results, stage):
                     return failures
-                took.append(counting.state().calls() - at.calls())
+                calls_per_item.append(counting.state().calls() - before_item.calls())
                 most_bytes = max(most_bytes, counting.bytes - bytes_before)
-                longest = max(longest, counting.volleys[at.volleys :], key=len)
+                longest_waves = max(longest_waves, counting.waves[before_item.waves :], key=len)
         finally:
             self._within.reset(token)
-        left = len(drawn) - len(took)
+        left_count = len(drawn_items) - len(calls_per_item)
         # In a real run the items run side by side, so the fork's chain is that of its longest item.
-        counting.volleys[before.volleys :] = [asks * len(drawn) for asks in longest]
-        counting.add_unsampled(stage or "run", before, len(took), left)
-        self.items = [self.items[0] + len(took), self.items[1] + len(drawn)]
-        for which, calls in enumerate(_bounds_of(took)):
-            self.calls_range[which] += left * calls
-        self._copy_results(run, fork, drawn, len(took), results, stage)
+        counting.waves[before.waves :] = [asks * len(drawn_items) for asks in longest_waves]
+        counting.add_unsampled(stage or "run", before, len(calls_per_item), left_count)
+        self.items = [self.items[0] + len(calls_per_item), self.items[1] + len(drawn_items)]
+        for bound, calls in enumerate(_bounds_of(calls_per_item)):
+            self.calls_range[bound] += left_count * calls
+        self._copy_results(run, fork, drawn_items, len(calls_per_item), results, stage)
         return {}
 
     def _copy_results(
         self,
         run: RunContext,
         fork: ForkLike[I, R],
-        drawn: Sequence[ForkItem[I]],
-        ran: int,
+        drawn_items: Sequence[ForkItem[I]],
+        run_count: int,
         results: dict[int, R],
         stage: str,
     ) -> None:
-        for number, part in enumerate(drawn[ran:]):
-            original = drawn[number % ran]
+        for number, fork_item in enumerate(drawn_items[run_count:]):
+            original = drawn_items[number % run_count]
             result = results[original.number]
-            results[part.number] = _with_own_sources(result, fork.path, original.key, part.key)
+            results[fork_item.number] = _with_own_sources(
+                result, fork.path, original.key, fork_item.key
+            )
             run.report_item_done(stage)
             self.copied = True
 
 
-def _with_own_sources(result: R, path: tuple[str, ...], original: str, own: str) -> R:
-    """Return a copy of the result of the item `original` for the item `own`, with its own ids.
+def _with_own_sources(result: R, path: tuple[str, ...], original_key: str, copy_key: str) -> R:
+    """Return a copy of a result for the item `copy_key`, with the ids of that item.
 
     A result without utterances and sources, or one that cannot be copied, is returned unchanged.
     """
     file = BytesIO()
-    pickler = _Renaming(file, "/".join((*path, original)), "/".join((*path, own)))
+    pickler = _RenamingPickler(file, "/".join((*path, original_key)), "/".join((*path, copy_key)))
     try:
         pickler.dump(result)
     except (pickle.PicklingError, TypeError, AttributeError):  # for example of an open file
@@ -505,7 +531,7 @@ def _make_read_only(values: dict[str, Any]) -> MappingProxyType[str, Any]:
     return MappingProxyType(values)
 
 
-class _Renaming(pickle.Pickler):
+class _RenamingPickler(pickle.Pickler):
     """A pickler that moves utterances and sources from the scope `old` to the scope `new`."""
 
     def __init__(self, file: BytesIO, old: str, new: str) -> None:
@@ -520,35 +546,35 @@ class _Renaming(pickle.Pickler):
         if not isinstance(value, (Source, Utterance)) or not value.id.startswith(f"{self._old}/"):
             return NotImplemented
         self.changed = True
-        id = self._new + value.id.removeprefix(self._old)
+        new_id = self._new + value.id.removeprefix(self._old)
         if isinstance(value, Source):
-            return Source, value._replace(id=id, speaker=self._rename_speaker(value.speaker))[:]
-        return Utterance, value._replace(id=id, speaker_id=self._rename_speaker(value.speaker_id))[
-            :
-        ]
+            return Source, value._replace(id=new_id, speaker=self._rename_speaker(value.speaker))[:]
+        return Utterance, value._replace(
+            id=new_id, speaker_id=self._rename_speaker(value.speaker_id)
+        )[:]
 
     def _rename_speaker(self, speaker: str) -> str:
         return self._speakers.get(speaker, speaker)
 
 
-def _bounds_of(took: Sequence[float]) -> tuple[float, float]:
+def _bounds_of(calls_per_item: Sequence[float]) -> tuple[float, float]:
     """Return the assumed bounds of the calls of an item not run, from the calls of the others."""
-    if not took:
+    if not calls_per_item:
         return 0.0, 0.0
     # A few items say little about how far the others differ.
-    wider = 1.0 if len(took) >= SAMPLE else 2.0
-    return min(took) / wider, max(took) * wider
+    widening = 1.0 if len(calls_per_item) >= SAMPLED_ITEMS else 2.0
+    return min(calls_per_item) / widening, max(calls_per_item) * widening
 
 
 def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:
     """Return a key that is equal for requests with replies of similar form and length."""
-    asked = request.asked
-    place = re.sub(r"\d+", "", address.rpartition("/")[0]), address.rpartition("/")[2]
+    hints = request.hints
+    address_kind = re.sub(r"\d+", "", address.rpartition("/")[0]), address.rpartition("/")[2]
     schema = json.dumps(request.schema, sort_keys=True) if request.schema is not None else ""
     # A free reply depends on the length of the conversation so far: a late one may end it. For a
     # structured answer only the schema counts.
-    turns = 0 if schema else len(request.messages)
-    return (*place, asked.role, asked.kind, frozenset(asked.offered), schema, turns)
+    message_count = 0 if schema else len(request.messages)
+    return (*address_kind, hints.role, hints.kind, frozenset(hints.offered), schema, message_count)
 
 
 # A dry run spends no money, so no budget may stop it, and it must not wait for batches.
@@ -564,81 +590,90 @@ def estimate_run(
     """
     config = study_file.config.model_copy(update=DRY_RUN_OVERRIDES)
     whole = replace(study_file, config=config)
-    size = _limit_size(whole)
-    part, share = whole, 1.0
-    played = None
+    limit_size = _limit_size(whole)
+    sample_file, share = whole, 1.0
+    dry_run = None
     # A part of two shows the calls per participant, and so how large a part is needed.
-    if size > 2:
-        part, least = apply_limit(whole, 2), _smallest_limit(whole, size)
-        taken = max(least, _limit_size(part))
-        played = _dry_run(part, model, embedding_model)
-        calls = round(sum(use.calls for use in played.counting.stages.values()))
-        most = max(taken, SUFFICIENT_SAMPLE_CALLS * taken // max(1, calls))
-        if played.cut or most == taken:
-            share = size / taken
+    if limit_size > 2:
+        sample_file, smallest_limit = apply_limit(whole, 2), _smallest_limit(whole, limit_size)
+        sample_size = max(smallest_limit, _limit_size(sample_file))
+        dry_run = _dry_run(sample_file, model, embedding_model)
+        calls = round(sum(usage.calls for usage in dry_run.counting.stages.values()))
+        max_size = max(sample_size, SUFFICIENT_SAMPLE_CALLS * sample_size // max(1, calls))
+        if dry_run.cut or max_size == sample_size:
+            share = limit_size / sample_size
         else:
-            part = apply_limit(whole, most) if most < size else whole
-            share = size / max(least, _limit_size(part)) if most < size else 1.0
-            played = None
-    played = played or _dry_run(part, model, embedding_model)
-    if played.cut:
-        played = _dry_run(part, model, embedding_model, sample=True, within=True)
+            sample_file = apply_limit(whole, max_size) if max_size < limit_size else whole
+            share = (
+                limit_size / max(smallest_limit, _limit_size(sample_file))
+                if max_size < limit_size
+                else 1.0
+            )
+            dry_run = None
+    dry_run = dry_run or _dry_run(sample_file, model, embedding_model)
+    if dry_run.cut:
+        dry_run = _dry_run(sample_file, model, embedding_model, sample=True, within=True)
         # A protocol may reject copied results inside its items. Then sample outermost forks only.
-        if played.cut and not played.outermost_fork_sizes:
-            played = _dry_run(part, model, embedding_model, sample=True)
-    return _estimate_of(played, share)
+        if dry_run.cut and not dry_run.outermost_item_count:
+            dry_run = _dry_run(sample_file, model, embedding_model, sample=True)
+    return _estimate_of(dry_run, share)
 
 
-def _estimate_of(played: Played, share: float) -> RunEstimate:
+def _estimate_of(dry_run: DryRun, scale: float) -> RunEstimate:
     """Return the estimate of a study, from a dry run of `1 / share` of it."""
-    counted, sampler = played.counting, played.sampler
-    stages = tuple(_summarise_stages(counted, share))
+    counting, sampler = dry_run.counting, dry_run.sampler
+    stages = tuple(_summarise_stages(counting, scale))
     calls = sum(stage.calls for stage in stages)
     below, above = sampler.calls_range if sampler is not None else (0, 0)
-    estimated = sum(use.calls for name, use in counted.stages.items() if name.endswith(NOT_SAMPLED))
-    calls_range = (
-        calls - round((estimated - below) * share),
-        calls + round((above - estimated) * share),
+    estimated = sum(
+        usage.calls for name, usage in counting.stages.items() if name.endswith(NOT_RUN_SUFFIX)
     )
-    wide = [bound / max(1, calls) for bound in calls_range]
+    calls_range = (
+        calls - round((estimated - below) * scale),
+        calls + round((above - estimated) * scale),
+    )
+    relative_bounds = [bound / max(1, calls) for bound in calls_range]
     # The totals contain half of the filler. The low bound has none of it, the high bound all.
     tokens = [
         TokenRange(
-            round((total - filler * share / 2) * wide[0]),
-            round((total + filler * share / 2) * wide[1]),
+            round((total - filler * scale / 2) * relative_bounds[0]),
+            round((total + filler * scale / 2) * relative_bounds[1]),
         )
         for total, filler in (
-            (sum(stage.input_tokens for stage in stages), counted.filler[0]),
-            (sum(stage.output_tokens for stage in stages), counted.filler[1]),
+            (sum(stage.input_tokens for stage in stages), counting.filler[0]),
+            (sum(stage.output_tokens for stage in stages), counting.filler[1]),
         )
     ]
     return RunEstimate(
         stages,
-        longest_chain=len(counted.volleys),
-        model_calls={name: round(use.calls * share) for name, use in counted.models.items()},
+        longest_chain=len(counting.waves),
+        model_calls={name: round(usage.calls * scale) for name, usage in counting.models.items()},
         calls_range=calls_range,
         input_range=tokens[0],
         output_range=tokens[1],
         sampled=(sampler.items[0], sampler.items[1]) if sampler is not None else None,
-        incomplete=played.cut,
-        cacheable_tokens_by_model={name: round(n * share) for name, n in counted.repeated.items()},
-        sample_requests=tuple(counted.samples.values()),
+        incomplete=dry_run.cut,
+        cacheable_tokens_by_model={
+            name: round(tokens_of_model * scale)
+            for name, tokens_of_model in counting.repeated.items()
+        },
+        sample_requests=tuple(counting.samples.values()),
         batch_wave_sizes=tuple(
-            wave for asks in counted.volleys for wave in _wave_sizes(round(asks * share))
+            wave for asks in counting.waves for wave in _wave_sizes(round(asks * scale))
         ),
         models={
-            name: (round(use.input_tokens * share), round(use.output_tokens * share))
-            for name, use in counted.models.items()
+            name: (round(usage.input_tokens * scale), round(usage.output_tokens * scale))
+            for name, usage in counting.models.items()
         },
     )
 
 
 def _wave_sizes(calls: int) -> Iterator[int]:
-    for begun in range(0, calls, MAX_WAVE_CALLS):
-        yield min(MAX_WAVE_CALLS, calls - begun)
+    for first in range(0, calls, MAX_WAVE_CALLS):
+        yield min(MAX_WAVE_CALLS, calls - first)
 
 
-class Played(NamedTuple):
+class DryRun(NamedTuple):
     """The result of a dry run. `cut` means that it ended before the study did."""
 
     counting: CountingProvider
@@ -646,7 +681,7 @@ class Played(NamedTuple):
     cut: bool = False
 
     @property
-    def outermost_fork_sizes(self) -> int:
+    def outermost_item_count(self) -> int:
         """The number of items of the outermost forks that ended, or 0 if none did."""
         return self.sampler.items[1] if self.sampler is not None else 0
 
@@ -658,7 +693,7 @@ def _dry_run(
     *,
     sample: bool = False,
     within: bool = False,
-) -> Played:
+) -> DryRun:
     """Run a study with the embedded respondent in a temporary folder.
 
     `sample` runs only a sample of the items of outermost forks, `within` also of forks inside them.
@@ -671,77 +706,83 @@ def _dry_run(
         study=StudyPart(part, config) if part else None,
     )
     # A sampled dry run is the last try, so it may do three times the work.
-    counting = CountingProvider(settings, embedding, (1 + 2 * sample) * MAX_REHEARSED_BYTES)
+    counting = CountingProvider(settings, embedding, (1 + 2 * sample) * MAX_DRY_RUN_BYTES)
     counting.repeats_replies = sample
     sampler = Sampler(counting, within=within) if sample else None
-    cut = False
+    was_cut = False
     with tempfile.TemporaryDirectory(prefix="folkmoot-rehearsal-") as folder:
         config = study_file.study.dry_run_config(config, Path(folder))
         out = Path(folder) / "run"
         options = RunOptions(
-            model=model, out=out, custom_provider=counting, fork_executor=sampler, rehearsal=True
+            model=model, out=out, custom_provider=counting, fork_executor=sampler, is_dry_run=True
         )
         try:
             run_study(replace(study_file, config=config), options)
         except Exception:
             # A protocol may turn EnoughRehearsed into another error, and may reject copied results.
             # Neither says anything about the study. Every other error is the study's own.
-            copied = sampler is not None and sampler.copied
-            cut = copied or counting.bytes > counting.max_bytes
-            if not cut:
+            has_copies = sampler is not None and sampler.copied
+            was_cut = has_copies or counting.bytes > counting.max_bytes
+            if not was_cut:
                 raise
-    return Played(counting, sampler, cut)
+    return DryRun(counting, sampler, was_cut)
 
 
-def small_part(found: StudyFile, enough: int) -> tuple[StudyFile, float]:
-    """Return a part of a study with at least `enough` units, and the ratio of the sizes (≥ 1)."""
-    size = _limit_size(found)
-    least = min(size, max(enough, _smallest_limit(found, size))) if size > 2 else size
-    return (apply_limit(found, least), size / least) if least < size else (found, 1.0)
+def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]:
+    """Return a part of a study with at least `min_limit` units, and the size ratio (≥ 1)."""
+    size = _limit_size(study_file)
+    limit = min(size, max(min_limit, _smallest_limit(study_file, size))) if size > 2 else size
+    return (apply_limit(study_file, limit), size / limit) if limit < size else (study_file, 1.0)
 
 
-def embedded_provider(found: StudyFile) -> Provider:
+def embedded_provider(study_file: StudyFile) -> Provider:
     """Return the embedded respondent of this study, for calls that are only counted."""
-    part = found.study.respondent_part
-    study = StudyPart(part, found.config) if part else None
-    seed, knobs = found.config.random_seed, found.config.respondent
-    settings = ProviderSettings(seed=seed, options=knobs, study=study)
+    part = study_file.study.respondent_part
+    study = StudyPart(part, study_file.config) if part else None
+    seed, options = study_file.config.random_seed, study_file.config.respondent
+    settings = ProviderSettings(seed=seed, options=options, study=study)
     return open_provider(resolve_model(SYNTHETIC_MODEL), settings)
 
 
-def _limit_size(found: StudyFile) -> int:
+def _limit_size(study_file: StudyFile) -> int:
     """Return the smallest limit (`--limit`) that does not reduce the study, or 1 if it has none."""
-    if found.study.with_limit is None:
+    if study_file.study.with_limit is None:
         return 1
     # No study type tells its size, so double the limit until it reduces nothing, then bisect.
-    cut, whole = found.study.with_limit, found.config
+    with_limit, config = study_file.study.with_limit, study_file.config
     high = 1
-    while cut(whole, high) != whole:
+    while with_limit(config, high) != config:
         high *= 2
         if high > 2**24:
             return 1
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if cut(whole, middle) == whole else (middle, high)
+        low, high = (low, middle) if with_limit(config, middle) == config else (middle, high)
     return high
 
 
-def _smallest_limit(whole: StudyFile, size: int) -> int:
+def _smallest_limit(study_file: StudyFile, size: int) -> int:
     """Return the number of participants or sessions in the smallest part of a study."""
     # If it holds one participant of each condition, all lower limits give the same part.
-    smallest = apply_limit(whole, 1).config
-    more = (n for n in range(2, size) if apply_limit(whole, n).config != smallest)
-    return next(more, size) // 2
+    smallest_config = apply_limit(study_file, 1).config
+    larger_limits = (
+        limit
+        for limit in range(2, size)
+        if apply_limit(study_file, limit).config != smallest_config
+    )
+    return next(larger_limits, size) // 2
 
 
-def _summarise_stages(counted: CountingProvider, scale: float) -> list[StageEstimate]:
+def _summarise_stages(counting: CountingProvider, scale: float) -> list[StageEstimate]:
     """Return one row per stage. Among many, stages that differ only in a number share a row."""
     merged: dict[str, TokenUse] = {}
-    many = len(counted.stages) > MAX_STAGE_ROWS
-    for name, use in counted.stages.items():
-        of = merged.setdefault(re.sub(r"\d+", "*", name, count=1) if many else name, TokenUse())
-        of.add_call(use.calls, use.input_tokens, use.output_tokens)
+    merge_numbered = len(counting.stages) > MAX_STAGE_ROWS
+    for name, usage in counting.stages.items():
+        stage_usage = merged.setdefault(
+            re.sub(r"\d+", "*", name, count=1) if merge_numbered else name, TokenUse()
+        )
+        stage_usage.add_call(usage.calls, usage.input_tokens, usage.output_tokens)
     return [
         StageEstimate(
             name,

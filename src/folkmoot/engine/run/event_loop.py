@@ -66,7 +66,7 @@ class RunStopper:
 
         In a thread other than the main thread this does nothing.
         """
-        before = {}
+        handlers_before = {}
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             # Windows has no SIGHUP. `nohup` ignores it, so that a run survives its terminal.
             number = getattr(signal, name, None)
@@ -74,13 +74,13 @@ class RunStopper:
                 continue
             # Python raises ValueError outside the main thread, which has to listen itself.
             with contextlib.suppress(ValueError):
-                before[number] = signal.signal(number, lambda *_: self())
+                handlers_before[number] = signal.signal(number, lambda *_: self())
         try:
             yield
         finally:
             if self._deadline is not None:
                 self._deadline.cancel()
-            for number, handler in before.items():
+            for number, handler in handlers_before.items():
                 signal.signal(number, handler)
 
     async def run_guarded(self, main: Coroutine[object, object, None]) -> None:
@@ -107,7 +107,7 @@ def relax_garbage_collector() -> Iterator[None]:
     A run makes many small objects and hardly any reference cycle. In a run with 1,200 participants
     this saved a sixth of the wall time.
     """
-    before = gc.get_threshold()
+    threshold_before = gc.get_threshold()
     # Collect young garbage first: frozen objects are not examined before the end of the run.
     gc.collect(1)
     gc.freeze()
@@ -120,7 +120,7 @@ def relax_garbage_collector() -> Iterator[None]:
         # examined. Without this, many small runs in one process would never be collected:
         # `unfreeze` moves objects into the oldest generation without counting them.
         gc.collect()
-        gc.set_threshold(*before)
+        gc.set_threshold(*threshold_before)
         gc.unfreeze()
 
 
@@ -149,15 +149,15 @@ def run_until_complete(
         _run_with_stopper(main(stopper), stopper)
         return
     with ThreadPoolExecutor(1, "folkmoot") as pool:
-        done = pool.submit(lambda: _run_with_stopper(main(stopper), stopper))
+        future = pool.submit(lambda: _run_with_stopper(main(stopper), stopper))
         # The thread cannot listen for signals, so Ctrl-C arrives here as KeyboardInterrupt. It is
         # passed to the stopper, and then the wait goes on until the run has ended.
         while True:
             try:
-                done.result()
+                future.result()
                 return
             except KeyboardInterrupt:
-                if done.done():
+                if future.done():
                     raise
                 stopper()
 
@@ -169,17 +169,17 @@ async def run_beside_loop(run: Callable[[RunStopper], T]) -> T:
     """
     stopper = RunStopper()
     with ThreadPoolExecutor(1, "folkmoot") as pool:
-        done = asyncio.get_running_loop().run_in_executor(pool, run, stopper)
+        future = asyncio.get_running_loop().run_in_executor(pool, run, stopper)
         # Without the shield, cancelling would abandon the thread and its paid replies.
         try:
-            return await asyncio.shield(done)
+            return await asyncio.shield(future)
         except asyncio.CancelledError:
             stopper()
-            await asyncio.wait([done])
+            await asyncio.wait([future])
             # Read the exception of the run, so that asyncio does not log it as never retrieved. The
             # caller was cancelled and wants no result.
             with contextlib.suppress(BaseException):
-                done.result()
+                future.result()
             raise
 
 

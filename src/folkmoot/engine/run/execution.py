@@ -106,7 +106,7 @@ class RunOptions:
         seat_host: serves the question pages of the seats.
         executor: where the items of forks run: "ray", or the address of a Ray cluster.
         fork_executor: a fork executor given from Python, used if `executor` is None.
-        rehearsal: this is a dry run, which writes no tables because its reader only counts calls.
+        is_dry_run: this is a dry run, which writes no tables because its reader only counts calls.
         workers: the number of Ray workers. None: one for each processor of the cluster.
         change: the reply in which this run differs from the run that it forks.
     """
@@ -131,7 +131,7 @@ class RunOptions:
     seat_host: SeatHost | None = None
     executor: str | None = None
     fork_executor: ForkExecutor | None = None
-    rehearsal: bool = False
+    is_dry_run: bool = False
     workers: int | None = None
     change: ReplyChange | None = None
 
@@ -176,8 +176,8 @@ UNPARSED_STEPS = ("missing", "minimal")
 class Execution:
     """The input of one process of a run.
 
-    If `replay` is given, this journal answers all requests and no model is called. `allowance` is
-    the budget and the rate limiter that several runs of a grid share.
+    If `replay` is given, this journal answers all requests and no model is called. `shared_limits`
+    is the budget and the rate limiter that several runs of a grid share.
     """
 
     study_file: StudyFile
@@ -186,7 +186,7 @@ class Execution:
     folder: Path
     stopper: RunStopper
     replay: ReplayJournal | None = None
-    allowance: SharedLimits | None = None
+    shared_limits: SharedLimits | None = None
 
 
 async def execute_study(execution: Execution) -> None:
@@ -198,10 +198,10 @@ async def execute_study(execution: Execution) -> None:
     the log, the settings and the files of the study.
     """
     secrets = execution.providers.secrets
-    held = execution.options.resume
-    log = RunLog(execution.folder, scrub=lambda text: redact_keys(text, secrets), held=held)
+    is_resumed = execution.options.resume
+    log = RunLog(execution.folder, scrub=lambda text: redact_keys(text, secrets), held=is_resumed)
     progress = combine_progress(execution.options.progress, log)
-    began = time.monotonic()
+    started_at = time.monotonic()
     # Callbacks run in reverse order: held files are dropped first, and the log is closed last, so
     # that it can still take what the others report.
     async with contextlib.AsyncExitStack() as stack:
@@ -227,17 +227,17 @@ async def execute_study(execution: Execution) -> None:
             raise
         finally:
             try:
-                if held and end.outcome in ("failed", "interrupted") and not journal.changed:
-                    await _let_go(context)
+                if is_resumed and end.outcome in ("failed", "interrupted") and not journal.changed:
+                    await _close_without_outputs(context)
                 else:
-                    journal.tell_change()
-                    await _write_outputs(execution, context, end, began)
+                    journal.notify_change()
+                    await _write_outputs(execution, context, end, started_at)
             except BaseException as error:
                 end.set_outcome(error)
                 # The outputs could not be written. The outcome is now that of the error, and the
                 # second call writes a manifest that names it.
                 if isinstance(error, Exception):
-                    await _write_outputs(execution, context, end, began)
+                    await _write_outputs(execution, context, end, started_at)
                 raise
             finally:
                 await context.gateway.close()
@@ -256,14 +256,14 @@ class _End:
     secrets: Collection[str]
     outcome: Outcome = "failed"
     message: str = ""
-    told: Outcome | None = None
+    reported_outcome: Outcome | None = None
 
     def set_outcome(self, error: BaseException) -> None:
         self.outcome, self.message = _outcome_of_error(error)
 
     def report_end(self, unusable: str = "") -> None:
-        if self.told != self.outcome:
-            self.told = self.outcome
+        if self.reported_outcome != self.outcome:
+            self.reported_outcome = self.outcome
             self.progress(
                 RunEnded(self.outcome, redact_keys(self.message or unusable, self.secrets))
             )
@@ -302,8 +302,8 @@ def _outcome_of_error(error: BaseException) -> tuple[Outcome, str]:
 def _build_run_context(
     execution: Execution, journal: Journal | ReplayJournal, progress: Progress
 ) -> RunContext:
-    found, providers, folder = execution.study_file, execution.providers, execution.folder
-    config = found.config
+    study_file, providers, folder = execution.study_file, execution.providers, execution.folder
+    config = study_file.config
     if execution.options.executor is not None and journal.read_batches():
         raise InputError(
             "--executor: calls of this run were handed in by batches, and one process picks them "
@@ -313,11 +313,11 @@ def _build_run_context(
     # A budget in USD cannot hold if the cost of earlier calls is unknown. A replay spends nothing.
     if config.budget_usd is not None and unpriced and execution.replay is None:
         raise InputError(unknown_cost_text(unpriced))
-    seats = select_study_seats(found.study, config, found.study_folder)
+    seats = select_study_seats(study_file.study, config, study_file.study_folder)
     plan = Plan(
         folder / PLAN,
         started_at=utc_timestamp(),
-        study_file=relative_path(found.path, folder),
+        study_file=relative_path(study_file.path, folder),
         accept_changes=execution.options.accept_changes,
     )
     change = execution.options.change
@@ -326,36 +326,38 @@ def _build_run_context(
         # A replay needs no earlier replies: the journal of the fork holds copies of them.
         if isinstance(journal, Journal):
             journal.earlier = open_earlier(folder, change, journal)
-    seal_registration(plan, found, providers, seats)
+    seal_registration(plan, study_file, providers, seats)
     # A repair sets damaged answers aside. The new answers may differ, and so may parts of the plan
     # that the protocol seals later. This must not stop the run as drift.
     if journal.repaired:
         plan.accept_changes()
-    desk = None
+    seat_manager = None
     if seats and config.seats is not None and execution.options.seat_host is not None:
         readers = tuple(
             model for model in dict.fromkeys(providers.list_models()) if not is_synthetic(model)
         )
-        places = entry_order(seats, config.random_seed) if config.seats.open else seats
-        desk = SeatManager(places, config.seats, folder, readers)
-        if begun := plan.sealed_part(LOBBY):
-            desk.go_on_with(cast("list[str]", begun["seats"]))
-    gateway = Gateway(journal, providers.open_provider, config, progress, execution.allowance, desk)
-    now = utc_timestamp if execution.replay is None else lambda: TIME_PLACEHOLDER
+        ordered_seats = entry_order(seats, config.random_seed) if config.seats.open else seats
+        seat_manager = SeatManager(ordered_seats, config.seats, folder, readers)
+        if lobby_data := plan.sealed_part(LOBBY):
+            seat_manager.go_on_with(cast("list[str]", lobby_data["seats"]))
+    gateway = Gateway(
+        journal, providers.open_provider, config, progress, execution.shared_limits, seat_manager
+    )
+    clock = utc_timestamp if execution.replay is None else lambda: TIME_PLACEHOLDER
     return RunContext(
         config,
-        found.prompt_library(),
-        columns_of_class(found.study.tables),
-        found.study_folder,
+        study_file.prompt_library(),
+        columns_of_class(study_file.study.tables),
+        study_file.study_folder,
         folder,
         providers,
         journal,
         gateway,
         plan,
         progress,
-        now,
+        clock,
         seats=seats,
-        seat_manager=desk,
+        seat_manager=seat_manager,
         change=change,
     )
 
@@ -397,40 +399,42 @@ def unknown_cost_text(models: Sequence[str]) -> str:
 
 async def _run_protocol(execution: Execution, context: RunContext) -> None:
     """Run the preflight and the protocol of the study. Ctrl-C can stop them."""
-    found, providers = execution.study_file, execution.providers
+    study_file, providers = execution.study_file, execution.providers
     context.progress(
         RunStarted(
-            found.run_id,
+            study_file.run_id,
             str(context.folder),
-            found.study.name,
-            providers.who,
+            study_file.study.name,
+            providers.model_names_text,
             context.seed,
             execution.options.resume,
             providers.is_synthetic_only,
         )
     )
-    if language := describe_language(found, providers):
+    if language := describe_language(study_file, providers):
         context.progress(Notice(language, "warning"))
     # Only a study author's own code is watched for a forgotten `await`: tests cover ours.
-    own = not str(getattr(found.study.protocol, "__module__", "")).startswith("folkmoot.")
+    is_own_study = not str(getattr(study_file.study.protocol, "__module__", "")).startswith(
+        "folkmoot."
+    )
     with handle_interrupt(context, execution.stopper):
         async with _open_executor(execution, context):
             with (
                 report_unawaited_coroutines(context.unawaited_errors.append)
-                if own
+                if is_own_study
                 else contextlib.nullcontext()
             ):
                 if execution.options.preflight_requests:
                     await run_preflight(
                         context,
                         execution.options.preflight_requests,
-                        uses_embeddings=found.study.uses_embeddings,
+                        uses_embeddings=study_file.study.uses_embeddings,
                     )
-                if found.config.seats is not None and found.config.seats.open:
+                if study_file.config.seats is not None and study_file.config.seats.open:
                     await _seat_arrivals(context)
                 # SystemExit would skip all error reports, so it becomes an error of the study.
                 try:
-                    await found.study.protocol(Session(context))
+                    await study_file.study.protocol(Session(context))
                 except SystemExit as error:
                     raise ProtocolError("the study ended the process") from error
         context.check_awaited()
@@ -445,15 +449,17 @@ async def _seat_arrivals(context: RunContext) -> None:
     A resume and a replay find the sealed seats. Without pages, as in a dry run, models take all
     seats.
     """
-    desk, sealed = context.seat_manager, context.plan.sealed_part(LOBBY)
-    if not sealed and desk is not None and desk.lobby is not None:
+    seat_manager, sealed = context.seat_manager, context.plan.sealed_part(LOBBY)
+    if not sealed and seat_manager is not None and seat_manager.lobby is not None:
         context.progress(Notice(f"waiting for people: {len(context.seats)} seats are open"))
-        await context.gateway.wait_until_set(desk.lobby.started)
-        sealed = {"seats": sorted(desk.human_seats)}
+        await context.gateway.wait_until_set(seat_manager.lobby.started)
+        sealed = {"seats": sorted(seat_manager.human_seats)}
         context.plan.seal_part(LOBBY, sealed)
         # Written at once: people must keep their seats if the process ends before the first call.
         context.plan.write_plan()
-        context.progress(Notice(f"people have taken {len(desk.human_seats)} of the open seats"))
+        context.progress(
+            Notice(f"people have taken {len(seat_manager.human_seats)} of the open seats")
+        )
     humans = cast("Sequence[str]", sealed.get("seats", ()))
     context.seat_humans([seat for seat in context.seats if seat.name in humans])
 
@@ -470,9 +476,15 @@ async def _open_executor(execution: Execution, context: RunContext) -> AsyncIter
     # Imported here because Ray is an optional dependency.
     from folkmoot.engine.cluster.head import open_cluster
 
-    where, workers, changes = options.executor, options.workers, context.journal.accept_changes
-    started = open_cluster(context, execution.study_file, where, workers, accept_changes=changes)
-    async with started as context.executor:
+    address, workers, accept_changes = (
+        options.executor,
+        options.workers,
+        context.journal.accept_changes,
+    )
+    cluster = open_cluster(
+        context, execution.study_file, address, workers, accept_changes=accept_changes
+    )
+    async with cluster as context.executor:
         yield
 
 
@@ -488,29 +500,29 @@ def simulate_remote_execution() -> ForkExecutor:
 
 
 def seal_registration(
-    plan: Plan, found: StudyFile, providers: ModelRouter, seats: Sequence[Seat] | None = None
+    plan: Plan, study_file: StudyFile, providers: ModelRouter, seats: Sequence[Seat] | None = None
 ) -> None:
     """Seal the design, the claims and the seats in the plan, before the first call.
 
     Raises DriftError if the plan has sealed another design.
     """
-    begun = bool(plan.sealed_part(DESIGN))
-    plan.seal_part(DESIGN, build_design(found, providers, plan.sealed_part(DESIGN)))
+    has_design = bool(plan.sealed_part(DESIGN))
+    plan.seal_part(DESIGN, build_design(study_file, providers, plan.sealed_part(DESIGN)))
     # A resume keeps the claims as they were stated. It must not add claims after the first calls.
-    if not begun:
-        claims = claims_of(found.study, found.config)
+    if not has_design:
+        claims = claims_of(study_file.study, study_file.config)
         plan.seal_part(CLAIMS, [asdict(claim) for claim in claims])
-    places = (
-        select_study_seats(found.study, found.config, found.study_folder)
+    all_seats = (
+        select_study_seats(study_file.study, study_file.config, study_file.study_folder)
         if seats is None
         else seats
     )
-    if places:
-        plan.seal_part(SEATS, [place.name for place in places])
+    if all_seats:
+        plan.seal_part(SEATS, [seat.name for seat in all_seats])
 
 
 def build_design(
-    found: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
+    study_file: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the design of a study as its plan seals it.
 
@@ -520,21 +532,21 @@ def build_design(
     # The embedding model is restored before it is read below: a resume uses the sealed model, even
     # if another one would be chosen today.
     providers.restore_sealed_embedding(sealed.get("embedding_model"))
-    embedding = providers.resolve_embedding
-    settings = found.config.model_dump(mode="json", exclude=set(RESUMABLE_KEYS))
-    if earlier := sealed.get("settings"):
+    embedding = providers.embedding_choice
+    settings = study_file.config.model_dump(mode="json", exclude=set(RESUMABLE_KEYS))
+    if earlier_settings := sealed.get("settings"):
         # A newer version may have added keys. Their default is the behaviour of the earlier
         # version, so a new key at its default is no change of the design.
-        unset = found.config.model_dump(mode="json", exclude_defaults=True)
-        settings = _without_new_defaults(settings, earlier, unset)
+        non_defaults = study_file.config.model_dump(mode="json", exclude_defaults=True)
+        settings = _without_new_defaults(settings, earlier_settings, non_defaults)
     return {
-        "study": found.study.name,
+        "study": study_file.study.name,
         "settings": settings,
         "model": providers.default,
-        "models": {} if providers.override else dict(found.config.models),
-        **_sealed_seats(found, providers, sealed),
+        "models": {} if providers.override else dict(study_file.config.models),
+        **_sealed_seats(study_file, providers, sealed),
         "embedding_model": None if isinstance(embedding, Problem) else embedding,
-        "prompts": found.prompt_library().hashes(),
+        "prompts": study_file.prompt_library().hashes(),
     }
 
 
@@ -557,7 +569,7 @@ def _without_new_defaults(
 
 
 def _sealed_seats(
-    found: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
+    study_file: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the models that the study sets for single roles, for the plan.
 
@@ -565,11 +577,11 @@ def _sealed_seats(
     """
     if sealed and "seat_models" not in sealed:
         return {}
-    seats = [] if providers.override else found.study.extra_models(found.config)
-    return {"seat_models": seats}
+    seat_models = [] if providers.override else study_file.study.extra_models(study_file.config)
+    return {"seat_models": seat_models}
 
 
-async def _let_go(context: RunContext) -> None:
+async def _close_without_outputs(context: RunContext) -> None:
     """Close the journal and the plan of a process that changed nothing, and restore the plan."""
     context.gateway.stop_calls(RunHaltedError("the run is over"))
     await context.gateway.wait_for_calls_in_flight()
@@ -578,7 +590,7 @@ async def _let_go(context: RunContext) -> None:
 
 
 async def _write_outputs(
-    execution: Execution, context: RunContext, end: _End, began: float
+    execution: Execution, context: RunContext, end: _End, started_at: float
 ) -> None:
     """Keep every reply, write tables for a run that is done or paused, and write the manifest.
 
@@ -596,7 +608,7 @@ async def _write_outputs(
             context.journal.end_repair()
         # The digests in the manifest cover committed entries only, so the journal is closed here.
         context.journal.close()
-        if execution.options.rehearsal:
+        if execution.options.is_dry_run:
             return
         # Polars cannot reuse memory that Python has freed, so the peak would be the sum of both.
         if context.is_large:
@@ -607,20 +619,20 @@ async def _write_outputs(
                 tables[name] = write_table(context.folder / TABLES, name, table)
             study = execution.study_file.study
             run = RunFolder(context.folder)
-            covered = run if outcome == "done" else take_complete_parts(study, run)
+            covered_run = run if outcome == "done" else take_complete_parts(study, run)
             for name, table in _derived_tables(study, context):
                 tables[name] = write_table(context.folder / TABLES, name, table)
             _write_codebook(execution, tables)
             with JournalReader(context.journal.path) as journal:
-                for name, content in study.derived(covered, journal):
+                for name, content in study.derived(covered_run, journal):
                     context.write_content(name, content)
         unusable = _unusable_reason(execution, tables) if outcome == "done" else ""
-        if told := money_in(context.folder):
-            context.progress(Notice(told, "warning"))
+        if payment_note := money_in(context.folder):
+            context.progress(Notice(payment_note, "warning"))
         # The end is reported before the manifest is written, because the report adds a line to the
         # logs and the manifest holds their hashes.
         end.report_end(unusable)
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started_at
         facts = _collect_run_facts(execution, context, outcome, seconds, unusable)
         write_json(context.folder / MANIFEST, seal_manifest(build_manifest(facts, tables)))
     except Exception:
@@ -638,17 +650,17 @@ def _derived_tables(
     If the study's code fails, yield no table at all and log a warning: the run is paid for, so it
     must not fail, and a table with half of its rows would look complete.
     """
-    made: dict[str, TableBuffer] = {}
+    buffers: dict[str, TableBuffer] = {}
     try:
         with JournalReader(context.journal.path) as journal:
-            left = RunFolder(context.folder), journal, context.prompts.source_texts()
-            for row in study.derived_tables(*left):
-                made.setdefault(row.table, context.new_recording(row.table)).add_row(row.cells())
+            arguments = RunFolder(context.folder), journal, context.prompts.source_texts()
+            for row in study.derived_tables(*arguments):
+                buffers.setdefault(row.table, context.new_recording(row.table)).add_row(row.cells())
     except Exception as error:
-        made.clear()
+        buffers.clear()
         context.log_warning((), f"tables made of the journal are missing: {error!r}")
-    for name, recording in made.items():
-        yield name, recording.to_frame()
+    for name, buffer in buffers.items():
+        yield name, buffer.to_frame()
 
 
 def _unusable_reason(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:
@@ -656,13 +668,13 @@ def _unusable_reason(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -
 
     The reason is the one of the study, or that no answer of the run could be parsed.
     """
-    own = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
+    study_reason = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
     answers = tables.get("answers")
-    if not own and answers is not None:
+    if not study_reason and answers is not None:
         steps = answers.select("parse_step").collect().to_series()
         if steps.len() and steps.is_in(UNPARSED_STEPS).all():
             return f"none of the {steps.len():,} answers could be read"
-    return own
+    return study_reason
 
 
 def _write_codebook(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> None:
@@ -680,12 +692,12 @@ def _collect_run_facts(
     seconds: float,
     unusable: str,
 ) -> RunFacts:
-    found = execution.study_file
-    written = [PLAN, STUDY_FILE_NAME, CODEBOOK, PERSONAS, LOG, LOG_LINES, *context.study_files]
+    study_file = execution.study_file
+    file_names = [PLAN, STUDY_FILE_NAME, CODEBOOK, PERSONAS, LOG, LOG_LINES, *context.study_files]
     tables = (path.relative_to(context.folder).as_posix() for path in _read_tables(context.folder))
     return RunFacts(
-        run_id=found.run_id,
-        study=found.study.name,
+        run_id=study_file.run_id,
+        study=study_file.study.name,
         outcome=outcome,
         unusable_reason=unusable,
         seed=context.seed,
@@ -695,19 +707,19 @@ def _collect_run_facts(
         finished_at=utc_timestamp(),
         wall_seconds=seconds,
         earlier_manifest=RunFolder(context.folder).manifest,
-        models=context.gateway.uses,
+        models=context.gateway.usage_by_model,
         roles=context.roles_by_model(),
-        embedding_model=str(context.providers.resolve_embedding) if context.embedded else "",
+        embedding_model=str(context.providers.embedding_choice) if context.embedded else "",
         model_override=context.providers.override,
         scripted=context.providers.has_custom_provider,
-        study_file=relative_path(found.path, context.folder),
-        hashes=file_hashes(context.folder, {*written, *tables}),
+        study_file=relative_path(study_file.path, context.folder),
+        hashes=file_hashes(context.folder, {*file_names, *tables}),
         journal_digest=context.journal.content_digest(),
         record_digest=digest_of_run(context.journal.record_digest(), context.plan.data),
         batched_calls=_batched_call_count(context),
         broken=_broken_replies(context),
         possibly_paid=_possibly_paid(context),
-        planted=_planted_effects(found) if context.synthetic_roles() else {},
+        planted=_planted_effects(study_file) if context.synthetic_roles() else {},
         cut_retry_usage=context.cut_retry_usage,
         fork=_fork(context),
     )
@@ -721,12 +733,14 @@ def _fork(context: RunContext) -> dict[str, object]:
     """
     if context.change is None:
         return {}
-    told = context.change.to_json()
+    change_data = context.change.to_json()
     # The plan holds these two, and they can be long.
-    del told["run"], told["asked_again"]
+    del change_data["run"], change_data["asked_again"]
     with JournalReader(context.journal.path) as journal:
-        asked, taken_over = (len(journal.calls(taken_over=both)) for both in (False, True))
-    return {**told, "asked": asked, "taken_over": taken_over}
+        asked_count, taken_over_count = (
+            len(journal.calls(taken_over=is_taken_over)) for is_taken_over in (False, True)
+        )
+    return {**change_data, "asked": asked_count, "taken_over": taken_over_count}
 
 
 def _batched_call_count(context: RunContext) -> int:
@@ -759,9 +773,11 @@ def money_in(folder: Path) -> str:
     if not possible.calls:
         return ""
     unknown = any(loan.max_usd is None for loan in loans)
-    told = describe_possibly_paid(possible.calls, None if unknown else possible.usd)
-    plus = " and an unknown cost" if unpriced else ""
-    return f"Paid {format_dollars(usd)}{plus} ({format_count(calls, 'call')}); {told}"
+    possibly_paid = describe_possibly_paid(possible.calls, None if unknown else possible.usd)
+    unknown_part = " and an unknown cost" if unpriced else ""
+    return (
+        f"Paid {format_dollars(usd)}{unknown_part} ({format_count(calls, 'call')}); {possibly_paid}"
+    )
 
 
 def _possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
@@ -779,8 +795,8 @@ def relative_path(path: Path, folder: Path) -> str:
         return path.name
 
 
-def _planted_effects(found: StudyFile) -> dict[str, object]:
-    return planted_effects(found.config.respondent)
+def _planted_effects(study_file: StudyFile) -> dict[str, object]:
+    return planted_effects(study_file.config.respondent)
 
 
 def _read_tables(folder: Path) -> list[Path]:

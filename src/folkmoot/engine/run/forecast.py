@@ -59,16 +59,16 @@ class Forecast:
         # A reply without usage would lower the mean lengths, so it does not count.
         if not isinstance(event, CallDone) or None in (event.input_tokens, event.output_tokens):
             return
-        counted = self._counted.setdefault(event.model, _Counted())
-        counted.calls += 1
-        counted.sent += event.input_tokens or 0
-        counted.said += event.output_tokens or 0
-        counted.usd += event.cost_usd or 0.0
+        model_counts = self._counted.setdefault(event.model, _Counted())
+        model_counts.calls += 1
+        model_counts.sent += event.input_tokens or 0
+        model_counts.said += event.output_tokens or 0
+        model_counts.usd += event.cost_usd or 0.0
 
     @property
     def counted_replies(self) -> int:
         """The number of replies that have been counted."""
-        return sum(counted.calls for counted in self._counted.values())
+        return sum(model_counts.calls for model_counts in self._counted.values())
 
     def cost(self) -> Cost | None:
         """Return the cost of the whole run (USD), or None if the price of a model is unknown."""
@@ -86,32 +86,34 @@ class Forecast:
         Each is the cost so far plus a forecast for the remaining calls. Return None if the price of
         the model is unknown.
         """
-        counted = self._counted.get(model, _Counted())
-        left = max(0, calls - counted.calls)
-        sent, said = (tokens / max(1, calls) for tokens in self._estimate.models[model])
+        model_counts = self._counted.get(model, _Counted())
+        calls_left = max(0, calls - model_counts.calls)
+        input_per_call, output_per_call = (
+            tokens / max(1, calls) for tokens in self._estimate.models[model]
+        )
         # `trust` is the weight of the counted mean against the estimate, for input and for output.
         # Prompts grow during a conversation, so the first prompts are shorter than the mean. The
         # input weight is therefore only the share of calls made. Replies do not grow in this way.
         trust = (
-            counted.calls / max(1, calls, counted.calls),
-            counted.calls / (counted.calls + REPLIES_THAT_WEIGH_AS_MUCH),
+            model_counts.calls / max(1, calls, model_counts.calls),
+            model_counts.calls / (model_counts.calls + REPLIES_THAT_WEIGH_AS_MUCH),
         )
         spread = (
             self._relative_spread(self._estimate.input_range),
             self._relative_spread(self._estimate.output_range),
         )
         costs = []
-        for which in range(3):
-            mean_sent = _blend_estimates(
-                sent * spread[0][which], counted.sent, counted.calls, trust[0]
+        for bound in range(3):
+            mean_input = _blend_estimates(
+                input_per_call * spread[0][bound], model_counts.sent, model_counts.calls, trust[0]
             )
-            mean_said = _blend_estimates(
-                said * spread[1][which], counted.said, counted.calls, trust[1]
+            mean_output = _blend_estimates(
+                output_per_call * spread[1][bound], model_counts.said, model_counts.calls, trust[1]
             )
-            usd = self._price(model, left * mean_sent, left * mean_said)
+            usd = self._price(model, calls_left * mean_input, calls_left * mean_output)
             if usd is None:
                 return None
-            costs.append(counted.usd + usd)
+            costs.append(model_counts.usd + usd)
         return costs
 
     def _relative_spread(self, bounds: TokenRange | None) -> tuple[float, float, float]:

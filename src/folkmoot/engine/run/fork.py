@@ -33,7 +33,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hints import closest_name
 from folkmoot.storage.run_folder import JOURNAL, PLAN, RunFolder
 
-HOW = "name one of --say TEXT, --drop and --model MODEL"
+REPLACEMENT_HINT = "name one of --say TEXT, --drop and --model MODEL"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ReplyReplacement:
 
     def __post_init__(self) -> None:
         if (self.say is not None) + self.drop + (self.model is not None) != 1:
-            raise InputError(Problem("a fork changes one reply in one way", hint=HOW))
+            raise InputError(Problem("a fork changes one reply in one way", hint=REPLACEMENT_HINT))
 
 
 def fork_run(
@@ -67,10 +67,10 @@ def fork_run(
     does not answer the question. Raises DriftError if this version of Folkmoot would send other
     requests than the run did. Raises also what `run_study` raises.
     """
-    found = study_for_fork(run, options, study)
+    study_file = study_for_fork(run, options, study)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_fork"), "new")[0]
-    change = change_of(run, folder, address, replacement)
-    return start_fork(run, found, replace(options, out=folder, change=change), stopper)
+    change = build_reply_change(run, folder, address, replacement)
+    return start_fork(run, study_file, replace(options, out=folder, change=change), stopper)
 
 
 def resume_fork(
@@ -84,8 +84,8 @@ def resume_fork(
     if change is None:
         hint = "folkmoot run STUDY --resume continues other runs"
         raise InputError(Problem(f"{fork.path}: is not a fork of a run", hint=hint))
-    found = study_for_fork(RunFolder(fork.path / change.run), options, study)
-    return run_study(found, replace(options, out=fork.path, resume=True), stopper)
+    study_file = study_for_fork(RunFolder(fork.path / change.run), options, study)
+    return run_study(study_file, replace(options, out=fork.path, resume=True), stopper)
 
 
 def fork_change(run: RunFolder) -> ReplyChange | None:
@@ -118,7 +118,7 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
     if run.manifest.get("scripted") and options.custom_provider is None:
         raise InputError(f"{run.path}: a provider in Python answered; give it to folkmoot.fork()")
     try:
-        found, _ = study_as_it_was_run(run, study)
+        study_file, _ = study_as_it_was_run(run, study)
     except NotRebuiltError as error:
         raise InputError(str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -128,10 +128,10 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
     settings: dict[str, object] = {"budget_usd": options.budget, "budget_calls": None}
     if options.concurrency is not None:
         settings["concurrency"] = options.concurrency
-    return replace(found, config=found.config.model_copy(update=settings))
+    return replace(study_file, config=study_file.config.model_copy(update=settings))
 
 
-def change_of(
+def build_reply_change(
     run: RunFolder, folder: Path, address: str, replacement: ReplyReplacement
 ) -> ReplyChange:
     """Return the change that a fork in `folder` seals in its plan.
@@ -140,30 +140,37 @@ def change_of(
     replacement does not fit the reply.
     """
     # An utterance id is the address of the reply, `#` and the number of the utterance in it.
-    question, _, _ = address.partition("#")
+    question_address, _, _ = address.partition("#")
     with JournalReader(run.path / JOURNAL) as journal:
-        entry = journal.entry_at(question)
+        entry = journal.entry_at(question_address)
         if entry is None or entry.kind != "ask":
-            raise InputError(_unknown_address(run, journal, question))
+            raise InputError(_unknown_address_problem(run, journal, question_address))
         # The address of a re-ask is the address of its question with a suffix such as `.r1`.
-        tries = [a for a in journal.list_addresses() if a == question.rpartition(".")[0]]
-        if tries:
-            hint = f"fork at the question itself: {tries[0]}"
-            raise InputError(Problem(f"{question}: this is a re-ask", hint=hint))
+        question_addresses = [
+            journaled_address
+            for journaled_address in journal.list_addresses()
+            if journaled_address == question_address.rpartition(".")[0]
+        ]
+        if question_addresses:
+            hint = f"fork at the question itself: {question_addresses[0]}"
+            raise InputError(Problem(f"{question_address}: this is a re-ask", hint=hint))
         digest = journal.content_digest()
     reply = None
     if replacement.say is not None:
-        reply = _written_reply(run, entry, address, replacement.say)
+        reply = _build_reply(run, entry, address, replacement.say)
     # The address names one utterance, but dropping a reply would drop all utterances in it.
-    elif address != question and len(said := _utterances_of(run, question)) > 1:
-        hint = f"--drop and --model change the whole reply: name {question}"
-        message = f"{question}: one reply holds {', '.join(said)}"
+    elif (
+        address != question_address
+        and len(utterances := _read_utterances(run, question_address)) > 1
+    ):
+        hint = f"--drop and --model change the whole reply: name {question_address}"
+        message = f"{question_address}: one reply holds {', '.join(utterances)}"
         raise InputError(Problem(message, hint=hint))
     return ReplyChange(
         relative_path(run.path, folder),
         run.id,
         digest,
-        question,
+        question_address,
         reply,
         replacement.drop,
         replacement.model,
@@ -171,7 +178,7 @@ def change_of(
 
 
 def start_fork(
-    run: RunFolder, found: StudyFile, options: RunOptions, stopper: RunStopper | None = None
+    run: RunFolder, study_file: StudyFile, options: RunOptions, stopper: RunStopper | None = None
 ) -> RunFolder:
     """Run a fork with the change in `options.change`.
 
@@ -179,16 +186,16 @@ def start_fork(
     folder is then removed.
     """
     assert options.out is not None
-    providers = create_router(found, options)
-    options.consent.require_network_access(found.path, found.config, providers)
-    check_models(found, options)
+    providers = create_router(study_file, options)
+    options.consent.require_network_access(study_file.path, study_file.config, providers)
+    check_models(study_file, options)
     # The plan of the source run is opened for a comparison and never written. Sealing the design of
     # today into it raises DriftError if the two differ.
     plan = Plan(run.path / PLAN, started_at="")
-    plan.seal_part(DESIGN, build_design(found, providers, plan.sealed_part(DESIGN)))
+    plan.seal_part(DESIGN, build_design(study_file, providers, plan.sealed_part(DESIGN)))
     is_new = not options.out.exists()
     try:
-        return run_study(found, options, stopper)
+        return run_study(study_file, options, stopper)
     except InputError:
         if is_new and not _has_asked(options.out):
             shutil.rmtree(options.out, ignore_errors=True)
@@ -202,9 +209,13 @@ def _has_asked(folder: Path) -> bool:
         return bool(journal.total_calls_and_cost()[0])
 
 
-def _unknown_address(run: RunFolder, journal: JournalReader, address: str) -> Problem:
-    known = [a for a in journal.list_addresses() if "/ask" in a or a.startswith("ask")]
-    guess = closest_name(address, known) or next(iter(known), "")
+def _unknown_address_problem(run: RunFolder, journal: JournalReader, address: str) -> Problem:
+    question_addresses = [
+        journaled_address
+        for journaled_address in journal.list_addresses()
+        if "/ask" in journaled_address or journaled_address.startswith("ask")
+    ]
+    guess = closest_name(address, question_addresses) or next(iter(question_addresses), "")
     hint = "folkmoot show RUN ID --addresses lists them"
     return Problem(
         f"{run.path}: no question was asked at {address}",
@@ -212,7 +223,7 @@ def _unknown_address(run: RunFolder, journal: JournalReader, address: str) -> Pr
     )
 
 
-def _written_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) -> str:
+def _build_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) -> str:
     """Return the raw reply that contains the new text in place of the old utterance.
 
     For a reply in JSON this is the old reply with one string replaced, unless the new text is JSON
@@ -223,15 +234,15 @@ def _written_reply(run: RunFolder, entry: JournalEntry, address: str, words: str
         return words
     if _is_structured(words):
         return words
-    said = _utterances_of(run, address)
-    if len(said) > 1:
-        hint = f"name one of them: {', '.join(said)}"
+    utterances = _read_utterances(run, address)
+    if len(utterances) > 1:
+        hint = f"name one of them: {', '.join(utterances)}"
         raise InputError(Problem(f"{entry.address}: several speak in this reply", hint=hint))
     _, value = json_candidates(entry.reply, "{[")[0]
     # The protocol may have shortened or corrected the utterance. It is then no string of the reply,
     # and the researcher has to give the whole JSON.
-    for text in said.values():
-        changed, count = _replaced(value, text, words)
+    for spoken_text in utterances.values():
+        changed, count = _replace_text(value, spoken_text, words)
         if count:
             return json.dumps(changed, ensure_ascii=False)
     names = ", ".join(value) if isinstance(value, Mapping) else "a list"
@@ -241,11 +252,11 @@ def _written_reply(run: RunFolder, entry: JournalEntry, address: str, words: str
 
 def _is_structured(reply: str) -> bool:
     # A reply that only mentions JSON further on is prose. A backtick opens a code fence.
-    found = json_candidates(reply, "{[") if reply.lstrip()[:1] in ("{", "[", "`") else []
-    return bool(found) and isinstance(found[0][1], (dict, list))
+    candidates = json_candidates(reply, "{[") if reply.lstrip()[:1] in ("{", "[", "`") else []
+    return bool(candidates) and isinstance(candidates[0][1], (dict, list))
 
 
-def _utterances_of(run: RunFolder, address: str) -> dict[str, str]:
+def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
     """Return id → text of the utterances in the reply at an address, or of the one with this id."""
     if not run.has_table(UTTERANCES):
         return {}
@@ -253,17 +264,19 @@ def _utterances_of(run: RunFolder, address: str) -> dict[str, str]:
     rows = (
         run.scan_table(UTTERANCES).filter(pl.col(column) == address).select("utterance_id", "text")
     )
-    return {id: text for id, text in rows.collect().iter_rows() if text}
+    return {utterance_id: text for utterance_id, text in rows.collect().iter_rows() if text}
 
 
-def _replaced(value: object, text: str, words: str) -> tuple[object, int]:
+def _replace_text(value: object, text: str, words: str) -> tuple[object, int]:
     """Replace each string that equals `text`, at any depth, and return the number replaced."""
     if isinstance(value, str):
         return (words, 1) if value.strip() == text.strip() else (value, 0)
     if isinstance(value, Mapping):
-        own = {key: _replaced(below, text, words) for key, below in value.items()}
-        return {key: new for key, (new, _) in own.items()}, sum(n for _, n in own.values())
+        replaced_by_key = {key: _replace_text(item, text, words) for key, item in value.items()}
+        return {key: new for key, (new, _) in replaced_by_key.items()}, sum(
+            count for _, count in replaced_by_key.values()
+        )
     if isinstance(value, list):
-        several = [_replaced(below, text, words) for below in value]
-        return [new for new, _ in several], sum(n for _, n in several)
+        replaced_items = [_replace_text(item, text, words) for item in value]
+        return [new for new, _ in replaced_items], sum(count for _, count in replaced_items)
     return value, 0

@@ -17,7 +17,7 @@ from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions, relative_path
 from folkmoot.engine.run.fork import (
     ReplyReplacement,
-    change_of,
+    build_reply_change,
     fork_change,
     resume_fork,
     start_fork,
@@ -51,7 +51,7 @@ def repeat_fork(
 
     Raises RunExistsError if the folder is not empty, and what `fork_run` raises.
     """
-    found = study_for_fork(run, options)
+    study_file = study_for_fork(run, options)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_forks"), "new")[0]
     if folder.exists() and any(folder.iterdir()):
         raise RunExistsError(
@@ -62,10 +62,10 @@ def repeat_fork(
     # so that personas and assignments stay as they were.
     seed = run.manifest["seed"] + 1
     grid = RunGrid(folder, axes, repeats, tuple(build_cells(axes, repeats, seed)))
-    change = change_of(run, folder, address, replacement)
+    change = build_reply_change(run, folder, address, replacement)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_grid(grid, found.path, seed)
-    return _Repeats(run, grid, found, options, stopper).run_cells(change)
+    write_grid(grid, study_file.path, seed)
+    return _RepeatedFork(run, grid, study_file, options, stopper).run_cells(change)
 
 
 def resume_repeats(folder: Path, options: RunOptions, stopper: RunStopper | None = None) -> RunGrid:
@@ -73,15 +73,15 @@ def resume_repeats(folder: Path, options: RunOptions, stopper: RunStopper | None
     grid = read_grid(folder)
     # `grid.json` does not hold the change. The plan of the first cell does, with a path relative to
     # the cell and with the draw of its repeat.
-    first = grid.run(grid.cells[0])
-    change = fork_change(first) if first is not None else None
-    if not has_forks(grid) or first is None or change is None:
+    first_run = grid.run(grid.cells[0])
+    change = fork_change(first_run) if first_run is not None else None
+    if not has_forks(grid) or first_run is None or change is None:
         hint = "start them anew with folkmoot fork RUN ADDRESS … --repeats N"
         raise InputError(Problem(f"{folder}: holds no forks that can go on", hint=hint))
-    run = RunFolder(first.path / change.run)
-    whole = replace(change, run=relative_path(run.path, folder), draw=0)
-    found = study_for_fork(run, options)
-    return _Repeats(run, grid, found, options, stopper).run_cells(whole)
+    run = RunFolder(first_run.path / change.run)
+    change_of_forks = replace(change, run=relative_path(run.path, folder), draw=0)
+    study_file = study_for_fork(run, options)
+    return _RepeatedFork(run, grid, study_file, options, stopper).run_cells(change_of_forks)
 
 
 def has_forks(grid: RunGrid) -> bool:
@@ -94,12 +94,12 @@ def pairs_of(grid: RunGrid) -> Iterator[tuple[GridCell, GridCell]]:
     by_repeat: dict[int, dict[str, GridCell]] = {}
     for cell in grid.cells:
         by_repeat.setdefault(cell.repeat, {})[cell.settings[AXIS]] = cell
-    for both in by_repeat.values():
-        yield both[CHANGED], both[AS_IT_WAS]
+    for cells in by_repeat.values():
+        yield cells[CHANGED], cells[AS_IT_WAS]
 
 
 @dataclass(frozen=True)
-class _Repeats:
+class _RepeatedFork:
     """The repeated forks of one run in this process."""
 
     run: RunFolder
@@ -112,32 +112,38 @@ class _Repeats:
         """Run every cell that has not finished, the changed one of each repeat first."""
         with lock_folder(self.grid.path):
             for changed, as_it_was in pairs_of(self.grid):
-                own = replace(change, draw=changed.repeat)
-                done = self._run_cell(changed, own)
-                with JournalReader(done.path / JOURNAL) as journal:
-                    asked = [a for a in journal.calls(taken_over=False) if a != change.address]
+                change_of_repeat = replace(change, draw=changed.repeat)
+                changed_run = self._run_cell(changed, change_of_repeat)
+                with JournalReader(changed_run.path / JOURNAL) as journal:
+                    asked_addresses = [
+                        asked_address
+                        for asked_address in journal.calls(taken_over=False)
+                        if asked_address != change.address
+                    ]
                 # With the original reply no request differs from the source run, so the fork would
                 # take over all replies. The calls of the changed fork are therefore named here.
-                same = replace(own, reply=None, dropped=False, model=None)
-                self._run_cell(as_it_was, replace(same, asked_again=tuple(asked)))
+                unchanged = replace(change_of_repeat, reply=None, dropped=False, model=None)
+                self._run_cell(as_it_was, replace(unchanged, asked_again=tuple(asked_addresses)))
         return self.grid
 
     def _run_cell(self, cell: GridCell, change: ReplyChange) -> RunFolder:
-        folder, found, options = cell_folder(self.grid.path, cell), self.found, self.options
-        begun = self.grid.run(cell)
-        if begun is not None and begun.is_finished:
-            return begun
+        folder, study_file, options = cell_folder(self.grid.path, cell), self.found, self.options
+        earlier_run = self.grid.run(cell)
+        if earlier_run is not None and earlier_run.is_finished:
+            return earlier_run
         # The budget covers all forks together, so a cell gets what the others have left.
         if options.budget is not None:
-            left = max(0.0, options.budget - _spent(self.grid, except_for=cell))
-            found = replace(found, config=found.config.model_copy(update={"budget_usd": left}))
-            options = replace(options, budget=left)
-        if begun is not None:
-            return resume_fork(begun, replace(options, out=folder), self.stopper)
+            usd_left = max(0.0, options.budget - _spent(self.grid, except_for=cell))
+            study_file = replace(
+                study_file, config=study_file.config.model_copy(update={"budget_usd": usd_left})
+            )
+            options = replace(options, budget=usd_left)
+        if earlier_run is not None:
+            return resume_fork(earlier_run, replace(options, out=folder), self.stopper)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         change = replace(change, run=relative_path(self.run.path, folder))
-        own = replace(options, out=folder, change=change)
-        return start_fork(self.run, found, own, self.stopper)
+        cell_options = replace(options, out=folder, change=change)
+        return start_fork(self.run, study_file, cell_options, self.stopper)
 
 
 def _spent(grid: RunGrid, *, except_for: GridCell) -> float:
@@ -147,11 +153,11 @@ def _spent(grid: RunGrid, *, except_for: GridCell) -> float:
     """
     total = 0.0
     for cell in grid.cells:
-        other = grid.run(cell) if cell is not except_for else None
-        if other is not None:
-            with JournalReader(other.path / JOURNAL) as journal:
-                _, spent, unknown = journal.total_calls_and_cost()
-            if unknown:
-                raise StorageError(f"{other.path}: the cost of {unknown[0]} is unknown")
+        other_run = grid.run(cell) if cell is not except_for else None
+        if other_run is not None:
+            with JournalReader(other_run.path / JOURNAL) as journal:
+                _, spent, unpriced_models = journal.total_calls_and_cost()
+            if unpriced_models:
+                raise StorageError(f"{other_run.path}: the cost of {unpriced_models[0]} is unknown")
             total += spent
     return total

@@ -101,7 +101,7 @@ class GridCell:
     seed: int
 
     @property
-    def describe_settings(self) -> str:
+    def settings_text(self) -> str:
         """The settings in words, or an empty string in a grid without axes."""
         return ", ".join(f"{key} {value}" for key, value in self.settings.items())
 
@@ -133,10 +133,12 @@ def is_grid(folder: Path) -> bool:
 
 def read_grid(folder: Path) -> RunGrid:
     """Read the grid in a folder. Raises StorageError if the folder holds no valid grid."""
-    found = read_json(folder / GRID_FILE)
+    grid_data = read_json(folder / GRID_FILE)
     try:
-        axes = {str(key): [str(value) for value in values] for key, values in found["axes"].items()}
-        repeats, seed = int(found["repeats"]), int(found["seed"])
+        axes = {
+            str(key): [str(value) for value in values] for key, values in grid_data["axes"].items()
+        }
+        repeats, seed = int(grid_data["repeats"]), int(grid_data["seed"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise StorageError(
             f"{folder / GRID_FILE}: not the file of a grid; left as it is"
@@ -151,9 +153,9 @@ def parse_axes(arguments: Sequence[str]) -> dict[str, list[str]]:
     """
     axes: dict[str, list[str]] = {}
     for text in arguments:
-        key, equals, listed = text.partition("=")
-        values = [value.strip() for value in listed.split(",")]
-        if not (key and equals and all(values)):
+        key, equals_sign, value_list = text.partition("=")
+        values = [value.strip() for value in value_list.split(",")]
+        if not (key and equals_sign and all(values)):
             hint = "write --grid key=value,value with no value empty"
             raise InputError(Problem(f"--grid: {text!r} is not key=value,value", hint=hint))
         if key in axes or len(set(values)) < len(values):
@@ -187,10 +189,10 @@ def build_cells(axes: Axes, repeats: int, seed: int) -> list[GridCell]:
             name = "_".join([*parts, f"r{repeat}"])
             cells.append(GridCell(name, settings, repeat, seed + repeat - 1))
     # Some file systems ignore case in names.
-    named = {cell.name.casefold() for cell in cells}
-    if len(named) < len(cells):
+    folded_names = {cell.name.casefold() for cell in cells}
+    if len(folded_names) < len(cells):
         raise InputError("--grid: two values look alike once they name folders; rename one")
-    if max(len(name.encode()) for name in named) > MAX_NAME_BYTES:
+    if max(len(name.encode()) for name in folded_names) > MAX_NAME_BYTES:
         hint = "shorten the values, or put long texts into files of their own"
         raise InputError(Problem("--grid: the values are too long to name folders", hint=hint))
     return cells
@@ -215,37 +217,39 @@ def run_grid(
     cells (budget, quota, a wrong key, the preflight) stops the grid, which can be resumed. Any
     other error of a cell is raised when all other cells have ended.
     """
-    first = load_study_with_options(source, replace(options, budget=None))
-    if first.config.seats is not None:
+    first_file = load_study_with_options(source, replace(options, budget=None))
+    if first_file.config.seats is not None:
         raise InputError(Problem("people take part in one run, not in a grid", key="seats"))
-    folder = run_folder_path(first, options)
+    folder = run_folder_path(first_file, options)
     axes, repeats = _resolve_design(folder, options, axis_arguments, repeats)
     grid = RunGrid(
-        folder, axes, repeats, tuple(build_cells(axes, repeats, first.config.random_seed))
+        folder, axes, repeats, tuple(build_cells(axes, repeats, first_file.config.random_seed))
     )
-    found = {cell.name: _load_cell(source, options, cell, folder) for cell in grid.cells}
-    budget = options.budget if options.budget is not None else first.config.budget_usd
+    files_by_cell = {cell.name: _load_cell(source, options, cell, folder) for cell in grid.cells}
+    budget = options.budget if options.budget is not None else first_file.config.budget_usd
     providers = {}
-    for name, (file, how) in found.items():
+    for name, (file, cell_options) in files_by_cell.items():
         # A cell has no budget itself. The check of its models needs the grid's budget, because a
         # budget in USD requires a known price for each model.
         config = file.config.model_copy(update={"budget_usd": budget})
-        providers[name] = create_router(replace(file, config=config), how)
+        providers[name] = create_router(replace(file, config=config), cell_options)
         images = file.study.image_locations(file.config)
         providers[name].check_models(
             uses_embeddings=file.study.uses_embeddings, images=images, file=str(file.path)
         )
-    work = _GridExecution(grid, found, providers, options, (budget, first.config.budget_calls))
+    execution = _GridExecution(
+        grid, files_by_cell, providers, options, (budget, first_file.config.budget_calls)
+    )
     # The requests come from dry runs, which find mistakes of the study. So this comes before the
     # folder of the grid is made.
-    work.collect_preflight_requests(samples)
+    execution.collect_preflight_requests(samples)
     open_folder(folder, resume=options.resume)
     if options.resume and not is_grid(folder):
         raise StorageError(f"{folder}: not a grid; leave out --grid and --repeats to resume it")
     with lock_folder(folder):
-        work.require_same_designs()
-        write_grid(grid, source, first.config.random_seed)
-        run_until_complete(work.run, stopper)
+        execution.require_same_designs()
+        write_grid(grid, source, first_file.config.random_seed)
+        run_until_complete(execution.run, stopper)
     return grid
 
 
@@ -255,7 +259,7 @@ def _folder_name_part(value: str) -> str:
 
 
 def _resolve_design(
-    folder: Path, options: RunOptions, given: Axes, repeats: int | None
+    folder: Path, options: RunOptions, given_axes: Axes, repeats: int | None
 ) -> tuple[Axes, int]:
     """Return the axes and the number of repeats of a grid.
 
@@ -263,11 +267,13 @@ def _resolve_design(
     would remove a cell.
     """
     if not (options.resume and is_grid(folder)):
-        return given, repeats or 1
-    before = read_grid(folder)
-    axes, repeats = given or before.axes, repeats or before.repeats
-    kept = all(set(before.axes[key]) <= set(axes.get(key, ())) for key in before.axes)
-    if not kept or list(axes) != list(before.axes) or repeats < before.repeats:
+        return given_axes, repeats or 1
+    grid_before = read_grid(folder)
+    axes, repeats = given_axes or grid_before.axes, repeats or grid_before.repeats
+    keeps_values = all(
+        set(grid_before.axes[key]) <= set(axes.get(key, ())) for key in grid_before.axes
+    )
+    if not keeps_values or list(axes) != list(grid_before.axes) or repeats < grid_before.repeats:
         raise InputError(
             f"{folder / GRID_FILE} holds another grid: leave out --grid and --repeats to resume "
             "it, or "
@@ -285,7 +291,7 @@ def _load_cell(
     """
     model = cell.settings.get("model", options.model)
     overrides = [f"{key}={setting}" for key, setting in cell.settings.items() if key != "model"]
-    own = replace(
+    cell_options = replace(
         options,
         model=model,
         seed=cell.seed,
@@ -293,15 +299,15 @@ def _load_cell(
         overrides=(*options.overrides, *overrides),
     )
     try:
-        found = load_study_with_options(source, own, _sealed_cell(folder, cell))
+        study_file = load_study_with_options(source, cell_options, _sealed_cell(folder, cell))
     except InputError as error:
         if not cell.settings:
             raise
-        where = f"in the cell {cell.describe_settings}: "
+        where = f"in the cell {cell.settings_text}: "
         problems = [replace(problem, message=where + problem.message) for problem in error.problems]
         raise InputError(problems) from error
-    config = found.config.model_copy(update={"budget_usd": None, "budget_calls": None})
-    return replace(found, config=config), own
+    config = study_file.config.model_copy(update={"budget_usd": None, "budget_calls": None})
+    return replace(study_file, config=config), cell_options
 
 
 def _sealed_cell(grid: Path, cell: GridCell) -> Path:
@@ -309,17 +315,17 @@ def _sealed_cell(grid: Path, cell: GridCell) -> Path:
 
     All cells of a grid have the same models in their sealed plans, unless an axis sets the model.
     """
-    own = cell_folder(grid, cell)
-    if (own / PLAN).exists():
-        return own
-    begun = sorted((grid / CELLS_FOLDER).glob(f"*/{PLAN}"))
-    return begun[0].parent if begun else own
+    folder = cell_folder(grid, cell)
+    if (folder / PLAN).exists():
+        return folder
+    plan_files = sorted((grid / CELLS_FOLDER).glob(f"*/{PLAN}"))
+    return plan_files[0].parent if plan_files else folder
 
 
 def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
     """Write `grid.json`, and keep the preflight results that it already holds."""
     path = grid.path / GRID_FILE
-    kept = read_json(path).get(PREFLIGHT_KEY, []) if path.exists() else []
+    preflight_rows = read_json(path).get(PREFLIGHT_KEY, []) if path.exists() else []
     write_json(
         path,
         {
@@ -329,14 +335,14 @@ def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
             "seed": seed,
             "cells": [
                 {
-                    "name": grid_cell.name,
-                    "settings": dict(grid_cell.settings),
-                    "repeat": grid_cell.repeat,
-                    "seed": grid_cell.seed,
+                    "name": cell.name,
+                    "settings": dict(cell.settings),
+                    "repeat": cell.repeat,
+                    "seed": cell.seed,
                 }
-                for grid_cell in grid.cells
+                for cell in grid.cells
             ],
-            PREFLIGHT_KEY: kept,
+            PREFLIGHT_KEY: preflight_rows,
         },
     )
 
@@ -362,10 +368,12 @@ class _GridExecution:
         Other repeats differ in their seed only, so they need no preflight.
         """
         cells = [cell for cell in self.grid.cells if cell.repeat == 1]
-        new = any(self.grid.run(cell) is None for cell in cells)
+        has_new_cells = any(self.grid.run(cell) is None for cell in cells)
         runs = [self.studies_by_cell[cell.name] for cell in cells]
         # Not strict: without a preflight, `samples` returns an empty list.
-        self.samples = list(zip(cells, samples(runs, self.grid.repeats, new), strict=False))
+        self.samples = list(
+            zip(cells, samples(runs, self.grid.repeats, has_new_cells), strict=False)
+        )
 
     def require_same_designs(self) -> None:
         """Raise DriftError if the sealed design of a started cell differs from the present one.
@@ -385,50 +393,50 @@ class _GridExecution:
 
     async def run(self, stopper: RunStopper) -> None:
         """Run the preflight and then all unfinished cells, and report the end of the grid."""
-        tell = self.options.progress
-        allowance = self._shared_limits(tell)
-        stops: list[RunStopper] = []
+        progress = self.options.progress
+        shared_limits = self._shared_limits(progress)
+        stoppers: list[RunStopper] = []
         failures: dict[str, Exception] = {}
         # All workers below take their next cell from this one iterator.
         pending = iter(self.grid.cells)
 
         def stop_cells() -> None:
-            for each in stops:
-                each.calls += 1
-                if each.halt is not None:
-                    each.halt()
-            allowance.stop_calls(RunHaltedError("the run is stopping"), stop_all_runs=True)
+            for cell_stopper in stoppers:
+                cell_stopper.calls += 1
+                if cell_stopper.halt is not None:
+                    cell_stopper.halt()
+            shared_limits.stop_calls(RunHaltedError("the run is stopping"), stop_all_runs=True)
 
         def is_over() -> bool:
             # These errors would stop every other cell as well.
-            everybody = (RunPausedError, FatalModelError, StorageError)
+            errors_of_all_cells = (RunPausedError, FatalModelError, StorageError)
             return bool(stopper.calls) or any(
-                isinstance(failure, everybody) for failure in failures.values()
+                isinstance(failure, errors_of_all_cells) for failure in failures.values()
             )
 
         async def run_pending_cells() -> None:
             for cell in pending:
                 if is_over():
                     return
-                stops.append(RunStopper())
+                stoppers.append(RunStopper())
                 try:
-                    await self._run_cell(cell, stops[-1], allowance)
+                    await self._run_cell(cell, stoppers[-1], shared_limits)
                 # The stop of the whole grid has interrupted this cell.
                 except RunInterruptedError:
                     return
                 except Exception as error:
                     failures[cell.name] = error
-                    tell(Notice(f"{cell.name}: {error}", "error"))
+                    progress(Notice(f"{cell.name}: {error}", "error"))
                 else:
-                    tell(ItemDone(CELLS_FOLDER))
+                    progress(ItemDone(CELLS_FOLDER))
 
         stopper.halt = stop_cells
-        tell(self._started_cells())
-        tell(StageStarted(CELLS_FOLDER, len(self.grid.cells)))
+        progress(self._started_cells())
+        progress(StageStarted(CELLS_FOLDER, len(self.grid.cells)))
         outcome: Outcome = "failed"
         try:
             if any(requests for _, requests in self.samples):
-                await self._run_preflight(allowance)
+                await self._run_preflight(shared_limits)
             await asyncio.gather(
                 *(run_pending_cells() for _ in range(self._max_concurrent_cells()))
             )
@@ -448,75 +456,94 @@ class _GridExecution:
             raise RunInterruptedError from None
         finally:
             stopper.halt = None
-            tell(RunEnded(outcome))
+            progress(RunEnded(outcome))
 
-    async def _run_preflight(self, allowance: SharedLimits) -> None:
+    async def _run_preflight(self, shared_limits: SharedLimits) -> None:
         """Make one real call for each distinct request kind of the cells of the first repeat.
 
         `_preflight_key` says which requests are of one kind. Each hosted embedding model embeds one
         text. Raises FatalModelError if a cell cannot work, and every error that stops a run.
         """
-        path, tell = self.grid.path / GRID_FILE, self.options.progress
-        noted = read_json(path)
-        before = [PreflightCheck(**row) for row in noted[PREFLIGHT_KEY]]
-        checked: list[PreflightCheck] = []
+        path, progress = self.grid.path / GRID_FILE, self.options.progress
+        grid_data = read_json(path)
+        checks_before = [PreflightCheck(**row) for row in grid_data[PREFLIGHT_KEY]]
+        checks: list[PreflightCheck] = []
         with Journal(self.grid.path / JOURNAL) as journal:
             for cell, requests, embedding in self._unique_preflight_requests():
                 config, providers = (
                     self.studies_by_cell[cell.name][0].config,
                     self.providers[cell.name],
                 )
-                gateway = Gateway(journal, providers.open_provider, config, tell, allowance)
+                gateway = Gateway(journal, providers.open_provider, config, progress, shared_limits)
                 try:
-                    at = f"{EMBEDDING_ADDRESS}/{escape_address_part(embedding)}"
-                    tried = await ask_each_once(gateway, requests, embedding, at)
-                    checked += [_merge_preflight_result(one, cell, before) for one in tried]
+                    embedding_address = f"{EMBEDDING_ADDRESS}/{escape_address_part(embedding)}"
+                    results = await ask_each_once(gateway, requests, embedding, embedding_address)
+                    checks += [
+                        _merge_preflight_result(result, cell, checks_before) for result in results
+                    ]
                 # Calls in flight are paid for, so they are journaled before the journal is closed.
                 finally:
                     await gateway.wait_for_calls_in_flight()
                     await gateway.close()
-        write_json(path, {**noted, PREFLIGHT_KEY: [asdict(one) for one in (*before, *checked)]})
-        tell(Preflight(tuple(checked)))
-        raise_on_problems(checked)
+        write_json(
+            path,
+            {**grid_data, PREFLIGHT_KEY: [asdict(check) for check in (*checks_before, *checks)]},
+        )
+        progress(Preflight(tuple(checks)))
+        raise_on_problems(checks)
 
     def _unique_preflight_requests(self) -> Iterator[tuple[GridCell, list[ModelRequest], str]]:
         """Yield each cell with the requests and the embedding model that no earlier cell has."""
         # The empty string means: no hosted embedding model.
-        seen: set[object] = {""}
+        seen_keys: set[object] = {""}
         for cell, requests in self.samples:
             file, _ = self.studies_by_cell[cell.name]
-            first = [
-                model_request
-                for model_request in requests
-                if _preflight_key(model_request) not in seen
+            first_requests = [
+                request for request in requests if _preflight_key(request) not in seen_keys
             ]
-            embeds = find_hosted_embedding_model(self.providers[cell.name], file.config)
-            embeds = embeds if file.study.uses_embeddings and embeds not in seen else ""
-            seen |= {embeds, *map(_preflight_key, first)}
-            if first or embeds:
-                yield cell, first, embeds
+            embedding_model = find_hosted_embedding_model(self.providers[cell.name], file.config)
+            embedding_model = (
+                embedding_model
+                if file.study.uses_embeddings and embedding_model not in seen_keys
+                else ""
+            )
+            seen_keys |= {embedding_model, *map(_preflight_key, first_requests)}
+            if first_requests or embedding_model:
+                yield cell, first_requests, embedding_model
 
-    async def _run_cell(self, cell: GridCell, stopper: RunStopper, allowance: SharedLimits) -> None:
+    async def _run_cell(
+        self, cell: GridCell, stopper: RunStopper, shared_limits: SharedLimits
+    ) -> None:
         run = self.grid.run(cell)
         if run is not None and run.is_finished and not self.options.accept_changes:
             return
-        file, how = self.studies_by_cell[cell.name]
+        file, cell_options = self.studies_by_cell[cell.name]
         folder = cell_folder(self.grid.path, cell)
         resume = folder.exists()
-        how = replace(how, resume=resume, out=folder, progress=_cell_progress(cell, how.progress))
+        cell_options = replace(
+            cell_options,
+            resume=resume,
+            out=folder,
+            progress=_cell_progress(cell, cell_options.progress),
+        )
         open_folder(folder, resume=resume)
         with lock_folder(folder):
             prepare_folder(folder, file.config, resume=resume)
             await execute_study(
                 Execution(
-                    file, how, self.providers[cell.name], folder, stopper, allowance=allowance
+                    file,
+                    cell_options,
+                    self.providers[cell.name],
+                    folder,
+                    stopper,
+                    shared_limits=shared_limits,
                 )
             )
         # Free the objects of this cell before the next cell needs as much memory. During a run the
         # garbage collector is relaxed.
         gc.collect()
 
-    def _shared_limits(self, tell: Progress) -> SharedLimits:
+    def _shared_limits(self, progress: Progress) -> SharedLimits:
         """Return the budget and the rate limiter of all cells.
 
         The budget already counts what earlier processes have spent, according to the journals of
@@ -529,17 +556,17 @@ class _GridExecution:
         for path in (folder / JOURNAL for folder in (self.grid.path, *folders)):
             if path.exists():
                 with JournalReader(path) as journal:
-                    made, spent, _ = journal.total_calls_and_cost()
+                    calls_made, spent, _ = journal.total_calls_and_cost()
                     possible = possible.add_amount(journal.possibly_paid())
                     unpriced.update(unpriced_in(journal))
-                usd, calls = usd + spent, calls + made
+                usd, calls = usd + spent, calls + calls_made
         if self.limits[0] is not None and unpriced:
             raise InputError(unknown_cost_text(sorted(unpriced)))
         budget = Budget(
             *self.limits,
             spent_usd=usd,
             spent_calls=calls,
-            warn=lambda message: tell(Notice(message, "warning")),
+            warn=lambda message: progress(Notice(message, "warning")),
         )
         budget.count_possible(possible)
         # All cells share one limiter, so the concurrency of the first cell counts.
@@ -551,54 +578,54 @@ class _GridExecution:
 
         A local model needs one server process for each cell, so cells with one run one by one.
         """
-        names = (
-            name for model_router in self.providers.values() for name in model_router.list_models()
-        )
+        names = (name for router in self.providers.values() for name in router.list_models())
         return (
             1 if any(name.split(":")[0] == LOCAL_MODEL for name in names) else MAX_CONCURRENT_CELLS
         )
 
     def _started_cells(self) -> Event:
         file, _ = next(iter(self.studies_by_cell.values()))
-        who = dict.fromkeys(model_router.who for model_router in self.providers.values())
+        model_descriptions = dict.fromkeys(
+            router.model_names_text for router in self.providers.values()
+        )
         cells = len(self.grid.cells)
         return RunStarted(
             f"{file.run_id}, {cells} cell{'s' * (cells > 1)}",
             str(self.grid.path),
             file.study.name,
-            ", ".join(who),
+            ", ".join(model_descriptions),
             self.grid.cells[0].seed,
             self.options.resume,
-            all(model_router.is_synthetic_only for model_router in self.providers.values()),
+            all(router.is_synthetic_only for router in self.providers.values()),
         )
 
 
 def _preflight_key(request: ModelRequest) -> tuple[object, ...]:
     """Return the properties of a request of which a preflight tries each combination once."""
-    asked = request.asked
-    return request.model, asked.role, asked.kind, request.temperature, request.max_tokens
+    hints = request.hints
+    return request.model, hints.role, hints.kind, request.temperature, request.max_tokens
 
 
 def _merge_preflight_result(
-    tried: PreflightResult, cell: GridCell, before: list[PreflightCheck]
+    result: PreflightResult, cell: GridCell, checks_before: list[PreflightCheck]
 ) -> PreflightCheck:
     """Return the result of a preflight call, with the cell named in its problem.
 
     A reply from the journal shows less than a new one. For such a reply, remove the earlier result
-    from `before` and return it.
+    from `checks_before` and return it.
     """
-    one = tried.check
-    names = (one.model, one.role, one.answer)
-    for noted in before if tried.replayed else ():
-        if (noted.model, noted.role, noted.answer) == names:
-            before.remove(noted)
-            return noted
-    if not (one.problem and cell.settings):
-        return one
-    return replace(one, problem=f"{one.problem} (in the cell {cell.describe_settings})")
+    check = result.check
+    check_key = (check.model, check.role, check.answer)
+    for earlier_check in checks_before if result.replayed else ():
+        if (earlier_check.model, earlier_check.role, earlier_check.answer) == check_key:
+            checks_before.remove(earlier_check)
+            return earlier_check
+    if not (check.problem and cell.settings):
+        return check
+    return replace(check, problem=f"{check.problem} (in the cell {cell.settings_text})")
 
 
-def _cell_progress(cell: GridCell, tell: Progress) -> Progress:
+def _cell_progress(cell: GridCell, progress: Progress) -> Progress:
     """Return a progress receiver that forwards calls and warnings of a cell to the grid.
 
     The log of the cell holds all other events.
@@ -606,8 +633,8 @@ def _cell_progress(cell: GridCell, tell: Progress) -> Progress:
 
     def forward_event(event: Event) -> None:
         if isinstance(event, Notice) and event.level != "info":
-            tell(replace(event, message=f"{cell.name}: {event.message}"))
+            progress(replace(event, message=f"{cell.name}: {event.message}"))
         elif isinstance(event, (CallDone, CallRetried, AnswerMissing)):
-            tell(event)
+            progress(event)
 
     return forward_event

@@ -27,14 +27,14 @@ FILLER = "andsoon"
 MIN_FREE_TEXT_WORDS = 6
 
 
-def extend_reply(text: str, asked: str, request: ModelRequest) -> str:
+def extend_reply(text: str, prompt_text: str, request: ModelRequest) -> str:
     """Return a reply with its free texts lengthened to `ASSUMED_UTTERANCE_WORDS`.
 
-    `asked` is the text of all messages of the request. A reply that the lengthening could make
-    invalid is returned unchanged.
+    `prompt_text` is the text of all messages of the request. A reply that the lengthening could
+    make invalid is returned unchanged.
     """
     if request.schema is None:
-        return _extend_text(text, asked, request.max_tokens)
+        return _extend_text(text, prompt_text, request.max_tokens)
     schema = json.dumps(request.schema)
     try:
         data = json.loads(text)
@@ -44,22 +44,25 @@ def extend_reply(text: str, asked: str, request: ModelRequest) -> str:
     if "maxLength" in schema or "pattern" in schema:
         return text
     return json.dumps(
-        _extend_json_texts(data, asked + schema, request.max_tokens), ensure_ascii=False
+        _extend_json_texts(data, prompt_text + schema, request.max_tokens), ensure_ascii=False
     )
 
 
-def _extend_json_texts(data: object, asked: str, limit: int | None) -> object:
+def _extend_json_texts(data: object, prompt_text: str, limit: int | None) -> object:
     if isinstance(data, dict):
-        return {key: _extend_json_texts(value, asked, limit) for key, value in data.items()}
+        return {key: _extend_json_texts(value, prompt_text, limit) for key, value in data.items()}
     if isinstance(data, list):
-        return [_extend_json_texts(value, asked, limit) for value in data]
-    return _extend_text(data, asked, limit) if isinstance(data, str) else data
+        return [_extend_json_texts(value, prompt_text, limit) for value in data]
+    return _extend_text(data, prompt_text, limit) if isinstance(data, str) else data
 
 
-def _extend_text(text: str, asked: str, limit: int | None) -> str:
+def _extend_text(text: str, prompt_text: str, limit: int | None) -> str:
     words = text.split()
     # A text that occurs in the prompt or the schema is one of the options, or quotes a text.
-    if not MIN_FREE_TEXT_WORDS <= len(words) < ASSUMED_UTTERANCE_WORDS or text.strip() in asked:
+    if (
+        not MIN_FREE_TEXT_WORDS <= len(words) < ASSUMED_UTTERANCE_WORDS
+        or text.strip() in prompt_text
+    ):
         return text
     longer = " ".join([text, *[FILLER] * (ASSUMED_UTTERANCE_WORDS - len(words))])
     return text if limit is not None and estimate_tokens(longer) > limit else longer

@@ -23,10 +23,10 @@ from folkmoot.storage.run_folder import RunFolder
 # The environment variable, with the name that the source projects of the shipped studies use.
 DEFAULT_MODEL = "DEFAULT_MODEL"
 # The model in the hint for a study type that has no source project.
-EXAMPLE = "openai/gpt-4o"
+EXAMPLE_MODEL = "openai/gpt-4o"
 
 
-def choose_models(found: StudyFile, options: RunOptions, folder: Path) -> StudyFile:
+def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> StudyFile:
     """Return the study file with the models of its run filled in.
 
     `folder` is the run folder, for the sealed plan on a resume. `models_note` of the result is a
@@ -34,24 +34,24 @@ def choose_models(found: StudyFile, options: RunOptions, folder: Path) -> StudyF
     exist, and for a key (`--key`) without a model.
     """
     if options.model is not None or options.custom_provider is not None:
-        return found
+        return study_file
     if options.resume and not options.accept_changes and not _sets_models(options.overrides):
         sealed = _sealed_design(folder)
         if "model" in sealed:
-            return _with_sealed_models(found, sealed, folder)
-    if found.config.model is not None:
-        return found
-    if named := load_environment().get(DEFAULT_MODEL, "").strip():
-        return _with_default_model(found, named)
+            return _with_sealed_models(study_file, sealed, folder)
+    if study_file.config.model is not None:
+        return study_file
+    if default_model := load_environment().get(DEFAULT_MODEL, "").strip():
+        return _with_default_model(study_file, default_model)
     if options.key:
         raise InputError(
             Problem(
                 "a key was given, and no model is named that takes it",
                 key="--key",
-                hint=_named_model_hint(found),
+                hint=_named_model_hint(study_file),
             )
         )
-    return replace(found, models_note=_embedded_respondent_note(found))
+    return replace(study_file, models_note=_embedded_respondent_note(study_file))
 
 
 def _sets_models(overrides: Sequence[str]) -> bool:
@@ -60,16 +60,16 @@ def _sets_models(overrides: Sequence[str]) -> bool:
     return any(key in ("model", "models") for key in keys)
 
 
-def _with_default_model(found: StudyFile, named: str) -> StudyFile:
+def _with_default_model(study_file: StudyFile, default_model: str) -> StudyFile:
     try:
-        resolve_model(named, found.config.endpoints)
+        resolve_model(default_model, study_file.config.endpoints)
     except InputError as error:
         where = f"{DEFAULT_MODEL} in the environment or .env: "
         problems = [replace(problem, message=where + problem.message) for problem in error.problems]
         raise InputError(problems) from error
-    config = found.config.model_copy(update={"model": named})
-    note = f"{DEFAULT_MODEL} names the model: {named}"
-    return replace(found, config=config, models_note=note)
+    config = study_file.config.model_copy(update={"model": default_model})
+    note = f"{DEFAULT_MODEL} names the model: {default_model}"
+    return replace(study_file, config=config, models_note=note)
 
 
 def _sealed_design(folder: Path) -> Mapping[str, object]:
@@ -82,19 +82,25 @@ def _sealed_design(folder: Path) -> Mapping[str, object]:
     return sealed if isinstance(sealed, Mapping) else {}
 
 
-def _with_sealed_models(found: StudyFile, sealed: Mapping[str, object], folder: Path) -> StudyFile:
+def _with_sealed_models(
+    study_file: StudyFile, sealed: Mapping[str, object], folder: Path
+) -> StudyFile:
     """Return the study file with the models of its sealed plan, even if the file has changed."""
-    config, study = found.config, found.study
+    config, study = study_file.config, study_file.study
     model, roles = str(sealed["model"]), sealed.get("models")
     roles = dict(roles) if isinstance(roles, Mapping) else {}
-    seats = sealed.get("seat_models")
+    seat_models = sealed.get("seat_models")
     # Plans of earlier versions have no `seat_models`. Their manifest says whether `--model` was
     # given, which overrides the models of all roles.
-    if seats is None:
-        seats = [] if _has_model_override(folder) else study.extra_models(config)
-    now = (config.model or SYNTHETIC_MODEL, dict(config.models), study.extra_models(config))
-    if now == (model, roles, seats):
-        return found
+    if seat_models is None:
+        seat_models = [] if _has_model_override(folder) else study.extra_models(config)
+    current_models = (
+        config.model or SYNTHETIC_MODEL,
+        dict(config.models),
+        study.extra_models(config),
+    )
+    if current_models == (model, roles, seat_models):
+        return study_file
     note = ""
     if config.model not in (None, model):
         note = (
@@ -102,10 +108,10 @@ def _with_sealed_models(found: StudyFile, sealed: Mapping[str, object], folder: 
             f"{config.model} now"
         )
     # One model for everything: set it as an override, as `--model` does. It may have been one.
-    if not roles and not seats:
-        return replace(found, override=model, models_note=note)
+    if not roles and not seat_models:
+        return replace(study_file, override=model, models_note=note)
     config = config.model_copy(update={"model": model, "models": roles})
-    return replace(found, config=config, models_note=note)
+    return replace(study_file, config=config, models_note=note)
 
 
 def _has_model_override(folder: Path) -> bool:
@@ -115,37 +121,42 @@ def _has_model_override(folder: Path) -> bool:
         return False
 
 
-def _embedded_respondent_note(found: StudyFile) -> str:
+def _embedded_respondent_note(study_file: StudyFile) -> str:
     """Return the first message of a run that uses the embedded respondent for want of a model."""
-    if found.config.models or found.study.extra_models(found.config):
-        who = "No model is named for the other roles, so the embedded respondent answers them"
+    if study_file.config.models or study_file.study.extra_models(study_file.config):
+        explanation = (
+            "No model is named for the other roles, so the embedded respondent answers them"
+        )
     else:
-        who = "No model is named, so the embedded respondent answers"
-    return f"{who} (SYNTHETIC, no cost). {_named_model_hint(found)}"
+        explanation = "No model is named, so the embedded respondent answers"
+    return f"{explanation} (SYNTHETIC, no cost). {_named_model_hint(study_file)}"
 
 
-def _named_model_hint(found: StudyFile) -> str:
+def _named_model_hint(study_file: StudyFile) -> str:
     """Return a hint with the default model of the source project and the command to use it."""
-    default = found.study.source_model
+    default = study_file.study.source_model
     if not default:
-        return f"To ask a model: {_model_command(found, EXAMPLE)}"
-    named = found.config.model_copy(update={"model": default})
-    if seats := [name for name in found.study.extra_models(named) if name != default]:
+        return f"To ask a model: {_model_command(study_file, EXAMPLE_MODEL)}"
+    config_with_default = study_file.config.model_copy(update={"model": default})
+    if seat_models := [
+        name for name in study_file.study.extra_models(config_with_default) if name != default
+    ]:
         return (
-            f"The source's default is {default}, with {', '.join(seats)} in the seats that the "
-            f"source gives them: {_model_command(found, default, by_seat=True)} "
+            f"The source's default is {default}, with {', '.join(seat_models)} in the seats that "
+            "the "
+            f"source gives them: {_model_command(study_file, default, by_seat=True)} "
             f"(--model {default} takes every seat)"
         )
-    return f"The source's default is {default}: {_model_command(found, default)}"
+    return f"The source's default is {default}: {_model_command(study_file, default)}"
 
 
-def _model_command(found: StudyFile, model: str, *, by_seat: bool = False) -> str:
+def _model_command(study_file: StudyFile, model: str, *, by_seat: bool = False) -> str:
     """Return the command or the Python argument that runs the study with a model.
 
     If `by_seat` is true, roles with a model of their own keep it.
     """
     # Without a file, the settings were given from Python.
-    if not found.path.is_file():
+    if not study_file.path.is_file():
         return f'settings={{"model": "{model}"}}' if by_seat else f'model="{model}"'
-    file = shlex.quote(str(found.path))
+    file = shlex.quote(str(study_file.path))
     return f"folkmoot run {file} {'--set model=' if by_seat else '--model '}{model}"

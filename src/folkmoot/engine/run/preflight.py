@@ -64,133 +64,134 @@ async def run_preflight(
         # An earlier version made this run. Its preflight embedded no text, so a replay cannot.
         embedding = ""
     context.embedded = context.embedded or bool(embedding)
-    tried = await ask_each_once(context.gateway, requests, embedding, EMBEDDING_ADDRESS)
-    checked = tuple(one.check for one in tried)
+    results = await ask_each_once(context.gateway, requests, embedding, EMBEDDING_ADDRESS)
+    checks = tuple(result.check for result in results)
     # A resume keeps the note of the first process: replayed results show less.
-    if not all(one.replayed for one in tried):
-        context.plan.add_note("preflight", [asdict(one) for one in checked])
+    if not all(result.replayed for result in results):
+        context.plan.add_note("preflight", [asdict(check) for check in checks])
         context.plan.write_plan()
-    context.progress(Preflight(checked))
-    raise_on_problems(checked)
+    context.progress(Preflight(checks))
+    raise_on_problems(checks)
 
 
 def find_hosted_embedding_model(providers: ModelRouter, config: StudyConfig) -> str:
     """Return the hosted embedding model of a run, or an empty string if there is none."""
-    model = providers.resolve_embedding
+    model = providers.embedding_choice
     hosted = isinstance(model, str) and not resolve_model(model, config.endpoints).local
     return str(model) if hosted else ""
 
 
 async def ask_each_once(
-    gateway: Gateway, requests: Sequence[ModelRequest], embedding: str, embedded_at: str
+    gateway: Gateway, requests: Sequence[ModelRequest], embedding: str, embedding_address: str
 ) -> list[PreflightResult]:
     """Return the result of each call, with that of one embedding first if `embedding` is a model.
 
-    `embedded_at` is the address of the embedded text. Raises every error that stops a run. The
-    calls are made in order, so that the first wrong key stops all others.
+    `embedding_address` is the address of the embedded text. Raises every error that stops a run.
+    The calls are made in order, so that the first wrong key stops all others.
     """
-    tried: list[PreflightResult] = []
+    results: list[PreflightResult] = []
     if embedding:
-        await gateway.embed_texts(embedded_at, embedding, ["A text to embed."])
-        none = ("not needed",) * 3
-        shown = PreflightCheck(
-            embedding, "-", "embedding", *none, UNKNOWN_VALUE, "stop", "yes", None
+        await gateway.embed_texts(embedding_address, embedding, ["A text to embed."])
+        unneeded = ("not needed",) * 3
+        embedding_check = PreflightCheck(
+            embedding, "-", "embedding", *unneeded, UNKNOWN_VALUE, "stop", "yes", None
         )
         # The journal holds all that this result shows, so it need not count as new.
-        tried.append(PreflightResult(shown, replayed=True))
+        results.append(PreflightResult(embedding_check, replayed=True))
     for request in requests:
-        asked = request.asked
+        hints = request.hints
         # The fingerprint keeps the addresses of requests with the same role and kind apart.
-        mark, role = request.fingerprint().hex()[:8], escape_address_part(asked.role)
-        at = f"{PREFLIGHT_SCOPE}/{role}/{asked.kind}/{mark}"
-        reply = await gateway.complete_request(at, request, has_alternative=True)
-        checked = _check_reply(request, reply, gateway.known_capabilities(request))
-        tried.append(PreflightResult(checked, reply.replayed))
-    return tried
+        request_key, role = request.fingerprint().hex()[:8], escape_address_part(hints.role)
+        address = f"{PREFLIGHT_SCOPE}/{role}/{hints.kind}/{request_key}"
+        reply = await gateway.complete_request(address, request, has_alternative=True)
+        check = _check_reply(request, reply, gateway.known_capabilities(request))
+        results.append(PreflightResult(check, reply.replayed))
+    return results
 
 
 def preflight_requests_in(journal: JournalReader) -> tuple[ModelRequest, ...]:
     """Return the preflight requests of a journal, for a replay of the run."""
-    asked = (
+    ask_entries = (
         entry for entry in journal.entries_with_prefix(f"{PREFLIGHT_SCOPE}/") if entry.kind == "ask"
     )
-    return tuple(map(_request_from_entry, asked))
+    return tuple(map(_request_from_entry, ask_entries))
 
 
 def _request_from_entry(entry: JournalEntry) -> ModelRequest:
     # Hints are not journaled, but the address holds the role and the answer kind.
     _, role, kind, _ = entry.address.split("/", 3)
-    return replace(ModelRequest.from_json(entry.request), asked=RespondentHints(role, kind=kind))
+    return replace(ModelRequest.from_json(entry.request), hints=RespondentHints(role, kind=kind))
 
 
-def raise_on_problems(checked: Sequence[PreflightCheck]) -> None:
+def raise_on_problems(checks: Sequence[PreflightCheck]) -> None:
     """Raise FatalModelError (exit code 2) with all problems of the preflight, if there are any."""
-    wrong = [
-        f"{preflight_check.model} as {preflight_check.role} ({preflight_check.answer}): "
-        f"{preflight_check.problem}"
-        for preflight_check in checked
-        if preflight_check.problem
+    problems = [
+        f"{check.model} as {check.role} ({check.answer}): {check.problem}"
+        for check in checks
+        if check.problem
     ]
-    if wrong:
+    if problems:
         raise FatalModelError(
-            f"the preflight failed: {'; '.join(wrong)}. Nothing but these calls was paid for; mend "
+            f"the preflight failed: {'; '.join(problems)}. Nothing but these calls was paid for; "
+            "mend "
             "the study, take another model, or skip the preflight with --no-preflight"
         )
 
 
 def _check_reply(
-    request: ModelRequest, reply: Completion, known: Capabilities | None
+    request: ModelRequest, reply: Completion, capabilities: Capabilities | None
 ) -> PreflightCheck:
-    read = _describe_parse_problem(request, reply.text)
+    parse_problem = _describe_parse_problem(request, reply.text)
     return PreflightCheck(
         model=request.model,
-        role=request.asked.role,
-        answer=request.asked.kind,
-        schema=_describe_schema_support(request, known),
+        role=request.hints.role,
+        answer=request.hints.kind,
+        schema=_describe_schema_support(request, capabilities),
         system=_describe_support(
             any(message.role == "system" for message in request.messages),
-            known.system if known else None,
+            capabilities.system if capabilities else None,
         ),
         temperature=_describe_support(
-            request.temperature is not None, known.accepts_temperature if known else None
+            request.temperature is not None,
+            capabilities.accepts_temperature if capabilities else None,
         ),
         usage="given" if reply.usage.output_tokens is not None else "not given",
         ended=reply.finish,
-        read=read or "yes",
+        read=parse_problem or "yes",
         cost_usd=reply.cost_usd,
-        problem=_find_problem(reply, read),
+        problem=_find_problem(reply, parse_problem),
     )
 
 
-def _find_problem(reply: Completion, unread: str) -> str:
+def _find_problem(reply: Completion, parse_problem: str) -> str:
     if reply.finish.startswith("refused:"):
-        why = reply.finish.removeprefix("refused:")
-        return f"refused ({why}{': ' + reply.text[:200] if reply.text else ''})"
+        reason = reply.finish.removeprefix("refused:")
+        return f"refused ({reason}{': ' + reply.text[:200] if reply.text else ''})"
     if not reply.text.strip():
-        cut = reply.finish.startswith(FINISH_LENGTH)
-        return "the token limit was used up before the first word" if cut else "an empty reply"
-    if unread and reply.finish.startswith(FINISH_LENGTH):
-        return f"cut at the token limit before it could be read ({unread})"
+        is_cut = reply.finish.startswith(FINISH_LENGTH)
+        return "the token limit was used up before the first word" if is_cut else "an empty reply"
+    if parse_problem and reply.finish.startswith(FINISH_LENGTH):
+        return f"cut at the token limit before it could be read ({parse_problem})"
     # Other replies that cannot be parsed are no problem: the study re-asks, and may succeed.
-    if unread and looks_like_refusal(reply.text):
+    if parse_problem and looks_like_refusal(reply.text):
         return f"possibly refused ({reply.text[:200]})"
     return ""
 
 
-def _describe_schema_support(request: ModelRequest, known: Capabilities | None) -> str:
+def _describe_schema_support(request: ModelRequest, capabilities: Capabilities | None) -> str:
     if request.schema is None:
         return "not needed"
-    if known is None:
+    if capabilities is None:
         return UNKNOWN_VALUE
-    if known.structured_output_mode == SCHEMA:
+    if capabilities.structured_output_mode == SCHEMA:
         return "taken"
-    return "JSON mode" if known.structured_output_mode == JSON_MODE else "by the prompt"
+    return "JSON mode" if capabilities.structured_output_mode == JSON_MODE else "by the prompt"
 
 
-def _describe_support(sent: bool, taken: bool | None) -> str:
-    if not sent:
+def _describe_support(was_sent: bool, is_accepted: bool | None) -> str:
+    if not was_sent:
         return "not needed"
-    return UNKNOWN_VALUE if taken is None else "taken" if taken else "not taken"
+    return UNKNOWN_VALUE if is_accepted is None else "taken" if is_accepted else "not taken"
 
 
 def _describe_parse_problem(request: ModelRequest, text: str) -> str:
@@ -198,11 +199,11 @@ def _describe_parse_problem(request: ModelRequest, text: str) -> str:
 
     The answer type itself is not in the request, so options and schema are checked instead.
     """
-    kind, offered = request.asked.kind, request.asked.offered
-    if kind == "choice" and offered:
-        return _parse_problem(Choice(offered).parse_reply(text))
-    if kind == "number" and len(offered) == 2:
-        low, high = map(float, offered)
+    kind, options = request.hints.kind, request.hints.offered
+    if kind == "choice" and options:
+        return _parse_problem(Choice(options).parse_reply(text))
+    if kind == "number" and len(options) == 2:
+        low, high = map(float, options)
         return _parse_problem(Number(low, high).parse_reply(text))
     if request.schema is None:
         return ""
@@ -210,11 +211,11 @@ def _describe_parse_problem(request: ModelRequest, text: str) -> str:
         data = decode_json(text[text.index("{") : text.rindex("}") + 1])
     except (ValueError, RecursionError):
         return "no JSON object"
-    lacking = [name for name in request.schema.get("required", ()) if name not in data]
-    return f"the field {lacking[0]} is missing" if lacking else ""
+    missing_fields = [name for name in request.schema.get("required", ()) if name not in data]
+    return f"the field {missing_fields[0]} is missing" if missing_fields else ""
 
 
-def _parse_problem(read: ParsedAnswer[object] | ParseFailure | Missing) -> str:
-    if isinstance(read, Missing):
-        return f"the model replied {read.reason}"
-    return read.problem if isinstance(read, ParseFailure) else ""
+def _parse_problem(parsed: ParsedAnswer[object] | ParseFailure | Missing) -> str:
+    if isinstance(parsed, Missing):
+        return f"the model replied {parsed.reason}"
+    return parsed.problem if isinstance(parsed, ParseFailure) else ""

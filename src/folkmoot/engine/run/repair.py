@@ -17,10 +17,10 @@ from folkmoot.storage.json_files import read_json_object, write_json
 from folkmoot.storage.manifest import seal_manifest
 from folkmoot.storage.run_folder import JOURNAL, MANIFEST, RunFolder, utc_timestamp
 
-KIND = "repair"
+AMENDMENT_KIND = "repair"
 # The name of the old journal, which the run folder keeps. It is numbered, because a run may be
 # repaired more than once.
-KEPT_AS = "journal-damaged-{}.sqlite"
+DAMAGED_COPY_NAME = "journal-damaged-{}.sqlite"
 
 
 @dataclass(frozen=True)
@@ -43,57 +43,65 @@ def plan_repair(run: RunFolder) -> RepairPlan:
     """Count what a repair would set aside and estimate what a resume may cost. Change nothing."""
     with JournalReader(run.path / JOURNAL) as journal:
         problems = tuple(map(str, journal.find_damage()))
-        kept = [(number, entry) for number, entry, _ in journal.intact_entries("entries")]
-        count, last = journal.count_entries(), 0
+        intact_entries = [(number, entry) for number, entry, _ in journal.intact_entries("entries")]
+        count, last_contiguous = journal.count_entries(), 0
     calls = [
-        (number, journal_entry.cost_usd)
-        for number, journal_entry in kept
-        if journal_entry.kind != "compute"
+        (number, entry.cost_usd) for number, entry in intact_entries if entry.kind != "compute"
     ]
-    costs = [usd for _, usd in calls if usd is not None]
+    costs = [cost for _, cost in calls if cost is not None]
     # The cost of a damaged entry cannot be read, so it is taken to be the mean of the intact ones.
-    mean = sum(costs) / len(costs) if costs and len(costs) == len(calls) else None
+    mean_cost = sum(costs) / len(costs) if costs and len(costs) == len(calls) else None
     # Row numbers have no gaps. The first gap among the intact rows is the first damaged entry.
-    for place, (number, _) in enumerate(kept, 1):
-        if number != place:
+    for expected_number, (number, _) in enumerate(intact_entries, 1):
+        if number != expected_number:
             break
-        last = number
-    later = [usd for number, usd in calls if number > last]
-    known = [usd for usd in later if usd is not None]
+        last_contiguous = number
+    later_costs = [usd for number, usd in calls if number > last_contiguous]
+    known_costs = [usd for usd in later_costs if usd is not None]
     return RepairPlan(
         problems,
-        count - len(kept),
-        None if mean is None else mean * (count - len(kept)),
-        len(later),
-        sum(known) if len(known) == len(later) else None,
+        count - len(intact_entries),
+        None if mean_cost is None else mean_cost * (count - len(intact_entries)),
+        len(later_costs),
+        sum(known_costs) if len(known_costs) == len(later_costs) else None,
     )
 
 
-def repair_journal(run: RunFolder, plan: RepairPlan, by: str) -> Path:
+def repair_journal(run: RunFolder, plan: RepairPlan, requested_by: str) -> Path:
     """Set the damaged entries aside and return the path of the old journal, which is kept.
 
     The caller must hold the lock of the run folder. The run counts as paused until a resume has
     asked for the missing answers.
     """
     path = run.path / JOURNAL
-    kept = next(p for n in range(1, 1000) if not (p := run.path / KEPT_AS.format(n)).exists())
+    damaged_copy = next(
+        candidate
+        for number in range(1, 1000)
+        if not (candidate := run.path / DAMAGED_COPY_NAME.format(number)).exists()
+    )
     with JournalReader(path) as journal:
         new = copy_journal(journal, lambda entry: entry, skip_damaged=True)
     # The mark lets the resume accept answers that differ, and goes when the run has ended.
     mark_repaired(new)
     # The old journal is copied before it is replaced, so that no crash can lose it.
-    kept.write_bytes(path.read_bytes())
+    damaged_copy.write_bytes(path.read_bytes())
     replace_journal(path, new)
     if run.has_file(MANIFEST):
         with JournalReader(path) as journal:
-            content, record = digests_of(run, journal)
-        changed = {"outcome": "paused", "journal_digest": content, "record_digest": record}
-        manifest = {**read_json_object(run.path / MANIFEST), **changed}
+            content_digest, record_digest = digests_of(run, journal)
+        changed_keys = {
+            "outcome": "paused",
+            "journal_digest": content_digest,
+            "record_digest": record_digest,
+        }
+        manifest = {**read_json_object(run.path / MANIFEST), **changed_keys}
         write_json(run.path / MANIFEST, seal_manifest(manifest))
         data = {
             "entries": plan.damaged_entries,
             "problems": list(plan.problems),
-            "kept_in": kept.name,
+            "kept_in": damaged_copy.name,
         }
-        append_amendments(run.path, [Amendment(KIND, by, utc_timestamp(), data)])
-    return kept
+        append_amendments(
+            run.path, [Amendment(AMENDMENT_KIND, requested_by, utc_timestamp(), data)]
+        )
+    return damaged_copy

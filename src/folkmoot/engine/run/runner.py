@@ -60,15 +60,19 @@ def load_study_with_options(
     nothing. Raises InputError for every problem of the file or the options.
     """
     # If `--model` replaces the model of the file, the file's own model need not exist.
-    named = options.model is None and options.custom_provider is None
-    found = load_study_file(source, options.to_overrides(), models=named, consent=options.consent)
-    found = choose_models(found, options, folder or run_folder_path(found, options))
-    providers = create_router(found, options)
-    options.consent.require_network_access(found.path, found.config, providers, options.overrides)
+    check_model_names = options.model is None and options.custom_provider is None
+    study_file = load_study_file(
+        source, options.to_overrides(), models=check_model_names, consent=options.consent
+    )
+    study_file = choose_models(study_file, options, folder or run_folder_path(study_file, options))
+    providers = create_router(study_file, options)
+    options.consent.require_network_access(
+        study_file.path, study_file.config, providers, options.overrides
+    )
     if not providers.has_custom_provider:
-        typed = (*options.overrides, f"model={options.model}")
-        options.consent.require_model_files(found.path, providers, typed)
-    return apply_seats(apply_limit(found, options.limit), options.seats)
+        typed_values = (*options.overrides, f"model={options.model}")
+        options.consent.require_model_files(study_file.path, providers, typed_values)
+    return apply_seats(apply_limit(study_file, options.limit), options.seats)
 
 
 def study_from_settings(
@@ -83,10 +87,10 @@ def study_from_settings(
         update={key: change for key, change in changes.items() if change is not None}
     )
     # No such file exists. Its path says what relative paths in the settings are relative to.
-    here = Path.cwd() / f"{study.name}.yaml"
-    found = StudyFile(here, study, config, dict(settings))
-    found = choose_models(found, options, run_folder_path(found, options))
-    return apply_seats(apply_limit(found, options.limit), options.seats)
+    study_path = Path.cwd() / f"{study.name}.yaml"
+    study_file = StudyFile(study_path, study, config, dict(settings))
+    study_file = choose_models(study_file, options, run_folder_path(study_file, options))
+    return apply_seats(apply_limit(study_file, options.limit), options.seats)
 
 
 def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
@@ -103,24 +107,26 @@ def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
     return replace(study_file, config=study_file.study.with_limit(study_file.config, limit))
 
 
-def apply_seats(found: StudyFile, names: Sequence[str]) -> StudyFile:
+def apply_seats(study_file: StudyFile, names: Sequence[str]) -> StudyFile:
     """Return the study with humans in these seats (`--seat`), in place of those of its file.
 
     The name `open` opens the seats of the file, or all seats, to everybody with the entry link.
     Raises InputError for a seat that does not exist.
     """
     if not names:
-        return found
-    were = found.config.seats or SeatSettings()
+        return study_file
+    seats_before = study_file.config.seats or SeatSettings()
     if tuple(names) == (OPEN,):
         # A count, a role or a condition of the file still says which seats are open.
-        given: dict[str, object] = {"open": True}
+        seat_choice: dict[str, object] = {"open": True}
     else:
-        given = {"open": False, "ids": tuple(names), "count": None, "role": None, "condition": None}
-    config = found.config.model_copy(update={"seats": were.model_copy(update=given)})
+        seat_choice = {"open": False, "ids": tuple(names)}
+        seat_choice |= dict.fromkeys(("count", "role", "condition"))
+    seats = seats_before.model_copy(update=seat_choice)
+    config = study_file.config.model_copy(update={"seats": seats})
     # Called for its check only: it raises InputError for an unknown seat.
-    select_study_seats(found.study, config, found.study_folder)
-    return replace(found, config=config)
+    select_study_seats(study_file.study, config, study_file.study_folder)
+    return replace(study_file, config=config)
 
 
 def run_study(
@@ -136,13 +142,13 @@ def run_study(
         options = resumed_fork(options, run_folder_path(study_file, options))
     providers = create_router(study_file, options)
     if options.executor is not None:
-        scripted, models = options.custom_provider is not None, providers.list_models()
+        is_scripted, models = options.custom_provider is not None, providers.list_models()
         require_cluster_support(
             options.executor,
             study_file.config,
             models,
             key=options.key,
-            has_custom_provider=scripted,
+            has_custom_provider=is_scripted,
         )
     if (
         study_file.config.seats is not None
@@ -161,7 +167,7 @@ def run_study(
     if options.executor is not None:
         _dry_run_remote_execution(study_file)
     folder = run_folder_path(study_file, options)
-    new = open_folder(folder, resume=options.resume)
+    is_new = open_folder(folder, resume=options.resume)
     other_version = describe_other_version(folder) if options.resume else ""
     try:
         with lock_folder(folder):
@@ -183,7 +189,7 @@ def run_study(
             # because the protocol still needs them in its prompts until then.
             process_pending_withdrawals(RunFolder(folder))
     except InputError:
-        if new:
+        if is_new:
             remove_empty_run(folder)
         raise
     except (DriftError, ForeignJournalError) as error:
@@ -206,48 +212,50 @@ def resumed_fork(options: RunOptions, folder: Path) -> RunOptions:
     return replace(options, change=change)
 
 
-def _dry_run_remote_execution(found: StudyFile) -> None:
+def _dry_run_remote_execution(study_file: StudyFile) -> None:
     """Run a small part of the study in this process, but pickle all that a worker would receive.
 
     Raises before any model is called if something cannot be pickled.
     """
-    small = apply_limit(found, 2) if found.study.with_limit is not None else found
-    direct = {"budget_usd": None, "budget_calls": MAX_DRY_RUN_CALLS}
+    small_file = (
+        apply_limit(study_file, 2) if study_file.study.with_limit is not None else study_file
+    )
+    dry_run_limits = {"budget_usd": None, "budget_calls": MAX_DRY_RUN_CALLS}
     with tempfile.TemporaryDirectory(prefix="folkmoot-rehearsal-") as folder:
-        config = small.config.model_copy(update=direct)
-        config = found.study.dry_run_config(config, Path(folder))
-        here = RunOptions(
+        config = small_file.config.model_copy(update=dry_run_limits)
+        config = study_file.study.dry_run_config(config, Path(folder))
+        dry_run_options = RunOptions(
             model=SYNTHETIC_MODEL,
             out=Path(folder) / "run",
             fork_executor=simulate_remote_execution(),
         )
         # The budget of calls only bounds the dry run, so reaching it is no failure.
         with suppress(BudgetReachedError):
-            run_study(replace(small, config=config), here)
+            run_study(replace(small_file, config=config), dry_run_options)
 
 
-def create_router(found: StudyFile, options: RunOptions) -> ModelRouter:
+def create_router(study_file: StudyFile, options: RunOptions) -> ModelRouter:
     """Return the model router of a run of this study file."""
-    seats = found.study.extra_models(found.config)
-    part = found.study.respondent_part
-    given = (options.model or found.override, options.key, options.custom_provider)
-    providers = ModelRouter(found.config, *given, seats, respondent=part)
+    seat_models = study_file.study.extra_models(study_file.config)
+    part = study_file.study.respondent_part
+    model_arguments = (options.model or study_file.override, options.key, options.custom_provider)
+    providers = ModelRouter(study_file.config, *model_arguments, seat_models, respondent=part)
     return providers.change_for(options.change)
 
 
-def check_models(found: StudyFile, options: RunOptions) -> None:
+def check_models(study_file: StudyFile, options: RunOptions) -> None:
     """Check all models of a run before anything is asked.
 
     Raises InputError with every model that is unknown, has no key, or lacks a capability that the
     study needs, such as images or embeddings.
     """
-    images = found.study.image_locations(found.config)
-    providers = create_router(found, options)
+    images = study_file.study.image_locations(study_file.config)
+    providers = create_router(study_file, options)
     providers.check_models(
-        uses_embeddings=found.study.uses_embeddings, images=images, file=str(found.path)
+        uses_embeddings=study_file.study.uses_embeddings, images=images, file=str(study_file.path)
     )
 
 
-def run_folder_path(found: StudyFile, options: RunOptions) -> Path:
+def run_folder_path(study_file: StudyFile, options: RunOptions) -> Path:
     """Return the run folder: `--out`, or the folder below `outputs/` with the id of the run."""
-    return options.out if options.out is not None else OUTPUTS / found.run_id
+    return options.out if options.out is not None else OUTPUTS / study_file.run_id

@@ -23,14 +23,14 @@ _ENGLISH_WORDS = frozenset(
 _NO_WORDS = frozenset(StudyConfig.model_fields) | {"personas", "vulnerable", "groups", "coding"}
 
 
-def describe_language(found: StudyFile, providers: ModelRouter) -> str:
+def describe_language(study_file: StudyFile, providers: ModelRouter) -> str:
     """Return a warning if the embedded respondent answers a study that is not in English.
 
     Return an empty string in all other cases.
     """
     if providers.has_custom_provider or not any(map(is_synthetic, providers.list_models())):
         return ""
-    texts = " ".join(_texts_of(found.raw_settings))[:MAX_CHARACTERS]
+    texts = " ".join(_texts_of(study_file.raw_settings))[:MAX_CHARACTERS]
     if not texts or is_english(texts):
         return ""
     return (
@@ -43,10 +43,10 @@ def describe_language(found: StudyFile, providers: ModelRouter) -> str:
 def is_english(text: str) -> bool:
     """Return whether a text is English. Return True in case of doubt."""
     words = re.findall(r"\w+", text.lower())
-    known = [word for word in words if word in _ENGLISH_WORDS]
+    english_words = [word for word in words if word in _ENGLISH_WORDS]
     # Two frequent words with a share of 5 % are proof enough. This avoids the language identifier,
     # which takes a quarter of a second to load.
-    if len(set(known)) > 1 and len(known) > 0.05 * len(words):
+    if len(set(english_words)) > 1 and len(english_words) > 0.05 * len(words):
         return True
     from folkmoot.people.sources import persona_hub
 
@@ -60,9 +60,9 @@ def _texts_of(value: object) -> Iterator[str]:
         if " " in value.strip() or not value.isascii():
             yield value
     elif isinstance(value, Mapping):
-        for key, below in value.items():
+        for key, item in value.items():
             if key not in _NO_WORDS:
-                yield from _texts_of(below)
+                yield from _texts_of(item)
     elif isinstance(value, (list, tuple)):
-        for below in value:
-            yield from _texts_of(below)
+        for item in value:
+            yield from _texts_of(item)

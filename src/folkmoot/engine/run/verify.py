@@ -117,29 +117,32 @@ class Verification:
 
 def list_changes(run: RunFolder) -> list[str]:
     """Return sentences on files and a journal that have changed since the run, by their hashes."""
-    path, form = run.path / JOURNAL, 0
+    path, format_version = run.path / JOURNAL, 0
     try:
         with JournalReader(path) as journal:
-            form = journal.format_version
+            format_version = journal.format_version
             damage = journal.find_damage()
-            now = ("", "") if damage else digests_of(run, journal)
+            current_digests = ("", "") if damage else digests_of(run, journal)
     except StorageError as error:
-        why = str(error) if path.exists() else f"{JOURNAL} is gone"
-        return [*_changed_files(run, form), f"{why}: requests and replies cannot be looked up."]
-    found = [f"{JOURNAL} was changed after the run: {one}." for one in damage]
-    kept = {**run.manifest, **_last_withdrawal(run)}
-    was = kept.get("journal_digest"), kept.get("record_digest")
+        reason = str(error) if path.exists() else f"{JOURNAL} is gone"
+        return [
+            *_changed_files(run, format_version),
+            f"{reason}: requests and replies cannot be looked up.",
+        ]
+    changes = [f"{JOURNAL} was changed after the run: {problem}." for problem in damage]
+    recorded = {**run.manifest, **_last_withdrawal(run)}
+    recorded_digests = recorded.get("journal_digest"), recorded.get("record_digest")
     # A later process was killed before it could write the manifest. The manifest then describes an
     # earlier state, and nothing can be compared with it.
-    if not damage and now[0] != was[0] and not run.is_finished:
+    if not damage and current_digests[0] != recorded_digests[0] and not run.is_finished:
         return []
     if not damage:
-        found += [
+        changes += [
             f"{JOURNAL} or {PLAN} was changed after the run: its {name} is {new}, was {old}."
-            for name, new, old in zip(DIGESTS, now, was, strict=True)
+            for name, new, old in zip(DIGESTS, current_digests, recorded_digests, strict=True)
             if old and old != new
         ]
-    return [*_changed_files(run, form), *amendments.list_changes(run.path), *found]
+    return [*_changed_files(run, format_version), *amendments.list_changes(run.path), *changes]
 
 
 def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
@@ -154,48 +157,48 @@ def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "
     type, if it is neither installed nor a file beside the run. `published` is a digest of the run
     that was published elsewhere.
     """
-    found = Verification(list_changes(run))
+    verification = Verification(list_changes(run))
     # `list_changes` has already reported each StorageError that is suppressed in this function.
     with suppress(StorageError):
-        found.amendments = amendments.describe_amendments(run.path)
+        verification.amendments = amendments.describe_amendments(run.path)
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             # `list_changes` has reported the damage itself.
             if journal.find_damage():
-                found.not_compared.append(
+                verification.not_compared.append(
                     "The journal is damaged, so the run is not rebuilt from it. `folkmoot verify "
                     "--repair` sets the damaged answers aside, to be asked again."
                 )
-                return found
-            found.entries = len(journal)
-            found.content_digest, found.record_digest = digests_of(run, journal)
-            found.differences += _forged_entries(journal)
-            _compare_with_published(found, journal.format_version, published.strip().lower())
+                return verification
+            verification.entries = len(journal)
+            verification.content_digest, verification.record_digest = digests_of(run, journal)
+            verification.differences += _forged_entries(journal)
+            _compare_with_published(verification, journal.format_version, published.strip().lower())
     except StorageError:
-        found.not_compared.append("Without its journal the run cannot be rebuilt.")
-        return found
+        verification.not_compared.append("Without its journal the run cannot be rebuilt.")
+        return verification
     if not run.is_finished:
-        found.not_compared.append(
+        verification.not_compared.append(
             "The run is not finished, so it cannot be rebuilt; finish it with --resume."
         )
-        return found
+        return verification
     with suppress(StorageError):
-        found.not_compared += _list_withdrawn(run)
+        verification.not_compared += _list_withdrawn(run)
     # A replay would ask again for the answers that a withdrawal has removed.
-    if found.not_compared:
-        return found
+    if verification.not_compared:
+        return verification
     with TemporaryDirectory(prefix="folkmoot-verify-") as folder:
         scratch = Path(folder)
         try:
             unasked = _replay_run(run, study, scratch)
         except NotJournaledError as error:
-            found.differences.append(f"{JOURNAL}: {error}. The run cannot be rebuilt.")
+            verification.differences.append(f"{JOURNAL}: {error}. The run cannot be rebuilt.")
         except NotRebuiltError as error:
-            found.not_compared.append(str(error))
+            verification.not_compared.append(str(error))
         else:
-            found.differences += unasked
-            _compare_files(run, RunFolder(scratch), found)
-    return found
+            verification.differences += unasked
+            _compare_files(run, RunFolder(scratch), verification)
+    return verification
 
 
 class NotRebuiltError(Exception):
@@ -203,24 +206,27 @@ class NotRebuiltError(Exception):
 
 
 def _changed_files(run: RunFolder, journal_format: int) -> list[str]:
-    found = []
-    written = read_json_object(run.path / MANIFEST) if run.has_file(MANIFEST) else {}
+    changes = []
+    manifest = read_json_object(run.path / MANIFEST) if run.has_file(MANIFEST) else {}
     # Manifests of earlier formats have no seal. From `BINDING_FORMAT` on a missing seal is itself a
     # sign of a change, so the format of the journal decides and not the manifest alone.
-    is_sealed = SEAL in written or (written and journal_format >= BINDING_FORMAT)
-    if is_sealed and written.get(SEAL) != seal_manifest(written)[SEAL]:
-        found.append(f"{MANIFEST} was changed after the run: its seal does not fit.")
-    recorded = run.manifest.get("hashes"), _last_withdrawal(run).get("hashes")
+    is_sealed = SEAL in manifest or (manifest and journal_format >= BINDING_FORMAT)
+    if is_sealed and manifest.get(SEAL) != seal_manifest(manifest)[SEAL]:
+        changes.append(f"{MANIFEST} was changed after the run: its seal does not fit.")
+    recorded_hashes = run.manifest.get("hashes"), _last_withdrawal(run).get("hashes")
     hashes = {
-        key: value for part in recorded if isinstance(part, Mapping) for key, value in part.items()
+        key: value
+        for part in recorded_hashes
+        if isinstance(part, Mapping)
+        for key, value in part.items()
     }
-    for name, was in hashes.items():
+    for name, recorded_hash in hashes.items():
         path = run.path / name
         if not path.is_file():
-            found.append(f"{name} is gone.")
-        elif file_sha256(path) != was:
-            found.append(f"{name} was changed after the run: its hash is not the recorded one.")
-    return found
+            changes.append(f"{name} is gone.")
+        elif file_sha256(path) != recorded_hash:
+            changes.append(f"{name} was changed after the run: its hash is not the recorded one.")
+    return changes
 
 
 def _last_withdrawal(run: RunFolder) -> Mapping[str, Any]:
@@ -243,47 +249,51 @@ def _list_withdrawn(run: RunFolder) -> list[str]:
     ]
 
 
-def _compare_with_published(found: Verification, form: int, published: str) -> None:
-    """Record in `found` whether one of its digests is the published one.
+def _compare_with_published(
+    verification: Verification, format_version: int, published: str
+) -> None:
+    """Record in `verification` whether one of its digests is the published one.
 
     If the journal is of an early format, record only that its digest proves nothing.
     """
-    if form < BINDING_FORMAT:
-        told = found.not_compared if published else found.notes
-        told.append(
-            f"The digest does not bind: the journal is of format {form}, whose digest is a sum of "
+    if format_version < BINDING_FORMAT:
+        messages = verification.not_compared if published else verification.notes
+        messages.append(
+            f"The digest does not bind: the journal is of format {format_version}, whose digest "
+            "is a sum of "
             "hashes and can be forged."
         )
     elif published:
-        found.digest_matches = published in (found.content_digest, found.record_digest)
-        if not found.digest_matches:
-            found.differences.append(
+        verification.digest_matches = published in (
+            verification.content_digest,
+            verification.record_digest,
+        )
+        if not verification.digest_matches:
+            verification.differences.append(
                 f"The run is not the published one: neither of its digests is {published}."
             )
 
 
 def _forged_entries(journal: JournalReader) -> list[str]:
     """Describe the entries with a request that does not match their fingerprint."""
-    asked = [
-        journal_entry.address
-        for journal_entry in journal.read_entries()
-        if not _fingerprint_matches(journal_entry)
+    forged_addresses = [
+        entry.address for entry in journal.read_entries() if not _fingerprint_matches(entry)
     ]
-    if not asked or journal.format_version == 1:
+    if not forged_addresses or journal.format_version == 1:
         return []
-    return [f"{JOURNAL}: another request than was sent stands at {join_first(asked)}."]
+    return [f"{JOURNAL}: another request than was sent stands at {join_first(forged_addresses)}."]
 
 
 def _fingerprint_matches(entry: JournalEntry) -> bool:
     """Return whether the fingerprint of an entry was made from its request."""
-    asked = entry.request
+    request = entry.request
     # The journal does not store the arguments of a computation.
     if entry.kind == "compute":
         return True
     if entry.kind == "embed":
-        return digest(asked["model"], *asked["texts"]) == entry.fingerprint
+        return digest(request["model"], *request["texts"]) == entry.fingerprint
     try:
-        return ModelRequest.from_json(asked).fingerprint() == entry.fingerprint
+        return ModelRequest.from_json(request).fingerprint() == entry.fingerprint
     except (KeyError, TypeError, ValueError, AttributeError):
         return False
 
@@ -296,7 +306,7 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
     """
     try:
         change = ReplyChange.from_plan(run.plan)
-        found, providers = study_as_it_was_run(run, study, change)
+        study_file, providers = study_as_it_was_run(run, study, change)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NotRebuiltError(f"{MANIFEST} or {PLAN} is damaged: {error!r}") from error
     # The replay seals everything itself, so that its plan can be compared with that of the run. The
@@ -312,7 +322,7 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
     try:
         run_until_complete(
             lambda stopper: execute_study(
-                Execution(found, options, providers, scratch, stopper, replay=replay)
+                Execution(study_file, options, providers, scratch, stopper, replay=replay)
             )
         )
     # NotJournaledError is a finding about the journal, so the caller handles it.
@@ -320,16 +330,16 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
         raise
     # Code of the study may raise any exception for input that it did not expect.
     except Exception as error:
-        why = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         raise NotRebuiltError(
-            f"The run cannot be rebuilt{_describe_code_difference(run)}: {why}"
+            f"The run cannot be rebuilt{_describe_code_difference(run)}: {reason}"
         ) from error
     with JournalReader(run.path / JOURNAL) as journal:
-        more = [a for a in journal.list_addresses() if a not in replay.asked]
+        unasked = [address for address in journal.list_addresses() if address not in replay.asked]
     # A resume with `--accept-changes` may leave entries that the changed study no longer asks for.
-    if not more or plan["changes"]:
+    if not unasked or plan["changes"]:
         return []
-    return [f"{JOURNAL} holds what the run does not ask for: {join_first(more)}."]
+    return [f"{JOURNAL} holds what the run does not ask for: {join_first(unasked)}."]
 
 
 def study_as_it_was_run(
@@ -349,29 +359,36 @@ def study_as_it_was_run(
         )
     source = run.path / manifest["study_file"]
     try:
-        kind = study or find_study_of_run(run)
-        config = validate_settings(kind, {**run.config, **sealed["settings"]})
-        found = StudyFile(source, kind, config, {}, manifest["override"])
-        prompts = found.prompt_library().hashes()
+        study_type = study or find_study_of_run(run)
+        config = validate_settings(study_type, {**run.config, **sealed["settings"]})
+        study_file = StudyFile(source, study_type, config, {}, manifest["override"])
+        prompts = study_file.prompt_library().hashes()
         # A replay calls no provider. But whether the run had a custom one decides its embedding
         # model and its provenance labels, so an empty one takes its place.
-        nobody = ScriptedProvider(lambda _request, _address: "") if manifest["scripted"] else None
-        seats = kind.extra_models(config)
-        providers = ModelRouter(config, manifest["override"], None, nobody, seats).change_for(
-            change
+        no_provider = (
+            ScriptedProvider(lambda _request, _address: "") if manifest["scripted"] else None
         )
+        seat_models = study_type.extra_models(config)
+        providers = ModelRouter(
+            config, manifest["override"], None, no_provider, seat_models
+        ).change_for(change)
         providers.restore_sealed_embedding(sealed.get("embedding_model"))
     except FolkmootError as error:
         raise NotRebuiltError(
             f"The run cannot be rebuilt{_describe_code_difference(run)}: {error}"
         ) from error
-    was = sealed.get("prompts", {})
-    if other := sorted(name for name in {*was, *prompts} if was.get(name) != prompts.get(name)):
+    recorded_prompts = sealed.get("prompts", {})
+    if changed_prompts := sorted(
+        name
+        for name in {*recorded_prompts, *prompts}
+        if recorded_prompts.get(name) != prompts.get(name)
+    ):
         raise NotRebuiltError(
-            f"The prompts {join_first(other)} are not those of the run, so it cannot be rebuilt "
+            f"The prompts {join_first(changed_prompts)} are not those of the run, so it cannot be "
+            "rebuilt "
             f"here{_describe_code_difference(run)}."
         )
-    return found, providers
+    return study_file, providers
 
 
 def _describe_code_difference(run: RunFolder) -> str:
@@ -380,65 +397,70 @@ def _describe_code_difference(run: RunFolder) -> str:
     return f" ({other})" if other else ""
 
 
-def _compare_files(run: RunFolder, rebuilt: RunFolder, found: Verification) -> None:
+def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verification) -> None:
     """Compare all tables and files of the rebuilt run with the run, and record the result."""
-    other = _describe_code_difference(run)
-    otherwise: list[str] = []
+    code_difference = _describe_code_difference(run)
+    differences_of_code: list[str] = []
 
     def add_difference(name: str, differences: Iterable[str]) -> None:
         # Another version may write other files without any change to the run. The hashes have
         # already shown real changes, so these differences count as not compared.
-        told = otherwise if other else found.differences
-        told += [f"{name}: {text}" for text in differences]
+        messages = differences_of_code if code_difference else verification.differences
+        messages += [f"{name}: {text}" for text in differences]
 
     add_difference(PLAN, _compare_plans(run.plan, rebuilt.plan))
     # A newer version may add keys to the manifest, which the run then lacks.
-    now = {
-        key: value for key, value in rebuilt.manifest.items() if key in run.manifest or not other
+    rebuilt_manifest = {
+        key: value
+        for key, value in rebuilt.manifest.items()
+        if key in run.manifest or not code_difference
     }
-    add_difference(MANIFEST, _compare_manifests(run.manifest, now))
+    add_difference(MANIFEST, _compare_manifests(run.manifest, rebuilt_manifest))
     for name in dict.fromkeys([*run.table_names(), *rebuilt.table_names()]):
-        found.tables += 1
+        verification.tables += 1
         add_difference(f"{TABLES}/{name}.parquet", _compare_table(run, rebuilt, name))
         if name not in PARQUET_ONLY:
             add_difference(
                 f"{TABLES}/{name}.csv", _compare_text(run, rebuilt, f"{TABLES}/{name}.csv")
             )
     # Logs hold times and retries, which no replay repeats.
-    done = {PLAN, MANIFEST, LOG, LOG_LINES}
+    compared_names = {PLAN, MANIFEST, LOG, LOG_LINES}
     for path in sorted(rebuilt.path.rglob("*")):
         name = path.relative_to(rebuilt.path).as_posix()
-        if path.is_file() and name not in done and path.parent.name != TABLES:
-            found.files += 1
+        if path.is_file() and name not in compared_names and path.parent.name != TABLES:
+            verification.files += 1
             add_difference(name, _compare_text(run, rebuilt, name))
-    if otherwise:
-        found.not_compared += [f"This code gives otherwise{other}:", *otherwise]
+    if differences_of_code:
+        verification.not_compared += [
+            f"This code gives otherwise{code_difference}:",
+            *differences_of_code,
+        ]
 
 
-def _compare_plans(there: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> list[str]:
+def _compare_plans(recorded: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> list[str]:
     """Describe the sealed parts that differ between the plan of a run and the rebuilt plan."""
-    was, now = there.get("sealed", {}), rebuilt.get("sealed", {})
-    names = [*was, *(name for name in now if name not in was)]
+    sealed_before, sealed_now = recorded.get("sealed", {}), rebuilt.get("sealed", {})
+    names = [*sealed_before, *(name for name in sealed_now if name not in sealed_before)]
     # After accepted changes the study may no longer seal a part that it sealed at first.
-    if there.get("changes"):
-        names = [name for name in names if name in now]
-    found = []
+    if recorded.get("changes"):
+        names = [name for name in names if name in sealed_now]
+    differences = []
     for name in names:
-        if name not in now or name not in was:
-            where = "the plan" if name in was else "the rebuilt plan"
-            found.append(f"the sealed part “{name}” is in {where} alone.")
-        elif was[name] != now[name]:
-            what = describe_first_difference(was[name], now[name])
-            found.append(f"the sealed part “{name}” is not that of the run: {what}.")
-    return found
+        if name not in sealed_now or name not in sealed_before:
+            where = "the plan" if name in sealed_before else "the rebuilt plan"
+            differences.append(f"the sealed part “{name}” is in {where} alone.")
+        elif sealed_before[name] != sealed_now[name]:
+            difference = describe_first_difference(sealed_before[name], sealed_now[name])
+            differences.append(f"the sealed part “{name}” is not that of the run: {difference}.")
+    return differences
 
 
-def _compare_manifests(there: Mapping[str, object], rebuilt: Mapping[str, object]) -> list[str]:
-    names = (name for name in rebuilt if name not in NON_REPRODUCIBLE_KEYS or name not in there)
+def _compare_manifests(recorded: Mapping[str, object], rebuilt: Mapping[str, object]) -> list[str]:
+    names = (name for name in rebuilt if name not in NON_REPRODUCIBLE_KEYS or name not in recorded)
     return [
-        f"{name} is {_shorten(there.get(name))}, rebuilt {_shorten(rebuilt[name])}."
+        f"{name} is {_shorten(recorded.get(name))}, rebuilt {_shorten(rebuilt[name])}."
         for name in names
-        if there.get(name) != rebuilt[name]
+        if recorded.get(name) != rebuilt[name]
     ]
 
 
@@ -453,28 +475,32 @@ def _compare_table(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
         old = run.read_table(name)
     except StorageError as error:
         return [str(error)]
-    found = []
-    if gone := [column for column in new.columns if column not in old.columns]:
-        found.append(f"lacks the columns {', '.join(gone)}.")
-    if more := [column for column in old.columns if column not in new.columns]:
-        found.append(f"has the columns {', '.join(more)}, which the run does not write.")
+    differences = []
+    if missing_columns := [column for column in new.columns if column not in old.columns]:
+        differences.append(f"lacks the columns {', '.join(missing_columns)}.")
+    if further_columns := [column for column in old.columns if column not in new.columns]:
+        differences.append(
+            f"has the columns {', '.join(further_columns)}, which the run does not write."
+        )
     if old.height != new.height:
-        return [*found, f"has {format_count(old.height, 'row')}, rebuilt {new.height}."]
+        return [*differences, f"has {format_count(old.height, 'row')}, rebuilt {new.height}."]
     for column in new.columns:
         if column in old.columns:
-            found += _first_cell_difference(old[column], new[column])
-    return found
+            differences += _first_cell_difference(old[column], new[column])
+    return differences
 
 
 def _first_cell_difference(old: pl.Series, new: pl.Series) -> list[str]:
     if old.dtype != new.dtype:
         return [f"column {old.name} is {old.dtype}, rebuilt {new.dtype}."]
-    rows = [int(item_id) for item_id in (~old.eq_missing(new)).arg_true()]
+    rows = [int(index) for index in (~old.eq_missing(new)).arg_true()]
     if not rows:
         return []
     first = f"{_shorten(old[rows[0]])}, rebuilt {_shorten(new[rows[0]])}"
-    listed = join_first([str(i + 1) for i in rows])
-    return [f"column {old.name} differs in {format_count(len(rows), 'row')} ({listed}): {first}."]
+    row_numbers = join_first([str(i + 1) for i in rows])
+    return [
+        f"column {old.name} differs in {format_count(len(rows), 'row')} ({row_numbers}): {first}."
+    ]
 
 
 def _compare_text(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
@@ -485,19 +511,21 @@ def _compare_text(run: RunFolder, rebuilt: RunFolder, name: str) -> list[str]:
         # Line by line, because a file may be too large for the memory.
         for number, pair in enumerate(zip_longest(old, new), 1):
             if pair[0] != pair[1]:
-                was, now = (p and p.decode("utf-8", "replace").rstrip("\n") for p in pair)
-                if not (was and now and _differs_only_in_time(was, now)):
-                    return [f"line {number} is {_shorten(was)}, rebuilt {_shorten(now)}."]
+                old_line, new_line = (
+                    line and line.decode("utf-8", "replace").rstrip("\n") for line in pair
+                )
+                if not (old_line and new_line and _differs_only_in_time(old_line, new_line)):
+                    return [f"line {number} is {_shorten(old_line)}, rebuilt {_shorten(new_line)}."]
     return []
 
 
-def _differs_only_in_time(was: str, now: str) -> bool:
+def _differs_only_in_time(old_line: str, new_line: str) -> bool:
     """Return whether two lines differ only in the time of day."""
-    if TIME_PLACEHOLDER not in now:
+    if TIME_PLACEHOLDER not in new_line:
         return False
     # An ISO 8601 time with seconds and UTC offset has 25 characters.
-    pattern = re.escape(now).replace(re.escape(TIME_PLACEHOLDER), r"[\d:T+-]{25}")
-    return re.fullmatch(pattern, was) is not None
+    pattern = re.escape(new_line).replace(re.escape(TIME_PLACEHOLDER), r"[\d:T+-]{25}")
+    return re.fullmatch(pattern, old_line) is not None
 
 
 def _shorten(value: object) -> str:

@@ -24,21 +24,21 @@ from folkmoot.randomness import digest
 
 # This number of equal words in a row is a quotation. A shorter one counts only if it is a whole
 # sentence in both texts. Three words in a row are too often equal by chance.
-QUOTED = 4
+QUOTED_WORDS = 4
 # A line with this number of words or more is recognised inside other text. A shorter one must stand
 # alone, because one or two words occur everywhere.
-LONG = 3
+MIN_LONG_TEXT_WORDS = 3
 # The beginning of a line that was cut off is recognised from this number of characters on.
-BEGINNING = 8
+MIN_BEGINNING_CHARACTERS = 8
 # A list with at least this number of numbers is taken to be an embedding. Embeddings have more
 # dimensions, and a participant's list of votes or ratings is rarely as long.
-VECTOR = 16
+MIN_VECTOR_LENGTH = 16
 # The mark that replaces a text.
-MARK = re.compile(r"\[withdrawn [0-9a-f]{12}\]")
+WITHDRAWAL_MARK = re.compile(r"\[withdrawn [0-9a-f]{12}\]")
 # Matches words and escapes, and group 1 is a word. Escapes such as `&quot;` in a page and `\n` in
 # JSON match so that their letters do not count as words. A letter of a word may be `\u00e9`.
 _WORD = re.compile(r"&(?:#\w+|\w+);|\\[nrtbf]|((?:\\u[0-9a-fA-F]{4}|[^\W_])+)")
-_ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
+_UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _SENTENCE = re.compile(r"[^.!?\n]+")
 # Logs and messages end a text that was cut off with an ellipsis.
 IS_CUT = re.compile(r"…\W*$")
@@ -74,34 +74,38 @@ class Words:
 
     def find_word_sequence(self, wanted: str) -> Iterator[int]:
         """Yield the number of the first word of each occurrence of `wanted`, which is a line."""
-        at = self.line.find(wanted)
-        while at >= 0:
-            yield bisect_left(self._word_offsets, at)
-            at = self.line.find(wanted, at + 1)
+        offset = self.line.find(wanted)
+        while offset >= 0:
+            yield bisect_left(self._word_offsets, offset)
+            offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
         """Return the number of the word from which this text, to its end, is a beginning of `line`.
 
         At least `min_characters` must agree. Return None if there is no such word.
         """
-        numbers = self.find_word_sequence(line[: min_characters + 1])
-        rest = ((n, self.line[self._word_offsets[n] :].rstrip()) for n in numbers)
-        return next((number for number, words in rest if line.startswith(words)), None)
+        word_numbers = self.find_word_sequence(line[: min_characters + 1])
+        remainders = (
+            (number, self.line[self._word_offsets[number] :].rstrip()) for number in word_numbers
+        )
+        return next((number for number, words in remainders if line.startswith(words)), None)
 
-    def place(self, first: int, last: int) -> tuple[int, int]:
+    def character_span(self, first: int, last: int) -> tuple[int, int]:
         """Return the start and end in the text of the words `first` to `last` (excluded)."""
         return self.places[first][0], self.places[last - 1][1]
 
     def original_text(self, first: int, last: int) -> str:
         """Return the text from word `first` to `last` (excluded) without any escapes of files."""
-        start, end = self.place(first, last)
+        start, end = self.character_span(first, last)
         part = self.text[start:end]
         # Most parts are one plain word and need none of this.
         if not part.isascii() or not part.isalnum():
-            part = _without_escapes(_ESCAPED.sub(lambda match: chr(int(match[1], 16)), part))
+            part = _without_escapes(_UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), part))
             # JSON escapes quotation marks with a backslash, CSV doubles them.
             part = part.replace("\\", "").replace('""', '"')
-            part = "".join(column for column in part if column.isprintable() or column.isspace())
+            part = "".join(
+                character for character in part if character.isprintable() or character.isspace()
+            )
         return " ".join(part.split())
 
 
@@ -115,7 +119,7 @@ def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
         return
     start, letters = word.start(), ""
     for found in re.finditer(r"\\u[0-9a-fA-F]{4}|.", word[1]):
-        letter = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), found[0])
+        letter = _UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), found[0])
         if letter.isalnum():
             letters += letter
             continue
@@ -131,7 +135,7 @@ def _without_escapes(text: str) -> str:
     return html.unescape(re.sub(r"\\[nrtbf]", "\n", text))
 
 
-def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED + 1)) -> set[Gram]:
+def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED_WORDS + 1)) -> set[Gram]:
     """Return all runs of words of a text that have one of these lengths."""
     words = Words(text).folded
     return {tuple(words[i : i + n]) for n in sizes for i in range(len(words) - n + 1)}
@@ -140,28 +144,30 @@ def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED + 1)) -> set[Gr
 def find_quotable(text: str) -> set[Gram]:
     """Return the runs of words that show a quotation of a text.
 
-    These are all runs of `QUOTED` words, and whole sentences of two or three words.
+    These are all runs of `QUOTED_WORDS` words, and whole sentences of two or three words.
     """
     sentences = (tuple(Words(sentence).folded) for sentence in _SENTENCE.findall(text))
-    return find_grams(text, [QUOTED]) | {
-        sentence for sentence in sentences if 1 < len(sentence) < QUOTED
+    return find_grams(text, [QUOTED_WORDS]) | {
+        sentence for sentence in sentences if 1 < len(sentence) < QUOTED_WORDS
     }
 
 
 def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
     """Return the places of these runs of words in a text, in order and without overlap."""
     words = Words(text)
-    return [words.place(*numbers) for numbers in _find_quoted_words(words, quotable)]
+    return [
+        words.character_span(*word_range) for word_range in _find_quoted_ranges(words, quotable)
+    ]
 
 
-def _find_quoted_words(words: Words, quotable: Collection[Gram]) -> Places:
+def _find_quoted_ranges(words: Words, quotable: Collection[Gram]) -> Places:
     """Return the word numbers of these runs, as first and last (excluded), without overlap."""
     found: Places = []
-    for size in range(2, QUOTED + 1) if quotable else ():
+    for size in range(2, QUOTED_WORDS + 1) if quotable else ():
         for first in range(len(words) - size + 1):
             last = first + size
             if tuple(words.folded[first:last]) in quotable and (
-                size == QUOTED or _is_sentence(words.text, *words.place(first, last))
+                size == QUOTED_WORDS or _is_sentence(words.text, *words.character_span(first, last))
             ):
                 found.append((first, last))
     return merge_overlapping(found)
@@ -195,7 +201,7 @@ def _ends_sentence(text: str, end: int) -> bool:
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedText:
     """The words of a recorded text.
 
     `own` holds the parts that are the human's, as word numbers (first, last excluded). `offered` is
@@ -208,7 +214,7 @@ class Recorded:
 
     @property
     def is_long(self) -> bool:
-        return len(self.words) >= LONG
+        return len(self.words) >= MIN_LONG_TEXT_WORDS
 
     @property
     def is_whole(self) -> bool:
@@ -235,10 +241,12 @@ class Recorded:
             own, other = own.casefold(), other.casefold()
         if own != other or self.is_long or self.offered:
             return own == other
-        start, end = words.place(first, last)
-        begins = any(first == place[1] for place in beside) or _begins_sentence(words.text, start)
+        start, end = words.character_span(first, last)
+        begins = any(first == neighbour[1] for neighbour in beside) or _begins_sentence(
+            words.text, start
+        )
         return begins and (
-            any(last == place[0] for place in beside) or _ends_sentence(words.text, end)
+            any(last == neighbour[0] for neighbour in beside) or _ends_sentence(words.text, end)
         )
 
 
@@ -260,7 +268,7 @@ class Redaction:
     ids: frozenset[str] = frozenset()
     others: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
-    texts: dict[str, Recorded] = field(default_factory=dict)
+    texts: dict[str, RecordedText] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
     impersonal: set[str] = field(default_factory=set)
     # The salt is not stored. Without it a mark cannot confirm a guess of the removed text.
@@ -268,7 +276,7 @@ class Redaction:
 
     def mark(self, text: str) -> str:
         """Return the mark that replaces a text. A mark and an empty text are returned unchanged."""
-        if not text or MARK.fullmatch(text):
+        if not text or WITHDRAWAL_MARK.fullmatch(text):
             return text
         # From the words alone, so that spellings of the same text in two files get the same mark.
         words = Words(text).line.strip() or text.strip()
@@ -309,13 +317,17 @@ class Redaction:
             # in "AT&amp;T;". So both forms are recorded.
             for words in map(Words, (part, html.escape(part))):
                 is_personal = any(character.isalpha() for character in words.line)
-                if not is_personal or words.line in self.impersonal or MARK.fullmatch(part):
+                if (
+                    not is_personal
+                    or words.line in self.impersonal
+                    or WITHDRAWAL_MARK.fullmatch(part)
+                ):
                     continue
                 own = [(0, len(words))]
                 if quotable is not None:
-                    own = _find_quoted_words(words, quotable)
+                    own = _find_quoted_ranges(words, quotable)
                 if own:
-                    self.texts.setdefault(words.line, Recorded(words, own))
+                    self.texts.setdefault(words.line, RecordedText(words, own))
                     self.__dict__.pop("_longest_first", None)
 
     def discard_shared_texts(self, others: Collection[str]) -> None:
@@ -323,12 +335,12 @@ class Redaction:
 
         Call it when all texts are recorded.
         """
-        whole = Words("\n".join(others)).line
-        self.shared = {line for line in self.texts if line in whole}
+        other_words = Words("\n".join(others)).line
+        self.shared = {line for line in self.texts if line in other_words}
         self.__dict__.pop("_longest_first", None)
 
     @cached_property
-    def _longest_first(self) -> list[tuple[str, Recorded]]:
+    def _longest_first(self) -> list[tuple[str, RecordedText]]:
         known = (item for item in self.texts.items() if item[0] not in self.shared)
         # A longer text is replaced as a whole before a shorter one could take a part of it. Ties
         # are sorted by text, so that results do not depend on the order of recording.
@@ -345,7 +357,7 @@ class Redaction:
         """
         words = Words(text)
         # Places that were found, as word numbers.
-        found: dict[tuple[int, int], Recorded] = {}
+        found: dict[tuple[int, int], RecordedText] = {}
         known = self._longest_first if words else []
         count = -1
         # Repeat until nothing new is found: a short text may stand beside one that was just found.
@@ -361,22 +373,26 @@ class Redaction:
                         found[first, last] = recorded
         # A text that was cut off ends with a beginning of a recorded text.
         for line, recorded in known if IS_CUT.search(text) else ():
-            is_looked_for = recorded.is_long or own
-            min_characters = 1 if own else BEGINNING
-            beginning = words.find_beginning(line, min_characters) if is_looked_for else None
+            may_be_cut = recorded.is_long or own
+            min_characters = 1 if own else MIN_BEGINNING_CHARACTERS
+            beginning = words.find_beginning(line, min_characters) if may_be_cut else None
             if beginning is None:
                 continue
             # The cut text runs to the end, so it replaces all shorter matches after its beginning.
             if not any(start <= beginning < end for start, end in found):
-                found = {place: of for place, of in found.items() if place[1] <= beginning}
+                found = {
+                    word_range: match
+                    for word_range, match in found.items()
+                    if word_range[1] <= beginning
+                }
                 found[beginning, len(words)] = recorded
-        places = [
-            words.place(first + start, min(first + end, last))
+        spans = [
+            words.character_span(first + start, min(first + end, last))
             for (first, last), recorded in sorted(found.items())
             for start, end in recorded.own
             if first + start < last
         ]
-        return self.replacements_for(text, places)
+        return self.replacements_for(text, spans)
 
     def find_whole(self, text: str, *, own: bool = False) -> str | None:
         """Return the redacted text if it equals a recorded text, otherwise None.
@@ -391,10 +407,10 @@ class Redaction:
             return None
         if recorded.is_whole:
             return self.mark(text)
-        places = [words.place(*numbers) for numbers in recorded.own]
-        return str(replace_parts(SourcedText(text), self.replacements_for(text, places)))
+        spans = [words.character_span(*word_range) for word_range in recorded.own]
+        return str(replace_parts(SourcedText(text), self.replacements_for(text, spans)))
 
-    def in_text(self, text: str, *, own: bool = False) -> str:
+    def redact_text(self, text: str, *, own: bool = False) -> str:
         """Return the redacted form of a cell, of JSON, or of a file that consists of several texts.
 
         `own` means that the text is from a row of the human.
@@ -403,14 +419,14 @@ class Redaction:
         if whole is not None:
             return whole
         if text[:1] in ("[", "{"):
-            part = partial(self._in_parts, own=own)
-            return change_json(text, lambda value: self.in_json(value, own=own), part)
-        return self._in_parts(text, own=own)
+            redact_parts = partial(self._redact_parts, own=own)
+            return change_json(text, lambda value: self.redact_json(value, own=own), redact_parts)
+        return self._redact_parts(text, own=own)
 
-    def _in_parts(self, text: str, *, own: bool) -> str:
+    def _redact_parts(self, text: str, *, own: bool) -> str:
         return str(replace_parts(SourcedText(text), self.find_recorded(text, own=own)))
 
-    def in_json(
+    def redact_json(
         self, value: JsonValue, around: frozenset[str] = frozenset(), *, own: bool = False
     ) -> JsonValue:
         """Return JSON data without the human's texts and their embeddings.
@@ -419,24 +435,26 @@ class Redaction:
         data is the human's.
         """
         if isinstance(value, str):
-            return self.in_text(value, own=own)
+            return self.redact_text(value, own=own)
         if isinstance(value, list):
             if own and _is_vector(value):
                 return None
-            return [self.in_json(entry, around, own=own) for entry in value]
+            return [self.redact_json(entry, around, own=own) for entry in value]
         if not isinstance(value, dict):
             return value
-        named = [value for value in value.values() if isinstance(value, str)]
+        named = [item for item in value.values() if isinstance(item, str)]
         own = self.is_of_person(named, around) or (own and self.others.isdisjoint(named))
         changed = {}
-        for key, v in value.items():
+        for key, item in value.items():
             names = around.union(named, [key])
-            changed[self.in_text(key)] = self.in_json(v, names, own=own or key in self.ids)
+            changed[self.redact_text(key)] = self.redact_json(
+                item, names, own=own or key in self.ids
+            )
         # An embedding beside a changed text is the embedding of that text.
         if any(
-            changed.get(key, value) != value
-            for key, value in value.items()
-            if isinstance(value, str)
+            changed.get(name, original) != original
+            for name, original in value.items()
+            if isinstance(original, str)
         ):
             return {key: None if _is_vector(value) else value for key, value in changed.items()}
         return changed
@@ -494,13 +512,13 @@ def find_offered(schema: object) -> Iterator[str]:
 def _name_parts(names: Iterable[object]) -> set[str]:
     """Return the names and, for paths, their parts."""
     # A longer string is a text and names nothing.
-    short = [name for name in names if isinstance(name, str) and len(name) <= 200]
-    return {part for name in short for part in (name, *name.split("/"))}
+    short_names = [name for name in names if isinstance(name, str) and len(name) <= 200]
+    return {part for name in short_names for part in (name, *name.split("/"))}
 
 
 def _is_vector(value: object) -> bool:
     return (
         isinstance(value, list)
-        and len(value) >= VECTOR
+        and len(value) >= MIN_VECTOR_LENGTH
         and all(isinstance(entry, (int, float)) for entry in value)
     )

@@ -59,7 +59,7 @@ class QuestionView:
     `describe_parse_problem` returns why a reply cannot be parsed, or an empty string.
     """
 
-    who: Speaker
+    speaker: Speaker
     history: tuple[Utterance, ...]
     prompt: str
     answer_kind: str
@@ -90,7 +90,7 @@ class PendingQuestion:
     is_saved: bool = False
 
     @property
-    def again(self) -> tuple[Message, ...]:
+    def reask_messages(self) -> tuple[Message, ...]:
         """The messages of a re-ask: the replies that could not be parsed, and their problems."""
         return self.request.messages[self.view.message_count :]
 
@@ -101,31 +101,31 @@ class SeatState:
 
     Fields:
         token: the secret part of the seat's link.
-        asked: the waiting questions. The page shows the first one.
-        agreed: the human has arrived and has agreed to take part.
+        questions: the waiting questions. The page shows the first one.
+        has_agreed: the human has arrived and has agreed to take part.
         ended: why the seat gets no more questions: a reason of missing answers, or `done` at the
             end of the run. Empty while it gets questions.
         left: seconds within which the human must arrive. None if there is no limit.
         changed: is set whenever the page of the seat changes.
         is_connected: a page of the seat was open during this process.
-        read: the system prompts that the human has already seen.
+        seen_system_prompts: the system prompts that the human has already seen.
         return_code: the code with which the human can return, until they have noted it.
     """
 
-    place: Seat
+    seat: Seat
     token: str
-    asked: list[PendingQuestion] = field(default_factory=list)
-    agreed: bool = False
+    questions: list[PendingQuestion] = field(default_factory=list)
+    has_agreed: bool = False
     ended: str = ""
     left: float | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     is_connected: bool = False
     end_shown: bool = False
     answers: int = 0
-    read: set[str] = field(default_factory=set)
+    seen_system_prompts: set[str] = field(default_factory=set)
     return_code: str = ""
 
-    def turn(self) -> None:
+    def notify_change(self) -> None:
         """Wake the pages that wait for a change."""
         # A new event for the next change. A cleared event could be missed by a page that has not
         # resumed yet.
@@ -140,12 +140,12 @@ class SeatManager:
     them. `clock` returns seconds. Time limits count only the time that `advance_clock` reports.
 
     With `seats: open`, `lobby` says who has which seat, and seats are given out in the order of
-    `places`.
+    `seats`.
     """
 
     def __init__(
         self,
-        places: Sequence[Seat],
+        seats: Sequence[Seat],
         settings: SeatSettings,
         folder: Path,
         readers: tuple[str, ...] = (),
@@ -153,72 +153,72 @@ class SeatManager:
     ) -> None:
         self.settings = settings
         self._path = folder / SEATS
-        self._people = folder / PEOPLE
+        self._link_ids_path = folder / PEOPLE
         self._ids: dict[str, Mapping[str, str]] = dict(recruitment_ids(folder))
         # The number of changes so far, and the number of those that are on the disk.
         self._changed = self._kept = 0
         self._keeping = asyncio.Lock()
         self.clock = clock
         self._now = clock()
-        self._scenes: dict[str, tuple[SeatState, QuestionView]] = {}
-        known = read_json(self._path) if self._path.exists() else {}
+        self._views_by_address: dict[str, tuple[SeatState, QuestionView]] = {}
+        saved_state = read_json(self._path) if self._path.exists() else {}
         self.researcher_left = False
-        self.port: int | None = known.get("port")
+        self.port: int | None = saved_state.get("port")
         # The address under which people reach the pages. The server of the pages sets it.
         self.address = ""
         # The token of the researcher's page. All tokens survive a resume, so that links stay valid.
-        self.token = known.get("token") or secrets.token_urlsafe(TOKEN_BYTES)
+        self.token = saved_state.get("token") or secrets.token_urlsafe(TOKEN_BYTES)
         self.readers: tuple[str, ...] = readers
-        arrive = None if settings.arrive_minutes is None else settings.arrive_minutes * 60
-        self.chairs: dict[str, SeatState] = {}
-        for place in places:
-            was = known.get("seats", {}).get(place.name, {})
-            chair = SeatState(
-                place,
-                was.get("token") or secrets.token_urlsafe(TOKEN_BYTES),
-                agreed=was.get("agreed", False),
-                ended=was.get("ended", ""),
-                left=arrive,
+        arrival_seconds = None if settings.arrive_minutes is None else settings.arrive_minutes * 60
+        self.seat_states: dict[str, SeatState] = {}
+        for seat in seats:
+            saved_seat = saved_state.get("seats", {}).get(seat.name, {})
+            seat_state = SeatState(
+                seat,
+                saved_seat.get("token") or secrets.token_urlsafe(TOKEN_BYTES),
+                has_agreed=saved_seat.get("agreed", False),
+                ended=saved_seat.get("ended", ""),
+                left=arrival_seconds,
             )
-            self.chairs[chair.token] = chair
-        self._at = {seat_state.place: seat_state for seat_state in self}
+            self.seat_states[seat_state.token] = seat_state
+        self._at = {seat_state.seat: seat_state for seat_state in self}
         # The names of the seats that humans had taken when the study started.
         self.human_seats: list[str] = []
-        self.lobby = self._open_lobby(places, known) if settings.open else None
+        self.lobby = self._open_lobby(seats, saved_state) if settings.open else None
         self.save_state()
 
     def _open_lobby(
         self,
-        places: Sequence[Seat],
-        known: Mapping[str, Mapping[str, Mapping[str, str]]],
+        seats: Sequence[Seat],
+        saved_state: Mapping[str, Mapping[str, Mapping[str, str]]],
     ) -> Lobby:
         """Return the lobby with the people whom an earlier process has admitted."""
-        token = known.get("entry", {}).get("token") or make_code().lower()
-        occupants = restore_occupants(known.get("seats", {}))
-        for chair in self:
-            chair.left = None
-            occupant = occupants.get(chair.place.name)
+        token = saved_state.get("entry", {}).get("token") or make_code().lower()
+        occupants = restore_occupants(saved_state.get("seats", {}))
+        for seat_state in self:
+            seat_state.left = None
+            occupant = occupants.get(seat_state.seat.name)
             # The process ended before this person had noted their code, and nobody knows it now.
             if occupant is not None and not occupant.code:
-                chair.return_code = make_code()
-                occupants[chair.place.name] = Occupant(
-                    occupant.visit, digest_code(chair.return_code)
+                seat_state.return_code = make_code()
+                occupants[seat_state.seat.name] = Occupant(
+                    occupant.visit, digest_code(seat_state.return_code)
                 )
         return Lobby(
             str(token),
-            [place.name for place in places],
+            [place.name for place in seats],
             self.settings.lobby_minutes * 60,
             occupants,
         )
 
     def __iter__(self) -> Iterator[SeatState]:
-        return iter(self.chairs.values())
+        return iter(self.seat_states.values())
 
     def save_state(self) -> None:
         """Write the state that a later process needs. Raises StorageError."""
         write_private(self._path, self._serialise_seats())
-        if self._kept < self._changed and (self._ids or self._people.exists()):
-            write_private(self._people, self._ids)
+        if self._kept < self._changed and (self._ids or self._link_ids_path.exists()):
+            write_private(self._link_ids_path, self._ids)
         self._kept = self._changed
 
     async def wait_until_saved(self) -> None:
@@ -236,11 +236,11 @@ class SeatManager:
 
     def _serialise_seats(self) -> dict[str, object]:
         seats = {
-            seat_state.place.name: {
-                "id": seat_state.place.id,
-                "scopes": seat_state.place.scopes,
+            seat_state.seat.name: {
+                "id": seat_state.seat.id,
+                "scopes": seat_state.seat.scopes,
                 "token": seat_state.token,
-                "agreed": seat_state.agreed,
+                "agreed": seat_state.has_agreed,
                 # These two are no decisions of people: a later process finds them again.
                 "ended": "" if seat_state.ended in ("done", PLAYED_BY_MODEL) else seat_state.ended,
                 **self._serialise_occupant(seat_state),
@@ -252,48 +252,50 @@ class SeatManager:
             found["entry"] = {"token": self.lobby.token, "humans": self.human_seats}
         return found
 
-    def _serialise_occupant(self, chair: SeatState) -> dict[str, str]:
-        occupant = self.lobby.occupants.get(chair.place.name) if self.lobby is not None else None
+    def _serialise_occupant(self, seat_state: SeatState) -> dict[str, str]:
+        occupant = (
+            self.lobby.occupants.get(seat_state.seat.name) if self.lobby is not None else None
+        )
         if occupant is None:
             return {} if self.lobby is None else {"visit": ""}
         # A code that its person has not noted yet is replaced after a crash.
-        return {"visit": occupant.visit, "code": "" if chair.return_code else occupant.code}
+        return {"visit": occupant.visit, "code": "" if seat_state.return_code else occupant.code}
 
     # --- the engine's side ----------------------------------------------------------------------
 
-    def register_question(self, place: Seat, address: str, scene: QuestionView) -> None:
+    def register_question(self, seat: Seat, address: str, view: QuestionView) -> None:
         """Set the page content for the request at an address and for its re-asks."""
-        self._scenes[address] = self._at[place], scene
+        self._views_by_address[address] = self._at[seat], view
 
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
         """Queue a request for its human and return the question with a future for the reply.
 
         If the seat gives no more answers, the reply is already there, with the reason.
         """
-        chair, scene = self._view_at(address)
+        seat_state, view = self._view_at(address)
         reply: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         # The id depends on the request as well. An answer from an old browser tab then cannot
         # count for another question at the same address.
-        name = digest(address, request.fingerprint(), size=9).hex()
-        question = PendingQuestion(name, address, request, scene, reply)
-        if chair.ended:
-            reply.set_result(_reply_without_answer(chair.ended))
+        question_id = digest(address, request.fingerprint(), size=9).hex()
+        question = PendingQuestion(question_id, address, request, view, reply)
+        if seat_state.ended:
+            reply.set_result(_reply_without_answer(seat_state.ended))
             return question
-        chair.asked.append(question)
-        if len(chair.asked) == 1:
-            self._start_clock(chair)
-        chair.turn()
+        seat_state.questions.append(question)
+        if len(seat_state.questions) == 1:
+            self._start_clock(seat_state)
+        seat_state.notify_change()
         return question
 
     def withdraw_question(self, question: PendingQuestion, *, stored: bool) -> None:
         """Remove a question after the journal has `stored` its answer or the run has dropped it."""
-        chair, _ = self._view_at(question.address)
+        seat_state, _ = self._view_at(question.address)
         question.is_saved = stored
         question.saved.set()
-        if question in chair.asked:
-            chair.asked.remove(question)
-            self._start_clock(chair)
-        chair.turn()
+        if question in seat_state.questions:
+            seat_state.questions.remove(question)
+            self._start_clock(seat_state)
+        seat_state.notify_change()
 
     def stop_waiting(self) -> None:
         """Stop waiting for humans to read the last page, because the researcher wants to leave."""
@@ -301,49 +303,49 @@ class SeatManager:
 
     def finish(self) -> None:
         """End all seats, so that every page shows the end of the study."""
-        for chair in self:
-            chair.ended = chair.ended or "done"
-            chair.turn()
+        for seat_state in self:
+            seat_state.ended = seat_state.ended or "done"
+            seat_state.notify_change()
 
     def _view_at(self, address: str) -> tuple[SeatState, QuestionView]:
         # Re-asks have addresses such as <address>.r1 and <address>.long.
-        while address not in self._scenes:
+        while address not in self._views_by_address:
             address = address.rpartition(".")[0]
-        return self._scenes[address]
+        return self._views_by_address[address]
 
-    def _start_clock(self, chair: SeatState) -> None:
+    def _start_clock(self, seat_state: SeatState) -> None:
         """Start the clock of the first question if there is a time limit and the human is there."""
         minutes = self.settings.minutes
-        if minutes is not None and chair.asked and self.has_arrived(chair):
+        if minutes is not None and seat_state.questions and self.has_arrived(seat_state):
             # A clock that already runs is not reset.
-            chair.asked[0].left = chair.asked[0].left or minutes * 60
+            seat_state.questions[0].left = seat_state.questions[0].left or minutes * 60
 
     # --- the page's side ------------------------------------------------------------------------
 
-    def has_arrived(self, chair: SeatState) -> bool:
+    def has_arrived(self, seat_state: SeatState) -> bool:
         """Return whether the human has arrived and agreed to take part."""
-        return chair.agreed
+        return seat_state.has_agreed
 
-    def current_question(self, chair: SeatState) -> PendingQuestion | None:
+    def current_question(self, seat_state: SeatState) -> PendingQuestion | None:
         """Return the first question of the seat that is not answered yet, or None."""
         return next(
             (
                 pending_question
-                for pending_question in chair.asked
+                for pending_question in seat_state.questions
                 if not pending_question.reply.done()
             ),
             None,
         )
 
-    def record_consent(self, chair: SeatState) -> None:
+    def record_consent(self, seat_state: SeatState) -> None:
         """Record that the human has arrived and agreed. `wait_until_saved` waits for the write."""
-        if not chair.agreed and not chair.ended:
-            chair.agreed, chair.left = True, None
+        if not seat_state.has_agreed and not seat_state.ended:
+            seat_state.has_agreed, seat_state.left = True, None
             self._changed += 1
-            self._start_clock(chair)
-            chair.turn()
+            self._start_clock(seat_state)
+            seat_state.notify_change()
 
-    def record_link_ids(self, chair: SeatState, query: Mapping[str, str]) -> None:
+    def record_link_ids(self, seat_state: SeatState, query: Mapping[str, str]) -> None:
         """Record the recruitment ids in the query of a link.
 
         Only the keys that the study file names are recorded. They go into a separate file, apart
@@ -352,8 +354,8 @@ class SeatManager:
         # Cut to 200 characters, because anyone with the link can write anything into its query.
         ids = {key: query[key][:200] for key in self.settings.query if query.get(key)}
         # People of an open entry have given their ids there, and others may have their link.
-        if self.lobby is None and ids and self._ids.get(chair.place.name) != ids:
-            self._ids[chair.place.name] = ids
+        if self.lobby is None and ids and self._ids.get(seat_state.seat.name) != ids:
+            self._ids[seat_state.seat.name] = ids
             self._changed += 1
 
     # --- an open entry --------------------------------------------------------------------------
@@ -362,23 +364,27 @@ class SeatManager:
         """Return the seat of the person to whom a recruitment site gave this id, or None."""
         key = next(iter(self.settings.query), "")
         return next(
-            (chair for chair in self if id and self._ids.get(chair.place.name, {}).get(key) == id),
+            (
+                seat_state
+                for seat_state in self
+                if id and self._ids.get(seat_state.seat.name, {}).get(key) == id
+            ),
             None,
         )
 
     def find_seat(self, name: str) -> SeatState | None:
         """Return the seat with this name, or None."""
-        return next((chair for chair in self if chair.place.name == name), None)
+        return next((seat_state for seat_state in self if seat_state.seat.name == name), None)
 
-    def name_of(self, chair: SeatState) -> str:
+    def name_of(self, seat_state: SeatState) -> str:
         """Return the name that the person in an open seat has typed, or ""."""
-        return self._ids.get(chair.place.name, {}).get(NAME, "")
+        return self._ids.get(seat_state.seat.name, {}).get(NAME, "")
 
     def next_free_seat(self) -> SeatState | None:
         """Return the seat for the next person of the open entry, or None if all are taken."""
         if self.lobby is None:
             return None
-        closed = {chair.place.name for chair in self if chair.ended}
+        closed = {seat_state.seat.name for seat_state in self if seat_state.ended}
         return self.find_seat(self.lobby.next_free_seat(closed))
 
     def admit(self, visit: str, ids: Mapping[str, str]) -> SeatState | None:
@@ -386,40 +392,40 @@ class SeatManager:
 
         `visit` is the secret of their cookie. `wait_until_saved` waits for the write.
         """
-        chair = self.next_free_seat()
-        if chair is None or self.lobby is None:
+        seat_state = self.next_free_seat()
+        if seat_state is None or self.lobby is None:
             return None
-        chair.return_code = make_code()
-        self.lobby.admit(chair.place.name, visit, chair.return_code)
-        self._ids[chair.place.name] = dict(ids)
-        chair.agreed = True
+        seat_state.return_code = make_code()
+        self.lobby.admit(seat_state.seat.name, visit, seat_state.return_code)
+        self._ids[seat_state.seat.name] = dict(ids)
+        seat_state.has_agreed = True
         self._changed += 1
         if self.next_free_seat() is None:
             self._start_study(self._seated_names())
-        return chair
+        return seat_state
 
-    def readmit(self, chair: SeatState, visit: str) -> None:
+    def readmit(self, seat_state: SeatState, visit: str) -> None:
         """Recognise the person in a seat by another cookie from now on."""
         assert self.lobby is not None
-        code = self.lobby.occupants[chair.place.name].code
-        self.lobby.occupants[chair.place.name] = Occupant(digest_visit(visit), code)
+        code = self.lobby.occupants[seat_state.seat.name].code
+        self.lobby.occupants[seat_state.seat.name] = Occupant(digest_visit(visit), code)
         self._changed += 1
 
-    def release_seat(self, chair: SeatState) -> None:
+    def release_seat(self, seat_state: SeatState) -> None:
         """Free the seat of a person who leaves the lobby, and forget the person."""
         assert self.lobby is not None
-        self.lobby.release(chair.place.name)
-        self._ids.pop(chair.place.name, None)
+        self.lobby.release(seat_state.seat.name)
+        self._ids.pop(seat_state.seat.name, None)
         # The old link must not lead to the seat of the next person.
-        chair.token = secrets.token_urlsafe(TOKEN_BYTES)
-        self.chairs = {chair.token: chair for chair in self}
-        chair.agreed, chair.return_code, chair.is_connected = False, "", False
+        seat_state.token = secrets.token_urlsafe(TOKEN_BYTES)
+        self.seat_states = {seat_state.token: seat_state for seat_state in self}
+        seat_state.has_agreed, seat_state.return_code, seat_state.is_connected = False, "", False
         self._changed += 1
 
-    def note_code(self, chair: SeatState) -> None:
+    def note_code(self, seat_state: SeatState) -> None:
         """Forget the return code of a person who has noted it."""
-        if chair.return_code:
-            chair.return_code = ""
+        if seat_state.return_code:
+            seat_state.return_code = ""
             self._changed += 1
 
     def go_on_with(self, humans: Collection[str]) -> None:
@@ -434,33 +440,37 @@ class SeatManager:
     def _seated_names(self) -> list[str]:
         assert self.lobby is not None
         return [
-            chair.place.name
-            for chair in self
-            if chair.place.name in self.lobby.occupants and not chair.ended
+            seat_state.seat.name
+            for seat_state in self
+            if seat_state.seat.name in self.lobby.occupants and not seat_state.ended
         ]
 
     def _start_study(self, humans: Collection[str]) -> None:
         assert self.lobby is not None
         self.lobby.start()
         self.human_seats = list(humans)
-        for chair in self:
-            if chair.place.name not in humans:
-                chair.ended = chair.ended or PLAYED_BY_MODEL
-            chair.turn()
+        for seat_state in self:
+            if seat_state.seat.name not in humans:
+                seat_state.ended = seat_state.ended or PLAYED_BY_MODEL
+            seat_state.notify_change()
         self.save_state()
 
-    def find_pending_question(self, chair: SeatState, question_id: str) -> PendingQuestion | None:
+    def find_pending_question(
+        self, seat_state: SeatState, question_id: str
+    ) -> PendingQuestion | None:
         """Return the question with this id, or None if its answer is already on the disk."""
         return next(
             (
                 pending_question
-                for pending_question in chair.asked
+                for pending_question in seat_state.questions
                 if pending_question.id == question_id
             ),
             None,
         )
 
-    async def answer(self, chair: SeatState, question: PendingQuestion, text: str | None) -> bool:
+    async def answer(
+        self, seat_state: SeatState, question: PendingQuestion, text: str | None
+    ) -> bool:
         """Answer a question and return whether the answer is on the disk.
 
         `text` is None if the human declines to answer. Only the first answer counts. Later ones,
@@ -470,25 +480,25 @@ class SeatManager:
             question.reply.set_result(
                 _reply_without_answer(DECLINED) if text is None else _reply_from_text(text)
             )
-            chair.answers += 1
-            chair.read.add(question.view.who.system)
+            seat_state.answers += 1
+            seat_state.seen_system_prompts.add(question.view.speaker.system)
         await question.saved.wait()
         return question.is_saved
 
-    def close_seat(self, chair: SeatState, why: str) -> None:
+    def close_seat(self, seat_state: SeatState, reason: str) -> None:
         """Close a seat. All its waiting and later questions get a missing answer with this reason.
 
         Raises StorageError.
         """
-        if chair.ended:
+        if seat_state.ended:
             return
-        chair.ended = why
+        seat_state.ended = reason
         # Written before the questions resolve, so that a resume cannot open the seat again.
         self.save_state()
-        for question in chair.asked:
+        for question in seat_state.questions:
             if not question.reply.done():
-                question.reply.set_result(_reply_without_answer(why))
-        chair.turn()
+                question.reply.set_result(_reply_without_answer(reason))
+        seat_state.notify_change()
 
     def advance_clock(self) -> None:
         """Subtract the time since the last call from all clocks, and time out those at zero.
@@ -496,22 +506,22 @@ class SeatManager:
         The page server calls it only while the run is active.
         """
         now = self.clock()
-        passed, self._now = max(0.0, now - self._now), now
+        elapsed, self._now = max(0.0, now - self._now), now
         if self.lobby is not None and self.lobby.is_open:
-            self.lobby.advance_clock(passed)
+            self.lobby.advance_clock(elapsed)
             if not self.lobby.is_open:
                 self._start_study(self._seated_names())
-        for chair in list(self):
-            question = self.current_question(chair)
-            if chair.left is not None and not chair.agreed and not chair.ended:
-                chair.left -= passed
-                if chair.left <= 0:
-                    self.close_seat(chair, SEAT_CLOSED)
+        for seat_state in list(self):
+            question = self.current_question(seat_state)
+            if seat_state.left is not None and not seat_state.has_agreed and not seat_state.ended:
+                seat_state.left -= elapsed
+                if seat_state.left <= 0:
+                    self.close_seat(seat_state, SEAT_CLOSED)
             elif question is not None and question.left is not None:
-                question.left -= passed
+                question.left -= elapsed
                 if question.left <= 0 and not question.reply.done():
                     question.reply.set_result(_reply_without_answer(TIMED_OUT))
-                    chair.turn()
+                    seat_state.notify_change()
 
 
 def write_private(path: Path, data: Mapping[str, object]) -> None:
@@ -533,12 +543,12 @@ def read_seats(folder: Path) -> dict[Seat, str]:
     Raises StorageError.
     """
     path = folder / SEATS
-    known = read_json(path) if path.exists() else {"seats": {}}
+    saved_state = read_json(path) if path.exists() else {"seats": {}}
     # Models play the open seats that no human had when the study started.
-    humans = known.get("entry", known).get("humans", known["seats"])
+    humans = saved_state.get("entry", saved_state).get("humans", saved_state["seats"])
     return {
-        Seat(was["id"], tuple(was["scopes"])): was["ended"]
-        for name, was in known["seats"].items()
+        Seat(saved_seat["id"], tuple(saved_seat["scopes"])): saved_seat["ended"]
+        for name, saved_seat in saved_state["seats"].items()
         if name in humans
     }
 
@@ -546,7 +556,7 @@ def read_seats(folder: Path) -> dict[Seat, str]:
 def recruitment_ids(folder: Path) -> Mapping[str, Mapping[str, str]]:
     """Return the recruitment ids of each seat, by name of the seat. Raises StorageError."""
     path = folder / PEOPLE
-    found = read_json(path) if path.exists() else {}
-    if not isinstance(found, dict):
+    link_ids = read_json(path) if path.exists() else {}
+    if not isinstance(link_ids, dict):
         raise StorageError(f"{path}: not a list of people's ids")
-    return found
+    return link_ids

@@ -68,10 +68,10 @@ class Seat:
         """The session that this participant shares with others, or the participant alone."""
         return self.scopes[0] if self.scopes else self.id
 
-    def owns_call(self, who: Speaker, path: Sequence[str]) -> bool:
+    def owns_call(self, speaker: Speaker, path: Sequence[str]) -> bool:
         """Return whether a call to a speaker in the scope with this path is one of this seat."""
-        own = who.id == self.id and who.role == PARTICIPANT_ROLE
-        return own and (not self.scopes or not set(self.scopes).isdisjoint(path))
+        is_own = speaker.id == self.id and speaker.role == PARTICIPANT_ROLE
+        return is_own and (not self.scopes or not set(self.scopes).isdisjoint(path))
 
 
 class SeatSettings(BaseModel):
@@ -154,12 +154,12 @@ class SelfDescription(BaseModel):
     @property
     def as_prompt_text(self) -> str:
         """The self-description as a text that replaces a persona in prompts."""
-        said = {
+        fields = {
             key: str(value).strip()
             for key, value in self.model_dump(exclude={"about"}).items()
             if value
         }
-        facts = "; ".join(f"{key}: {value}" for key, value in said.items())
+        facts = "; ".join(f"{key}: {value}" for key, value in fields.items())
         return " ".join(
             filter(None, [SELF_DESCRIPTION_PLACEHOLDER, facts and f"{facts}.", self.about.strip()])
         )
@@ -175,30 +175,30 @@ SELF_DESCRIPTION_QUESTION = SourcedText(
 )
 
 
-def self_description_address(place: Seat) -> str:
+def self_description_address(seat: Seat) -> str:
     """Return the address of the question for a self-description. It is outside all scopes."""
-    return f"seats/{place.name.replace('/', '.')}/self"
+    return f"seats/{seat.name.replace('/', '.')}/self"
 
 
-def describe_oneself(place: Seat, card: str) -> Quoted:
+def describe_oneself(seat: Seat, text: str) -> Quoted:
     """Return a self-description as a quoted text with its row of `self_descriptions` as source."""
-    id = cell_id(f"{SELF_DESCRIPTIONS}.text", place.name)
-    return Quoted(card, Source("persona", id, place.id))
+    source_id = cell_id(f"{SELF_DESCRIPTIONS}.text", seat.name)
+    return Quoted(text, Source("persona", source_id, seat.id))
 
 
-def with_self_description(who: Speaker, self_description: Quoted) -> Speaker:
+def with_self_description(speaker: Speaker, self_description: Quoted) -> Speaker:
     """Return the speaker with a self-description in place of the persona in the system prompt.
 
     The function replaces all parts that have this speaker's persona as their source. A prompt that
     was written without a template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If the prompt
     contains neither, the self-description is put at its beginning.
     """
-    system = with_sources(who.system)
-    shown = [span for span in system.spans if _is_persona(span, who.id)]
-    if not shown and SELF_DESCRIPTION_PLACEHOLDER in system:
-        shown = find_exactly(system, [SELF_DESCRIPTION_PLACEHOLDER])
+    system = with_sources(speaker.system)
+    persona_spans = [span for span in system.spans if _is_persona(span, speaker.id)]
+    if not persona_spans and SELF_DESCRIPTION_PLACEHOLDER in system:
+        persona_spans = find_exactly(system, [SELF_DESCRIPTION_PLACEHOLDER])
     parts: list[Replacement] = []
-    for start, end, *_ in sorted(shown):
+    for start, end, *_ in sorted(persona_spans):
         # Spans may be nested, and the outer one covers the inner ones. The first one gets the
         # self-description, and all others are removed.
         if not parts or start >= parts[-1].end:
@@ -209,10 +209,10 @@ def with_self_description(who: Speaker, self_description: Quoted) -> Speaker:
         ]
     changed = replace_parts(system, parts)
     # The cache breakpoints are offsets into the old text.
-    begins = (
-        shift_offset(offset, parts) for offset in getattr(who.system, "cache_breakpoints", ())
+    cache_breakpoints = (
+        shift_offset(offset, parts) for offset in getattr(speaker.system, "cache_breakpoints", ())
     )
-    return replace(who, system=Prompt(changed, changed.spans, begins))
+    return replace(speaker, system=Prompt(changed, changed.spans, cache_breakpoints))
 
 
 def _is_persona(span: Span, speaker: str) -> bool:
@@ -257,11 +257,19 @@ def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> t
     closed seat. Raises InputError also if fewer seats are open than wanted.
     """
     if seats.ids:
-        found = [_find_seat(name, available) for name in dict.fromkeys(seats.ids)]
-        problems = [f for f in found if isinstance(f, Problem)]
+        seats_or_problems = [_find_seat(name, available) for name in dict.fromkeys(seats.ids)]
+        problems = [
+            seat_or_problem
+            for seat_or_problem in seats_or_problems
+            if isinstance(seat_or_problem, Problem)
+        ]
         if problems:
             raise InputError(problems)
-        named = [f for f in found if isinstance(f, Seat)]
+        named = [
+            seat_or_problem
+            for seat_or_problem in seats_or_problems
+            if isinstance(seat_or_problem, Seat)
+        ]
         return tuple(sorted(named, key=available.index) if available else named)
     if not available:
         raise InputError(
@@ -271,18 +279,18 @@ def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> t
                 hint="name participants, e.g. --seat p_0003",
             )
         )
-    fit = [
+    matching = [
         seat
         for seat in available
         if seats.role in (None, seat.role) and seats.condition in (None, seat.condition)
     ]
-    open_ = [seat for seat in fit if not seat.closed_reason]
-    if not open_ or len(open_) < (seats.count or 1):
-        raise InputError(_too_few_seats_error(seats, available, fit, open_))
-    wanted = seats.count or len(open_)
+    open_seats = [seat for seat in matching if not seat.closed_reason]
+    if not open_seats or len(open_seats) < (seats.count or 1):
+        raise InputError(_too_few_seats_error(seats, available, matching, open_seats))
+    seat_count = seats.count or len(open_seats)
     # A random stream for this purpose alone, so that seats do not change any other draw.
-    order = generator(seed, ("seats",)).permutation(len(open_))[:wanted]
-    return tuple(open_[item_id] for item_id in sorted(order))
+    order = generator(seed, ("seats",)).permutation(len(open_seats))[:seat_count]
+    return tuple(open_seats[index] for index in sorted(order))
 
 
 def entry_order(seats: Sequence[Seat], seed: int) -> list[Seat]:
@@ -305,48 +313,55 @@ def entry_order(seats: Sequence[Seat], seed: int) -> list[Seat]:
         conditions = sorted(waiting)
         for position in rng.permutation(len(conditions)):
             members = waiting[conditions[position]].pop()
-            order += [members[place] for place in rng.permutation(len(members))]
-        waiting = {condition: left for condition, left in waiting.items() if left}
+            order += [members[index] for index in rng.permutation(len(members))]
+        waiting = {name: groups_left for name, groups_left in waiting.items() if groups_left}
     return order
 
 
-def _find_seat(name: str, places: Sequence[Seat]) -> Seat | Problem:
+def _find_seat(name: str, seats: Sequence[Seat]) -> Seat | Problem:
     """Return the open seat with this name, or the problem to report."""
-    if not places:
-        *within, id = name.split("/")
-        return Seat(id, tuple(within))
-    found = [seat for seat in places if name in (seat.name, seat.id)]
+    if not seats:
+        *scopes, participant_id = name.split("/")
+        return Seat(participant_id, tuple(scopes))
+    found = [seat for seat in seats if name in (seat.name, seat.id)]
     if not found:
-        likely = did_you_mean(name, [seat.name for seat in places], _list_seats(places))
-        return Problem(f"there is no participant {name!r}", key="seats", hint=likely)
+        hint = did_you_mean(name, [seat.name for seat in seats], _list_seats(seats))
+        return Problem(f"there is no participant {name!r}", key="seats", hint=hint)
     if len(found) > 1:
-        what = f"{name} is a participant of {len(found)} sessions"
-        return Problem(what, key="seats", hint=f"name one: {_list_seats(found)}")
+        problem = f"{name} is a participant of {len(found)} sessions"
+        return Problem(problem, key="seats", hint=f"name one: {_list_seats(found)}")
     if found[0].closed_reason:
         return Problem(f"nobody can sit at {found[0].name}: {found[0].closed_reason}", key="seats")
     return found[0]
 
 
 def _too_few_seats_error(
-    seats: SeatSettings, places: Sequence[Seat], fit: Sequence[Seat], open_: Sequence[Seat]
+    seats: SeatSettings,
+    available: Sequence[Seat],
+    matching: Sequence[Seat],
+    open_seats: Sequence[Seat],
 ) -> Problem:
     # The most specific reason comes first: a wrong role, a wrong condition, only closed seats.
-    for word, given in (("role", seats.role), ("condition", seats.condition)):
-        known = sorted({str(getattr(seat, word)) for seat in places})
+    for field_name, given in (("role", seats.role), ("condition", seats.condition)):
+        known = sorted({str(getattr(seat, field_name)) for seat in available})
         if given is not None and given not in known:
             hint = did_you_mean(given, known, f"known are {', '.join(known)}")
             return Problem(
-                f"no participant has the {word} {given!r}", key=f"seats.{word}", hint=hint
+                f"no participant has the {field_name} {given!r}",
+                key=f"seats.{field_name}",
+                hint=hint,
             )
-    if fit and not open_:
-        return Problem(f"nobody can sit at {fit[0].name}: {fit[0].closed_reason}", key="seats")
+    if matching and not open_seats:
+        return Problem(
+            f"nobody can sit at {matching[0].name}: {matching[0].closed_reason}", key="seats"
+        )
     return Problem(
-        f"{seats.count or 1} seats are wanted, and people can take {len(open_)}",
+        f"{seats.count or 1} seats are wanted, and people can take {len(open_seats)}",
         key="seats.count" if seats.count else "seats",
         hint="lower the number, or leave out role or condition",
     )
 
 
-def _list_seats(places: Sequence[Seat], most: int = 5) -> str:
-    names = [seat.name for seat in places]
-    return ", ".join(names[:most]) + (f" … {names[-1]}" if len(names) > most else "")
+def _list_seats(seats: Sequence[Seat], max_names: int = 5) -> str:
+    names = [seat.name for seat in seats]
+    return ", ".join(names[:max_names]) + (f" … {names[-1]}" if len(names) > max_names else "")

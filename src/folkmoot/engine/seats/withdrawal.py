@@ -97,7 +97,7 @@ from folkmoot.storage.tables import write_table
 
 AMENDMENT_KIND = "withdrawal"
 # The folder of changed files. It has this name only when all of them are complete.
-STAGED = ".withdrawal"
+STAGING_FOLDER = ".withdrawal"
 # Files that are not redacted like others: they hold no texts of humans, or are changed separately.
 UNAFFECTED_FILES = (MANIFEST, PLAN, STUDY_FILE_NAME, SEATS, PEOPLE, AMENDMENTS_FILE)
 # Columns of `answers` that contain the answer of the participant.
@@ -105,16 +105,16 @@ WITHDRAWN_CELLS = ("value", "said", "recorded", "how", "agrees", "position")
 # Columns of `answers` with names of the protocol. The same word in a reply is such a name as well.
 NAMING_CELLS = ("speaker_id", "role", "stage")
 # Files that are deleted, because they can be made again from the run.
-REBUILDABLE_FILES = ("report.html", "report.pdf", "export-*", CONTROLS)
+DELETED_FILES = ("report.html", "report.pdf", "export-*", CONTROLS)
 # Answer kinds that contain no words of the speaker.
-CLOSED = ("choice", "number")
-SPOKEN = ("utterance", "answer")
+CLOSED_KINDS = ("choice", "number")
+SPEECH_SOURCES = ("utterance", "answer")
 # Source kinds that may name a table cell in place of the reply from which its text comes.
-CELLS = ("proposal", "summary", "material")
-COMPOSED = (*CELLS, "option", "value", UNATTRIBUTED)
+CELL_SOURCES = ("proposal", "summary", "material")
+COMPOSED_SOURCES = (*CELL_SOURCES, "option", "value", UNATTRIBUTED)
 
 
-class ReplyFound(NamedTuple):
+class AffectedReply(NamedTuple):
     """A reply of another speaker that quotes the human (`words`) or is made from their texts."""
 
     use: str
@@ -141,13 +141,13 @@ class PersonalTexts:
         quotable: address of a reply that quotes the human → the runs of words that are quotations.
     """
 
-    place: Seat
-    spans: _Spans
+    seat: Seat
+    spans: _SpanTable
     redaction: Redaction
     addresses: set[str]
     answers: int
     requests: int = 0
-    replies: list[ReplyFound] = field(default_factory=list)
+    replies: list[AffectedReply] = field(default_factory=list)
     summaries: set[str] = field(default_factory=set)
     quotable: dict[str, set[Gram]] = field(default_factory=dict)
 
@@ -161,7 +161,7 @@ class PersonalTexts:
         quotable = self.quotable.get(_question_of(address), ())
         return self.redaction.without_quotations(text, quotable)
 
-    def in_reply(self, address: str, text: str) -> str:
+    def redact_reply(self, address: str, text: str) -> str:
         """Return the redacted form of a text in a reply of another speaker."""
         # The whole text may be an option that the human proposed and the speaker chose.
         whole = self.redaction.find_whole(text)
@@ -172,42 +172,47 @@ class PersonalTexts:
         if reply := _reply_of(source):
             return self.is_own(reply)
         if source.kind == "persona":
-            return source == describe_oneself(self.place, "").source
-        named = source.kind in (CELLS if source.id else SPOKEN)
-        is_speaker = source.speaker in (self.place.id, self.place.name)
-        return named and is_speaker and _is_in(self.place, source.speaker, source.id, address)
+            return source == describe_oneself(self.seat, "").source
+        may_be_personal = source.kind in (CELL_SOURCES if source.id else SPEECH_SOURCES)
+        is_speaker = source.speaker in (self.seat.id, self.seat.name)
+        return (
+            may_be_personal and is_speaker and _is_in(self.seat, source.speaker, source.id, address)
+        )
 
     def find_parts(self, address: str, message: int, text: str) -> list[Replacement]:
         """Return replacements of the human's texts in the message with this number."""
         parts: list[Replacement] = []
-        for start, end, source, number in self.spans._spans_at(address):
+        for start, end, source, message_number in self.spans.spans_at(address):
             shown = text[start:end]
-            if number != message:
+            if message_number != message:
                 continue
             if self.is_personal(source, address):
                 found = self.redaction.replacements_for(shown, [(0, len(shown))])
             elif quotable := self.quotable.get(_question_of(_reply_of(source))):
                 found = self.redaction.replacements_for(shown, find_quoted(shown, quotable))
             else:
-                may_hold = _may_hold_any(source)
+                may_contain = _may_contain_any_text(source)
                 altered = source.altered
-                found = self.redaction.find_recorded(shown, altered=altered) if may_hold else []
-            moved = (Replacement(start + first, start + last, left) for first, last, left in found)
+                found = self.redaction.find_recorded(shown, altered=altered) if may_contain else []
+            moved = (
+                Replacement(start + first, start + last, replacement)
+                for first, last, replacement in found
+            )
             # Spans may be nested. The outer one comes first and covers the inner ones.
             parts += [part for part in moved if not any(map(partial(_spans_overlap, part), parts))]
         return sorted(parts)
 
 
-class _Spans:
+class _SpanTable:
     """The sources of the texts in each request, from the table `provenance`."""
 
     def __init__(self, table: pl.DataFrame) -> None:
         self._table = table
         # The rows of an address are adjacent, so its first row and their number find them at once.
         rows = table.with_row_index("row").group_by("address").agg(pl.col("row").min(), pl.len())
-        self._places = {address: place for address, *place in rows.iter_rows()}
+        self._places = {address: row_range for address, *row_range in rows.iter_rows()}
 
-    def _spans_at(self, address: str) -> list[Span]:
+    def spans_at(self, address: str) -> list[Span]:
         rows = self._table.slice(*self._places.get(address, (0, 0)))
         source = pl.col("kind", "source_id", "speaker").fill_null("")
         columns = ("start", "end", "message")
@@ -219,7 +224,7 @@ class _Spans:
         ]
 
 
-def find_personal_texts(run: RunFolder, place: Seat) -> PersonalTexts:
+def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     """Find the texts of a human participant and the replies that quote them.
 
     Raises InputError if the run has no tables yet, if it does not record the sources of texts, or
@@ -229,27 +234,32 @@ def find_personal_texts(run: RunFolder, place: Seat) -> PersonalTexts:
         hint = "finish the run with --resume; who left is taken out at its end"
         raise InputError(Problem(f"{run.path} has no table of answers yet", hint=hint))
     if not run.has_table(PROVENANCE):
-        made = run.manifest.get("software", {}).get("folkmoot", "unknown")
-        what = f"{run.path} was made by a version that did not record which words each prompt shows"
-        hint = f"withdraw with the version that made it, {made}, or delete the whole folder"
-        raise InputError(Problem(what, hint=hint))
+        version = run.manifest.get("software", {}).get("folkmoot", "unknown")
+        problem = (
+            f"{run.path} was made by a version that did not record which words each prompt shows"
+        )
+        hint = f"withdraw with the version that made it, {version}, or delete the whole folder"
+        raise InputError(Problem(problem, hint=hint))
     answers: dict[str, Mapping[str, Any]] = {
         row["address"]: row for row in run.read_table("answers").iter_rows(named=True)
     }
-    own = {
+    own_addresses = {
         address
         for address, row in answers.items()
-        if (row["speaker_id"], row["role"]) == (place.id, PARTICIPANT_ROLE)
-        and _is_in(place, address)
+        if (row["speaker_id"], row["role"]) == (seat.id, PARTICIPANT_ROLE) and _is_in(seat, address)
     }
-    if not own:
-        raise InputError(Problem(f"{place.name}: this participant gave no answer"))
-    people = {row["speaker_id"] for row in answers.values() if row["role"] == PARTICIPANT_ROLE}
-    names = frozenset({place.id, place.name})
-    redaction = Redaction(names, frozenset(people - {place.id}), frozenset(place.scopes))
-    addresses = own | {self_description_address(place)}
-    found = PersonalTexts(place, _Spans(run.read_table(PROVENANCE)), redaction, addresses, len(own))
-    search = _Search(run, found, answers, people)
+    if not own_addresses:
+        raise InputError(Problem(f"{seat.name}: this participant gave no answer"))
+    participant_ids = {
+        row["speaker_id"] for row in answers.values() if row["role"] == PARTICIPANT_ROLE
+    }
+    names = frozenset({seat.id, seat.name})
+    redaction = Redaction(names, frozenset(participant_ids - {seat.id}), frozenset(seat.scopes))
+    addresses = own_addresses | {self_description_address(seat)}
+    personal = PersonalTexts(
+        seat, _SpanTable(run.read_table(PROVENANCE)), redaction, addresses, len(own_addresses)
+    )
+    search = _PersonalTextSearch(run, personal, answers, participant_ids)
     with closing(JournalReader(run.path / JOURNAL)) as journal:
         # In the order of writing: a speaker can quote only texts that were written before.
         for entry, _ in journal.all_rows("entries"):
@@ -257,11 +267,11 @@ def find_personal_texts(run: RunFolder, place: Seat) -> PersonalTexts:
                 search.read(entry)
     redaction.discard_shared_texts(search.others)
     # Re-asks of a question give equal records.
-    found.replies = sorted(set(found.replies))
-    return found
+    personal.replies = sorted(set(personal.replies))
+    return personal
 
 
-class _Search:
+class _PersonalTextSearch:
     """A pass over the replies of a run in the order in which they were given.
 
     `others` collects the texts of all others and those of the design.
@@ -270,112 +280,120 @@ class _Search:
     def __init__(
         self,
         run: RunFolder,
-        found: PersonalTexts,
+        personal: PersonalTexts,
         answers: Mapping[str, Mapping[str, Any]],
-        people: Collection[str],
+        participant_ids: Collection[str],
     ) -> None:
-        self._found, self._answers, self._people = found, answers, people
+        self._found, self._answers, self._people = personal, answers, participant_ids
         # Runs of words that the human had read before writing them, so that they are not theirs.
         self._received = set[Gram]()
         # Texts of others by the id of the speaker.
         self._said = defaultdict[str, list[str]](list)
         # Names of speakers, roles and stages, the study file and the sealed plan are not personal.
-        named = {str(row[column]) for row in answers.values() for column in NAMING_CELLS}
-        designed = (*find_texts(run.config), *find_texts(run.plan))
-        found.redaction.exempt_texts((*named, *designed, found.place.name))
+        speaker_names = {str(row[column]) for row in answers.values() for column in NAMING_CELLS}
+        design_texts = (*find_texts(run.config), *find_texts(run.plan))
+        personal.redaction.exempt_texts((*speaker_names, *design_texts, personal.seat.name))
         self._public = set[str]()
-        said = run.read_table(UTTERANCES).iter_rows(named=True) if run.has_table(UTTERANCES) else ()
-        for row in said:
-            found.redaction.exempt_texts([row["speaker_name"] or ""])
+        utterances = (
+            run.read_table(UTTERANCES).iter_rows(named=True) if run.has_table(UTTERANCES) else ()
+        )
+        for row in utterances:
+            personal.redaction.exempt_texts([row["speaker_name"] or ""])
             # An utterance without an address is a text of the study.
             if not row["address"]:
-                found.redaction.exempt_texts([row["text"] or ""])
+                personal.redaction.exempt_texts([row["text"] or ""])
             elif row["public"]:
                 self._public.add(row["address"])
-        self.others = {*designed}
+        self.others = {*design_texts}
 
     def read(self, entry: JournalEntry) -> None:
         """Record the reply of one entry: the human's, or one that may quote or describe them."""
-        found, question = self._found, _question_of(entry.address)
-        asked = self._answers.get(question, {})
+        personal, question = self._found, _question_of(entry.address)
+        answer_row = self._answers.get(question, {})
         # An option is not the human's, unless they wrote it before a question offered it.
-        offered = {
+        options = {
             *find_offered(entry.request.get("schema")),
-            *json.loads(asked.get("options") or "[]"),
+            *json.loads(answer_row.get("options") or "[]"),
             *self._options_in(entry),
         }
-        found.redaction.exempt_texts(offered)
+        personal.redaction.exempt_texts(options)
         texts = self._texts_of(entry, question)
-        rest, shown = self._split_texts(entry)
-        if question in found.addresses:
-            self._received |= find_grams("\n".join(texts)) & find_grams("\n".join(rest))
-            for text in texts if asked.get("kind") not in CLOSED else ():
-                found.redaction.learn_text(text)
+        other_texts, personal_texts = self._split_texts(entry)
+        if question in personal.addresses:
+            self._received |= find_grams("\n".join(texts)) & find_grams("\n".join(other_texts))
+            for text in texts if answer_row.get("kind") not in CLOSED_KINDS else ():
+                personal.redaction.learn_text(text)
             return
-        found.requests += bool(shown)
-        reply = question, asked.get("speaker_id", ""), asked.get("role", "")
-        is_private = asked.get("role") != PARTICIPANT_ROLE and question not in self._public
-        if shown and is_private and asked.get("kind") not in CLOSED:
+        personal.requests += bool(personal_texts)
+        reply_fields = question, answer_row.get("speaker_id", ""), answer_row.get("role", "")
+        is_private = answer_row.get("role") != PARTICIPANT_ROLE and question not in self._public
+        if personal_texts and is_private and answer_row.get("kind") not in CLOSED_KINDS:
             if not self._shows_others(entry):
-                found.summaries.add(question)
-                found.replies.append(ReplyFound(SUMMARY, *reply))
+                personal.summaries.add(question)
+                personal.replies.append(AffectedReply(SUMMARY, *reply_fields))
                 for text in texts:
-                    found.redaction.learn_text(text)
+                    personal.redaction.learn_text(text)
                 return
-            found.replies.append(ReplyFound(DESCRIPTION, *reply))
-        quotable = set[Gram]().union(*map(find_quotable, shown))
-        quotable -= self._received | find_grams("\n".join(rest))
-        said = self._said[asked.get("speaker_id", "")]
-        if not shown:
+            personal.replies.append(AffectedReply(DESCRIPTION, *reply_fields))
+        quotable = set[Gram]().union(*map(find_quotable, personal_texts))
+        quotable -= self._received | find_grams("\n".join(other_texts))
+        earlier_texts = self._said[answer_row.get("speaker_id", "")]
+        if not personal_texts:
             self.others.update(texts)
-            said += texts
+            earlier_texts += texts
             return
         # A speaker who said the same before does not quote the human. Their earlier texts are only
         # searched if there may be a quotation, because the search is slow.
         if any(find_quoted(text, quotable) for text in texts):
-            quotable -= find_grams("\n".join(said))
-        known = {text for text in texts if text not in said and found.redaction.find_whole(text)}
+            quotable -= find_grams("\n".join(earlier_texts))
+        repeated = {
+            text
+            for text in texts
+            if text not in earlier_texts and personal.redaction.find_whole(text)
+        }
         quoted = dict[str, None]()
         for text in texts:
-            if text in known and any(text.strip() in part for part in shown):
+            if text in repeated and any(text.strip() in part for part in personal_texts):
                 quoted[text] = None
                 continue
             quoted |= {text[start:end]: None for start, end in find_quoted(text, quotable)}
-            found.redaction.learn_text(text, quotable)
-            said.append(found.redaction.without_quotations(text, quotable))
-            self.others.add(said[-1])
+            personal.redaction.learn_text(text, quotable)
+            earlier_texts.append(personal.redaction.without_quotations(text, quotable))
+            self.others.add(earlier_texts[-1])
         if quoted:
-            found.quotable.setdefault(question, set()).update(quotable)
-            found.replies.append(ReplyFound(QUOTATION, *reply, tuple(quoted)))
+            personal.quotable.setdefault(question, set()).update(quotable)
+            personal.replies.append(AffectedReply(QUOTATION, *reply_fields, tuple(quoted)))
 
     def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
         """Return the texts of a request that are not the human's, and those that are."""
-        rest, shown = list[str](), list[str]()
+        other_texts, personal_texts = list[str](), list[str]()
         for number, message in enumerate(entry.request["messages"]):
             content = message["content"]
-            if _repeats_reply(entry, number, self._found.spans._spans_at(entry.address)):
+            if _repeats_reply(entry, number, self._found.spans.spans_at(entry.address)):
                 continue
             parts = self._found.find_parts(entry.address, number, content)
-            shown += (content[part.start : part.end] for part in parts)
-            own = [Span(part.start, part.end, Source("utterance")) for part in parts]
-            rest += (content[span.start : span.end] for span in cover_rest(len(content), own))
-        for start, end, source, number in self._found.spans._spans_at(entry.address):
+            personal_texts += (content[part.start : part.end] for part in parts)
+            personal_spans = [Span(part.start, part.end, Source("utterance")) for part in parts]
+            other_texts += (
+                content[span.start : span.end] for span in cover_rest(len(content), personal_spans)
+            )
+        for start, end, source, number in self._found.spans.spans_at(entry.address):
             if source.kind == "persona" and not self._found.is_personal(source, entry.address):
                 self.others.add(entry.request["messages"][number]["content"][start:end])
-        return rest, shown
+        return other_texts, personal_texts
 
     def _options_in(self, entry: JournalEntry) -> Iterator[str]:
         """Yield the options in a request."""
-        for start, end, source, number in self._found.spans._spans_at(entry.address):
+        for start, end, source, number in self._found.spans.spans_at(entry.address):
             if source.kind == "option":
                 yield entry.request["messages"][number]["content"][start:end]
 
     def _shows_others(self, entry: JournalEntry) -> bool:
         """Return whether a request contains, or may contain, texts of other participants."""
         return any(
-            (_may_hold_any(source) and source.kind not in ("option", "value"))
-            or (source.kind in SPOKEN and source.speaker in self._people)
-            for _, _, source, _ in self._found.spans._spans_at(entry.address)
+            (_may_contain_any_text(source) and source.kind not in ("option", "value"))
+            or (source.kind in SPEECH_SOURCES and source.speaker in self._people)
+            for _, _, source, _ in self._found.spans.spans_at(entry.address)
             if not self._found.is_personal(source, entry.address)
         )
 
@@ -388,7 +406,7 @@ class _Search:
             texts = list(find_texts(json.loads(entry.reply)))
         except ValueError:
             texts = [entry.reply]
-        if question == self_description_address(self._found.place):
+        if question == self_description_address(self._found.seat):
             with suppress(ValidationError):
                 texts.append(SelfDescription.model_validate_json(entry.reply).as_prompt_text)
         return [
@@ -396,12 +414,12 @@ class _Search:
         ]
 
 
-def describe_texts(found: PersonalTexts) -> Iterator[str]:
+def describe_texts(personal: PersonalTexts) -> Iterator[str]:
     """Yield sentences for the researcher on the texts that a withdrawal would remove."""
-    yield f"{found.place.name}: {format_count(found.answers, 'answer')} of this participant."
-    yield f"{format_count(found.requests, 'prompt')} of other speakers showed words of theirs."
+    yield f"{personal.seat.name}: {format_count(personal.answers, 'answer')} of this participant."
+    yield f"{format_count(personal.requests, 'prompt')} of other speakers showed words of theirs."
     for use in (SUMMARY, DESCRIPTION, QUOTATION):
-        replies = [reply for reply in found.replies if reply.use == use]
+        replies = [reply for reply in personal.replies if reply.use == use]
         if replies:
             yield f"{use}:"
         for _, address, speaker_id, role, words in replies:
@@ -409,39 +427,39 @@ def describe_texts(found: PersonalTexts) -> Iterator[str]:
             yield f"  {address} ({role} {speaker_id}) {quoted}".rstrip()
 
 
-def withdraw_texts(run: RunFolder, found: PersonalTexts, requested_by: str) -> None:
+def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -> None:
     """Remove the texts of a human and their quotations from a run.
 
     The caller must hold the lock of the run folder.
     """
-    prepared = run.path / f"{STAGED}.new"
+    prepared = run.path / f"{STAGING_FOLDER}.new"
     shutil.rmtree(prepared, ignore_errors=True)
     prepared.mkdir()
     spans: dict[str, list[Span]] = {}
-    entries = _prepare_journals(run.path, prepared, found, spans)
-    _prepare_tables(run, prepared / TABLES, found, spans)
-    _prepare_files(run.path, prepared, found.redaction)
-    known = dict(recruitment_ids(run.path))
-    if known.pop(found.place.name, None) is not None:
-        write_private(prepared / PEOPLE, known)
+    entries = _prepare_journals(run.path, prepared, personal, spans)
+    _prepare_tables(run, prepared / TABLES, personal, spans)
+    _prepare_files(run.path, prepared, personal.redaction)
+    link_ids = dict(recruitment_ids(run.path))
+    if link_ids.pop(personal.seat.name, None) is not None:
+        write_private(prepared / PEOPLE, link_ids)
     for name in filter(run.has_file, (MANIFEST, AMENDMENTS_FILE)):
         shutil.copyfile(run.path / name, prepared / name)
-    rewrite_amendments(prepared, found.redaction.in_text)
+    rewrite_amendments(prepared, personal.redaction.redact_text)
 
     def path_of(name: str) -> Path:
         return prepared / name if (prepared / name).exists() else run.path / name
 
     with closing(JournalReader(path_of(JOURNAL))) as journal:
-        content, record = journal.content_digest(), journal.record_digest()
+        content_digest, record_digest = journal.content_digest(), journal.record_digest()
     data = {
-        "seat": found.place.name,
-        "answers": found.answers,
+        "seat": personal.seat.name,
+        "answers": personal.answers,
         "entries": entries,
-        "addresses": sorted(found.addresses),
-        "summaries": sorted(found.summaries),
-        "quotations": sorted(found.quotable),
-        "journal_digest": content,
-        "record_digest": digest_of_run(record, run.plan),
+        "addresses": sorted(personal.addresses),
+        "summaries": sorted(personal.summaries),
+        "quotations": sorted(personal.quotable),
+        "journal_digest": content_digest,
+        "record_digest": digest_of_run(record_digest, run.plan),
         "hashes": {
             name: file_sha256(path_of(name))
             for name in run.manifest.get("hashes", {})
@@ -449,7 +467,7 @@ def withdraw_texts(run: RunFolder, found: PersonalTexts, requested_by: str) -> N
         },
     }
     append_amendments(prepared, [Amendment(AMENDMENT_KIND, requested_by, utc_timestamp(), data)])
-    prepared.rename(run.path / STAGED)
+    prepared.rename(run.path / STAGING_FOLDER)
     finish_withdrawal(run.path)
 
 
@@ -458,12 +476,12 @@ def finish_withdrawal(run: Path) -> bool:
 
     A process that is killed here can call it again. The caller must hold the lock of the folder.
     """
-    staged = run / STAGED
+    staged = run / STAGING_FOLDER
     if not staged.exists():
         return False
     # A killed process may have left rows with the texts. A resume records the rows again.
     RowFile(run).remove_file()
-    for path in (path for name in REBUILDABLE_FILES for path in run.glob(name)):
+    for path in (path for name in DELETED_FILES for path in run.glob(name)):
         if path.is_dir():
             shutil.rmtree(path)
         else:
@@ -471,11 +489,11 @@ def finish_withdrawal(run: Path) -> bool:
     # The pages cache results that may contain the texts.
     shutil.rmtree(cache_folder(run), ignore_errors=True)
     for path in sorted(path for path in staged.rglob("*") if path.is_file()):
-        place = run / path.relative_to(staged)
+        target = run / path.relative_to(staged)
         if path.suffix == ".sqlite":
-            replace_journal(place, path)
+            replace_journal(target, path)
         else:
-            path.replace(place)
+            path.replace(target)
     shutil.rmtree(staged)
     return True
 
@@ -485,12 +503,12 @@ def process_pending_withdrawals(run: RunFolder) -> None:
 
     The caller must hold the lock of the run folder.
     """
-    known = {amendment.data.get("seat") for amendment in read_withdrawals(run.path)}
-    for place, ended in read_seats(run.path).items():
-        if ended == WITHDRAWN and place.name not in known:
+    withdrawn_seats = {amendment.data.get("seat") for amendment in read_withdrawals(run.path)}
+    for seat, end_reason in read_seats(run.path).items():
+        if end_reason == WITHDRAWN and seat.name not in withdrawn_seats:
             # A human who left before any answer has no texts, which raises InputError.
             with suppress(InputError):
-                withdraw_texts(run, find_personal_texts(run, place), "participant")
+                withdraw_texts(run, find_personal_texts(run, seat), "participant")
 
 
 def read_withdrawals(run: Path) -> list[Amendment]:
@@ -502,10 +520,10 @@ def _spans_overlap(part: Replacement, other: Replacement) -> bool:
     return part.start < other.end and other.start < part.end
 
 
-def _is_in(place: Seat, *paths: str) -> bool:
+def _is_in(seat: Seat, *paths: str) -> bool:
     """Return whether one of these paths is in the session of a seat."""
-    return not place.scopes or any(
-        not set(place.scopes).isdisjoint(path.split("/")) for path in paths
+    return not seat.scopes or any(
+        not set(seat.scopes).isdisjoint(path.split("/")) for path in paths
     )
 
 
@@ -523,44 +541,49 @@ def _reply_of(source: Source) -> str:
     return source.address
 
 
-def _may_hold_any(source: Source) -> bool:
+def _may_contain_any_text(source: Source) -> bool:
     """Return whether a text with this source may contain words of any speaker."""
     table = source.id.partition(".")[0]
-    return source.kind in COMPOSED and table not in (STUDY, PROTOCOL)
+    return source.kind in COMPOSED_SOURCES and table not in (STUDY, PROTOCOL)
 
 
 def _prepare_tables(
-    run: RunFolder, prepared: Path, found: PersonalTexts, spans: Mapping[str, Sequence[Span]]
+    run: RunFolder, prepared: Path, personal: PersonalTexts, spans: Mapping[str, Sequence[Span]]
 ) -> None:
     for name in run.table_names():
         table = run.read_table(name)
         if name == PROVENANCE:
-            changed = _with_spans(table, spans, found.redaction)
+            changed = _with_spans(table, spans, personal.redaction)
         else:
-            changed = _without_texts(table, name, found)
+            changed = _without_texts(table, name, personal)
         if not changed.equals(table):
             write_table(prepared, name, changed)
 
 
-def _without_texts(table: pl.DataFrame, name: str, found: PersonalTexts) -> pl.DataFrame:
-    texts = [
+def _without_texts(table: pl.DataFrame, name: str, personal: PersonalTexts) -> pl.DataFrame:
+    text_columns = [
         column for column, kind in table.schema.items() if kind in (pl.String, pl.List(pl.String))
     ]
 
     def redact_row(row: Mapping[str, Any]) -> dict[str, Any]:
         address = row.get("address") or ""
-        own = found.is_own(address) or (not address and found.redaction.is_of_person(row.values()))
-        changed = {text: found.redaction.in_json(row[text], own=own) for text in texts}
-        if own and address and row.get("text"):
-            changed["text"] = found.redaction.mark(row["text"])
-        elif _question_of(address) in found.quotable:
-            quoting = {
-                column: found.without_quotations(address, row[column])
+        is_own = personal.is_own(address) or (
+            not address and personal.redaction.is_of_person(row.values())
+        )
+        changed = {
+            column: personal.redaction.redact_json(row[column], own=is_own)
+            for column in text_columns
+        }
+        if is_own and address and row.get("text"):
+            changed["text"] = personal.redaction.mark(row["text"])
+        elif _question_of(address) in personal.quotable:
+            unquoted = {
+                column: personal.without_quotations(address, row[column])
                 for column in ("text",)
                 if row.get(column)
             }
-            changed |= quoting
-        if name == "answers" and address in found.addresses:
+            changed |= unquoted
+        if name == "answers" and address in personal.addresses:
             changed |= dict.fromkeys(set(WITHDRAWN_CELLS) & row.keys()) | {"missing": WITHDRAWN}
         return {**row, **changed}
 
@@ -574,157 +597,165 @@ def _with_spans(
     """Return the table `provenance` with the new spans of all requests that have changed."""
     parts: list[pl.DataFrame] = []
     for (address,), rows in table.group_by("address", maintain_order=True):
-        moved = [
+        span_rows = [
             (address, number, start, end, source.kind, source.id, source.speaker, source.altered)
             for start, end, source, number in spans.get(str(address), ())
         ]
-        changed = pl.DataFrame(moved, schema=table.schema, orient="row")
+        changed = pl.DataFrame(span_rows, schema=table.schema, orient="row")
         parts.append(changed if address in spans else rows)
     # The key of a cell can be a personal text: that of an option is the option itself.
-    ids = [id for id in table["source_id"].unique() if id]
-    keys = {id: [redaction.find_whole(part) or part for part in id.split("/")] for id in ids}
-    renamed = {id: "/".join(key) for id, key in keys.items()}
+    source_ids = [source_id for source_id in table["source_id"].unique() if source_id]
+    id_parts = {
+        source_id: [redaction.find_whole(part) or part for part in source_id.split("/")]
+        for source_id in source_ids
+    }
+    renamed = {source_id: "/".join(parts) for source_id, parts in id_parts.items()}
     return pl.concat([table.clear(), *parts]).with_columns(pl.col("source_id").replace(renamed))
 
 
 def _prepare_files(run: Path, prepared: Path, redaction: Redaction) -> None:
-    left_out = {
+    excluded = {
         *UNAFFECTED_FILES,
         TABLES,
-        *(path.name for name in REBUILDABLE_FILES for path in run.glob(name)),
+        *(path.name for name in DELETED_FILES for path in run.glob(name)),
     }
     for path in sorted(path for path in run.rglob("*") if path.is_file()):
-        inside = path.relative_to(run)
-        if inside.parts[0] in left_out or any(part.startswith(".") for part in inside.parts):
+        relative_path = path.relative_to(run)
+        if relative_path.parts[0] in excluded or any(
+            part.startswith(".") for part in relative_path.parts
+        ):
             continue
         try:
             text = path.read_text("utf-8")
         # A journal or a picture.
         except UnicodeDecodeError:
             continue
-        changed = _change_file(inside, text, redaction)
+        changed = _change_file(relative_path, text, redaction)
         if changed != text:
-            write_text(prepared / inside, changed)
+            write_text(prepared / relative_path, changed)
 
 
-def _change_file(name: Path, text: str, redaction: Redaction) -> str:
-    if name.suffix == ".jsonl":
-        return "".join(f"{redaction.in_text(line)}\n" for line in text.splitlines())
-    if name.suffix == ".json":
+def _change_file(path: Path, text: str, redaction: Redaction) -> str:
+    if path.suffix == ".jsonl":
+        return "".join(f"{redaction.redact_text(line)}\n" for line in text.splitlines())
+    if path.suffix == ".json":
         with suppress(ValueError):
             value = json.loads(text)
-            changed = redaction.in_json(value, frozenset(name.parts))
+            changed = redaction.redact_json(value, frozenset(path.parts))
             return text if changed == value else format_json(changed)
-    return redaction.in_text(text)
+    return redaction.redact_text(text)
 
 
 def _prepare_journals(
-    run: Path, prepared: Path, found: PersonalTexts, spans: dict[str, list[Span]]
+    run: Path, prepared: Path, personal: PersonalTexts, spans: dict[str, list[Span]]
 ) -> int:
     """Write redacted journals, store the new spans in `spans`, and return the number of changes."""
     # Each journal is copied into a new file. A changed SQLite file would keep pages with old texts.
-    count = 0
-    derived = {path for name in REBUILDABLE_FILES for path in run.glob(name)}
+    changed_count = 0
+    derived = {path for name in DELETED_FILES for path in run.glob(name)}
     journals = [
         path for path in sorted(run.rglob("*.sqlite")) if not {prepared, *derived} & {*path.parents}
     ]
     for path in journals:
         with closing(JournalReader(path)) as old:
             current = {entry.address: entry.fingerprint for entry in old.read_entries("ask")}
-            before = count
+            count_before = changed_count
 
             def redact_entry(
                 entry: JournalEntry, current: Mapping[str, bytes] = current
             ) -> JournalEntry:
-                nonlocal count
+                nonlocal changed_count
                 # The provenance table has no spans of a superseded request.
                 is_current = current.get(entry.address, entry.fingerprint) == entry.fingerprint
-                changed = _change_entry(entry, found, spans if is_current else None)
-                count += changed != entry
+                changed = _change_entry(entry, personal, spans if is_current else None)
+                changed_count += changed != entry
                 return changed
 
             new = copy_journal(old, redact_entry)
-        if count > before:
-            place = prepared / path.relative_to(run)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            new.replace(place)
+        if changed_count > count_before:
+            target = prepared / path.relative_to(run)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            new.replace(target)
         discard_copy(new)
-    return count
+    return changed_count
 
 
 def _change_entry(
-    entry: JournalEntry, found: PersonalTexts, spans: dict[str, list[Span]] | None
+    entry: JournalEntry, personal: PersonalTexts, spans: dict[str, list[Span]] | None
 ) -> JournalEntry:
-    redaction, was = found.redaction, dict(entry.request)
+    redaction, original = personal.redaction, dict(entry.request)
     request: Any = {
-        key: value if key == "messages" else redaction.in_json(value) for key, value in was.items()
+        key: value if key == "messages" else redaction.redact_json(value)
+        for key, value in original.items()
     }
     if entry.kind == "embed":
         blob = entry.blob
-        if request != was and blob:
-            blob = _blank_embeddings(blob, was["texts"], request["texts"])
+        if request != original and blob:
+            blob = _blank_embeddings(blob, original["texts"], request["texts"])
         return _with_new_fingerprint(entry._replace(blob=blob), request)
     if entry.kind != "ask":
-        return entry._replace(reply=redaction.in_text(entry.reply))
-    request["messages"] = _change_messages(entry, found, spans)
-    if found.is_own(entry.address):
-        is_summary = _question_of(entry.address) in found.summaries
+        return entry._replace(reply=redaction.redact_text(entry.reply))
+    request["messages"] = _change_messages(entry, personal, spans)
+    if personal.is_own(entry.address):
+        is_summary = _question_of(entry.address) in personal.summaries
         finish = entry.finish if is_summary else f"refused:{WITHDRAWN}"
         return _with_new_fingerprint(
             entry._replace(reply=redaction.mark(entry.reply), finish=finish), request
         )
-    change = partial(found.in_reply, entry.address)
+    change = partial(personal.redact_reply, entry.address)
     reply = change_json(entry.reply, lambda value: change_texts(value, change), change)
     return _with_new_fingerprint(entry._replace(reply=reply), request)
 
 
 def _change_messages(
-    entry: JournalEntry, found: PersonalTexts, spans: dict[str, list[Span]] | None
+    entry: JournalEntry, personal: PersonalTexts, spans: dict[str, list[Span]] | None
 ) -> list[dict[str, str]]:
     """Return the redacted messages of a request, and store their new spans in `spans`."""
     messages: list[dict[str, str]] = []
     moved: list[Span] = []
-    was: Sequence[Mapping[str, str]] = entry.request["messages"]
-    all_spans = found.spans._spans_at(entry.address) if spans is not None else []
-    for number, message in enumerate(was):
+    originals: Sequence[Mapping[str, str]] = entry.request["messages"]
+    all_spans = personal.spans.spans_at(entry.address) if spans is not None else []
+    for number, message in enumerate(originals):
         content = message["content"]
-        known = [span for span in all_spans if span.message == number]
+        message_spans = [span for span in all_spans if span.message == number]
         if spans is None:
-            changed = SourcedText(found.redaction.in_text(content))
-        elif _repeats_reply(entry, number, known):
-            is_own = found.is_own(entry.address)
-            mark = found.redaction.mark
-            left = mark(content) if is_own else found.without_quotations(entry.address, content)
-            changed = SourcedText(left)
+            changed = SourcedText(personal.redaction.redact_text(content))
+        elif _repeats_reply(entry, number, message_spans):
+            is_own = personal.is_own(entry.address)
+            mark = personal.redaction.mark
+            remaining = (
+                mark(content) if is_own else personal.without_quotations(entry.address, content)
+            )
+            changed = SourcedText(remaining)
         else:
-            parts = found.find_parts(entry.address, number, content)
-            changed = replace_parts(SourcedText(content, known), parts)
+            parts = personal.find_parts(entry.address, number, content)
+            changed = replace_parts(SourcedText(content, message_spans), parts)
         messages.append({**message, "content": str(changed)})
         moved += (span._replace(message=number) for span in changed.spans)
-    if spans is not None and messages != was:
+    if spans is not None and messages != originals:
         spans[entry.address] = moved
     return messages
 
 
 def _repeats_reply(entry: JournalEntry, number: int, spans: Sequence[Span]) -> bool:
     """Return whether a message is the last one of a re-ask, which may repeat the bad reply."""
-    is_further = entry.address != _question_of(entry.address)
+    is_reask = entry.address != _question_of(entry.address)
     is_last = number == len(entry.request["messages"]) - 1
-    return is_further and is_last and all(span.message != number for span in spans)
+    return is_reask and is_last and all(span.message != number for span in spans)
 
 
-def _blank_embeddings(blob: bytes, was: Sequence[str], now: Sequence[str]) -> bytes:
+def _blank_embeddings(blob: bytes, old_texts: Sequence[str], new_texts: Sequence[str]) -> bytes:
     """Return the embeddings (float32, one row for each text) with NaN for texts that changed."""
-    vectors = np.frombuffer(blob, dtype=np.float32).reshape(len(was), -1).copy()
-    vectors[[a != b for a, b in zip(was, now, strict=True)]] = np.nan
+    vectors = np.frombuffer(blob, dtype=np.float32).reshape(len(old_texts), -1).copy()
+    vectors[[old != new for old, new in zip(old_texts, new_texts, strict=True)]] = np.nan
     return vectors.tobytes()
 
 
 def _with_new_fingerprint(entry: JournalEntry, request: Mapping[str, Any]) -> JournalEntry:
     """Return the entry with a redacted request and a fingerprint that matches it."""
-    made = entry.fingerprint
+    fingerprint = entry.fingerprint
     if request != entry.request and entry.kind == "embed":
-        made = digest(request["model"], *request["texts"])
+        fingerprint = digest(request["model"], *request["texts"])
     elif request != entry.request and entry.kind == "ask":
-        made = ModelRequest.from_json(request).fingerprint()
-    return entry._replace(request=request, fingerprint=made)
+        fingerprint = ModelRequest.from_json(request).fingerprint()
+    return entry._replace(request=request, fingerprint=fingerprint)

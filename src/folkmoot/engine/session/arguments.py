@@ -42,10 +42,10 @@ def require_type(value: object, kind: type, argument: str, hint: str) -> None:
     raise ProtocolError(f"{argument} is {given}, not {kind.__name__}; {hint}")
 
 
-def require_awaitable(awaitable: Awaitable[R], fn: object, what: str) -> Awaitable[R]:
+def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitable[R]:
     """Return `awaitable`, the result of calling `fn`, if it can be awaited.
 
-    Raises ProtocolError otherwise. `what` names the function in the error.
+    Raises ProtocolError otherwise. `role` names the function in the error.
     """
     if inspect.isawaitable(awaitable):
         return awaitable
@@ -53,9 +53,9 @@ def require_awaitable(awaitable: Awaitable[R], fn: object, what: str) -> Awaitab
     # Point the error at the definition of the function: the traceback holds no line of a function
     # that returned at once.
     code = getattr(fn, "__code__", None)
-    place = (code.co_filename, code.co_firstlineno) if code else None
+    location = (code.co_filename, code.co_firstlineno) if code else None
     hint = "make it call an async function" if name == "<lambda>" else f"write `async def {name}`"
-    raise ProtocolError(f"{what} is not async; {hint}", place)
+    raise ProtocolError(f"{role} is not async; {hint}", location)
 
 
 def item_key(item: object) -> str:
@@ -66,7 +66,7 @@ def item_key(item: object) -> str:
     """
     if isinstance(item, (str, int)):
         return str(item)
-    found = getattr(item, "id", None)
-    if isinstance(found, (str, int)):
-        return str(found)
+    item_id = getattr(item, "id", None)
+    if isinstance(item_id, (str, int)):
+        return str(item_id)
     raise ProtocolError(f"map() needs key= for items of type {type(item).__name__}")

@@ -29,7 +29,7 @@ from folkmoot.provenance import (
 )
 from folkmoot.randomness import generator
 
-_STATED = {
+_INTRODUCTIONS = {
     "en": "It is also known about you: ",
     "de": "Über Sie ist auch bekannt: ",
 }
@@ -45,10 +45,12 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
     stated = settings.stated if settings is not None else ()
     # Only text that quotes this speaker's own persona counts: a moderator's prompt may quote the
     # personas of participants.
-    own = [span for span in spans_of(speaker.system) if span.source[::2] == ("persona", speaker.id)]
-    if settings is None or not stated or not own:
+    persona_spans = [
+        span for span in spans_of(speaker.system) if span.source[::2] == ("persona", speaker.id)
+    ]
+    if settings is None or not stated or not persona_spans:
         return speaker
-    end = max(span.end for span in own)
+    end = max(span.end for span in persona_spans)
     texts = [
         quote_value(
             _statement(attribute, speaker.id, seed, settings.language),
@@ -58,18 +60,20 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
         )
         for attribute in stated
     ]
-    parts = ["\n\n", _STATED[settings.language], join_texts(" ", texts)]
+    parts = ["\n\n", _INTRODUCTIONS[settings.language], join_texts(" ", texts)]
     inserted = [Replacement(end, end, concatenate_texts(parts, plain=None))]
     system = speaker.system
     changed = replace_parts(concatenate_texts([system], plain=None), inserted)
     # The inserted sentences move the cache breakpoints behind them.
-    begins = (shift_offset(offset, inserted) for offset in getattr(system, "cache_breakpoints", ()))
-    return replace(speaker, system=Prompt(changed, changed.spans, begins))
+    cache_breakpoints = (
+        shift_offset(offset, inserted) for offset in getattr(system, "cache_breakpoints", ())
+    )
+    return replace(speaker, system=Prompt(changed, changed.spans, cache_breakpoints))
 
 
-def _statement(attribute: ControlQuestion, id: str, seed: int, language: Language) -> str:
+def _statement(attribute: ControlQuestion, speaker_id: str, seed: int, language: Language) -> str:
     """Return the sentence that states one attribute with the value drawn for a participant."""
-    rng = generator(seed, ("confounders", attribute.id, id))
+    rng = generator(seed, ("confounders", attribute.id, speaker_id))
     if attribute.number is None:
         value = attribute.options[int(rng.integers(len(attribute.options)))]
     else:

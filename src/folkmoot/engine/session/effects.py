@@ -47,11 +47,11 @@ T = TypeVar("T")
 # and all of that text may be more than it can read.
 MAX_QUOTED_CUT_CHARACTERS = 1000
 # Reasons of a missing answer that count as a refusal: by the speaker, by the model, by a filter.
-REFUSED = (DECLINED, "refused", "filtered")
+REFUSAL_REASONS = (DECLINED, "refused", "filtered")
 # The parse step of a JSON answer of which only some fields could be read.
 PARTIAL = "partial"
 # Parse steps that find an answer inside a longer text.
-STATED = ("number", "named", PARTIAL)
+STATED_STEPS = ("number", "named", PARTIAL)
 NO_REPLY = "give one that answers the question, or leave the reply out with --drop"
 # Empty replies are often transient (a server under load), so they are asked for again at least this
 # often, even if the study allows no re-asks.
@@ -84,13 +84,13 @@ class AskedAt(NamedTuple):
     """The position of a question: journal address, place in the tables, id of the speaker."""
 
     address: str
-    place: RowOrder
+    row_order: RowOrder
     speaker_id: str
 
 
 async def ask_until_parsed(
     run: RunContext,
-    at_place: AskedAt,
+    asked_at: AskedAt,
     first_request: ModelRequest,
     answer_type: AnswerType[T],
     reasks: int,
@@ -108,72 +108,93 @@ async def ask_until_parsed(
 
     Raises ProtocolError for a wrong answer type, InputError if a reply given by hand is unreadable.
     """
-    address, place, speaker_id = at_place
+    address, row_order, speaker_id = asked_at
     if answer_type.configuration_error:
         raise ProtocolError(f"{address}: {answer_type.configuration_error}")
     clarification = answer_type.clarifying_answer
     reasks = min(reasks, 1) if clarification else reasks
     empty_tries = reasks if clarification else max(reasks, MAX_EMPTY_REPLY_RETRIES)
-    request, step, longer, said_first = first_request, 0, False, ""
+    request, reask, was_lengthened, said_first = first_request, 0, False, ""
     while True:
-        at = f"{address}.r{step}" if step else address
-        run.record_spans(place, at, request.spans)
-        reply = await run.complete_request(at, request)
+        request_address = f"{address}.r{reask}" if reask else address
+        run.record_spans(row_order, request_address, request.spans)
+        reply = await run.complete_request(request_address, request)
         # Without `max_tokens` the server's own limit cut the reply. The number of generated tokens
         # tells that limit.
         limit = max(request.max_tokens or 0, reply.usage.output_tokens or 0)
-        if reply.finish == FINISH_LENGTH and limit and not longer:
-            longer, request = True, replace(request, max_tokens=2 * limit)
+        if reply.finish == FINISH_LENGTH and limit and not was_lengthened:
+            was_lengthened, request = True, replace(request, max_tokens=2 * limit)
             # For a choice, the clarification takes the place of this request.
             if not clarification:
-                run.record_spans(place, f"{at}.long", request.spans)
-                reply = await _ask_for_more(run, f"{at}.long", request, reply)
-        said_first = said_first if step else reply.text
-        read = _parse_reply(run, at, answer_type, reply)
-        if isinstance(read, Missing):
-            return _build_ask_result(read, "missing", step, request, reply, said_first)
+                run.record_spans(row_order, f"{request_address}.long", request.spans)
+                reply = await _ask_for_more(run, f"{request_address}.long", request, reply)
+        said_first = said_first if reask else reply.text
+        parsed = _parse_reply(run, request_address, answer_type, reply)
+        if isinstance(parsed, Missing):
+            return _build_ask_result(parsed, "missing", reask, request, reply, said_first)
         # A re-ask would send the reply given by hand to a model, which is not what the researcher
         # asked for.
-        if isinstance(read, ParseFailure) and run.change is not None and run.change.gives(at):
+        if (
+            isinstance(parsed, ParseFailure)
+            and run.change is not None
+            and run.change.gives(request_address)
+        ):
             raise InputError(
-                Problem(f"the reply given at {at} cannot be read: {read.problem}", hint=NO_REPLY)
+                Problem(
+                    f"the reply given at {request_address} cannot be read: {parsed.problem}",
+                    hint=NO_REPLY,
+                )
             )
-        if isinstance(read, ParsedAnswer):
-            got = _build_ask_result(read.value, read.parse_step, step, request, reply, said_first)
-            return got._replace(repairs=read.repairs)
-        said = bool(reply.text.strip())
+        if isinstance(parsed, ParsedAnswer):
+            result = _build_ask_result(
+                parsed.value, parsed.parse_step, reask, request, reply, said_first
+            )
+            return result._replace(repairs=parsed.repairs)
+        has_text = bool(reply.text.strip())
         # The model used the doubled limit up without a visible word (it spent it on reasoning).
         # Another attempt would cost the same and end the same.
-        used_up = longer and not said and reply.finish == FINISH_LENGTH and not clarification
-        if used_up or step >= (reasks if said else empty_tries):
+        thought_to_limit = (
+            was_lengthened and not has_text and reply.finish == FINISH_LENGTH and not clarification
+        )
+        if thought_to_limit or reask >= (reasks if has_text else empty_tries):
             break
-        problem = read.problem
+        problem = parsed.problem
         if clarification:
             answer_type = clarification
-            problem = clarification.prompt if said else f"{read.problem}\n\n{clarification.prompt}"
-        step += 1
+            problem = (
+                clarification.prompt if has_text else f"{parsed.problem}\n\n{clarification.prompt}"
+            )
+        reask += 1
         # Show only the last unreadable reply: small models take several of them for a pattern and
         # repeat it.
-        sent = first_request.messages if said else request.messages
+        earlier_messages = first_request.messages if has_text else request.messages
         # An endless reply is quoted by its beginning: all of it may exceed the model's context.
-        endless = reply.finish == FINISH_LENGTH and len(reply.text) > MAX_QUOTED_CUT_CHARACTERS
-        back = f"{reply.text[:MAX_QUOTED_CUT_CHARACTERS]} …" if endless else reply.text
-        messages = _build_reask_request(sent, back, problem)
+        is_endless = reply.finish == FINISH_LENGTH and len(reply.text) > MAX_QUOTED_CUT_CHARACTERS
+        quoted_reply = f"{reply.text[:MAX_QUOTED_CUT_CHARACTERS]} …" if is_endless else reply.text
+        messages = _build_reask_request(earlier_messages, quoted_reply, problem)
         spans = first_request.spans
-        if said:
-            given_back = Source("reply", at, speaker_id, altered=endless)
-            spans = (*spans, Span(0, min(len(back), len(reply.text)), given_back, len(sent)))
+        if has_text:
+            reply_source = Source("reply", request_address, speaker_id, altered=is_endless)
+            spans = (
+                *spans,
+                Span(
+                    0, min(len(quoted_reply), len(reply.text)), reply_source, len(earlier_messages)
+                ),
+            )
         request = replace(request, messages=messages, schema=answer_type.schema, spans=spans)
-    if said and (kept := answer_type.salvage_reply(_readable_part(answer_type, reply))) is not None:
-        got = _build_ask_result(kept.value, PARTIAL, step, request, reply, said_first)
-        return got._replace(repairs=kept.repairs)
+    if (
+        has_text
+        and (salvaged := answer_type.salvage_reply(_readable_part(answer_type, reply))) is not None
+    ):
+        result = _build_ask_result(salvaged.value, PARTIAL, reask, request, reply, said_first)
+        return result._replace(repairs=salvaged.repairs)
     if (fallback := answer_type.fallback_value) is not None:
-        return _build_ask_result(fallback, "minimal", step, request, reply, said_first)
+        return _build_ask_result(fallback, "minimal", reask, request, reply, said_first)
     # Problems end with an instruction to the speaker ("Reply with …"). Readers of the tables do not
     # need it.
-    detail = read.problem.partition(" Reply with")[0]
-    missing_answer = Missing("unparsed" if said else "empty", detail, last_reply=reply.text)
-    return _build_ask_result(missing_answer, "missing", step, request, reply, said_first)
+    detail = parsed.problem.partition(" Reply with")[0]
+    missing_answer = Missing("unparsed" if has_text else "empty", detail, last_reply=reply.text)
+    return _build_ask_result(missing_answer, "missing", reask, request, reply, said_first)
 
 
 async def _ask_for_more(
@@ -183,16 +204,20 @@ async def _ask_for_more(
 
     Return `cut`, the reply so far, if the new one is empty or a refusal.
     """
-    again = await run.complete_request(address, request, spare=True)
+    longer_reply = await run.complete_request(address, request, has_alternative=True)
     run.cut_retry_usage.calls += 1
     run.cut_retry_usage.add_reply(
-        again.usage.input_tokens, again.usage.output_tokens, again.cost_usd
+        longer_reply.usage.input_tokens, longer_reply.usage.output_tokens, longer_reply.cost_usd
     )
-    return again if again.text.strip() and not again.finish.startswith("refused:") else cut
+    return (
+        longer_reply
+        if longer_reply.text.strip() and not longer_reply.finish.startswith("refused:")
+        else cut
+    )
 
 
 def _parse_reply(
-    run: RunContext, address: str, wanted: AnswerType[T], reply: Completion
+    run: RunContext, address: str, answer_type: AnswerType[T], reply: Completion
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
     """Parse one reply: return the answer, the problem, or the reason why there is no answer."""
     if reply.finish.startswith("refused:"):
@@ -200,19 +225,19 @@ def _parse_reply(
     is_cut = reply.finish == FINISH_LENGTH
     # A cut reply may be the beginning of another answer: "Park" of "Park and ride", 1 of 15. White
     # space at the end shows that the word was complete.
-    if is_cut and wanted.is_short and not reply.text[-1:].isspace():
+    if is_cut and answer_type.is_short and not reply.text[-1:].isspace():
         return ParseFailure("The reply was cut off. Reply with the answer alone, nothing else.")
-    read = wanted.parse_reply(_readable_part(wanted, reply))
-    if isinstance(read, Missing):
-        return replace(read, detail=read.detail or f"asked at {address}", last_reply=reply.text)
-    return read
+    parsed = answer_type.parse_reply(_readable_part(answer_type, reply))
+    if isinstance(parsed, Missing):
+        return replace(parsed, detail=parsed.detail or f"asked at {address}", last_reply=reply.text)
+    return parsed
 
 
-def _readable_part(wanted: AnswerType[T], reply: Completion) -> str:
+def _readable_part(answer_type: AnswerType[T], reply: Completion) -> str:
     """Return the reply's text, without the unfinished last value of a JSON reply that was cut."""
     return (
         close_cut_json(reply.text)
-        if reply.finish == FINISH_LENGTH and wanted.kind == "json"
+        if reply.finish == FINISH_LENGTH and answer_type.kind == "json"
         else reply.text
     )
 
@@ -238,16 +263,16 @@ def _build_ask_result(
     reply: Completion,
     said: str,
 ) -> AskResult[T]:
-    served = reply.model_served
+    model_served = reply.model_served
     return AskResult(
-        value, reply.text, parse_step, reasks, served, request.messages, reply, said=said
+        value, reply.text, parse_step, reasks, model_served, request.messages, reply, said=said
     )
 
 
 def build_answer_row(
     path: tuple[str, ...],
     address: str,
-    who: Speaker,
+    speaker: Speaker,
     answer_type: AnswerType[T],
     result: AskResult[T],
 ) -> dict[str, object]:
@@ -255,24 +280,26 @@ def build_answer_row(
 
     The caller adds the columns that say which model or human answered.
     """
-    options, closed = answer_type.listed_options, answer_type.is_closed
+    options, is_closed = answer_type.listed_options, answer_type.is_closed
     value = result.value
-    scored = answer_type.kind in (CHOICE, NUMBER) and not isinstance(value, Missing)
-    recorded = str(value) if closed and not isinstance(value, Missing) else None
+    has_value = answer_type.kind in (CHOICE, NUMBER) and not isinstance(value, Missing)
+    recorded = str(value) if is_closed and not isinstance(value, Missing) else None
     if isinstance(value, Missing) and value.reason in WAYS_OUT:
         recorded = value.reason
     return {
         "address": address,
         "stage": path[0] if path else "",
         "scope": "/".join(path),
-        "speaker_id": who.id,
-        "role": who.role,
+        "speaker_id": speaker.id,
+        "role": speaker.role,
         "kind": answer_type.kind,
-        "value": str(value) if scored else None,
-        "said": result.said if closed else None,
+        "value": str(value) if has_value else None,
+        "said": result.said if is_closed else None,
         "recorded": recorded,
         "how": _how_read(answer_type, result),
-        "agrees": _compare_with_first_reply(answer_type, result) if closed and recorded else None,
+        "agrees": _compare_with_first_reply(answer_type, result)
+        if is_closed and recorded
+        else None,
         "parse_step": result.parse_step,
         "missing": value.reason if isinstance(value, Missing) else None,
         "reasks": result.reasks,
@@ -283,40 +310,40 @@ def build_answer_row(
     }
 
 
-def _how_read(wanted: AnswerType[T], got: AskResult[T]) -> str | None:
+def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
     """Return how an answer was obtained: exact, stated, clarified, refused or unreadable.
 
     Return None for free text, which is taken as it is, unless the answer is missing.
     """
-    if isinstance(got.value, Missing):
-        if got.value.reason in REFUSED:
+    if isinstance(result.value, Missing):
+        if result.value.reason in REFUSAL_REASONS:
             return "refused"
-        if got.value.reason not in WAYS_OUT:
+        if result.value.reason not in WAYS_OUT:
             return "unreadable"
-    elif got.parse_step == "minimal":
+    elif result.parse_step == "minimal":
         return "unreadable"
-    elif not wanted.is_read:
+    elif not answer_type.is_read:
         return None
-    if got.reasks:
+    if result.reasks:
         return "clarified"
-    return "stated" if got.parse_step in STATED else "exact"
+    return "stated" if result.parse_step in STATED_STEPS else "exact"
 
 
-def _compare_with_first_reply(wanted: AnswerType[T], got: AskResult[T]) -> str | None:
+def _compare_with_first_reply(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
     """Compare the recorded answer with the options that the first reply mentions.
 
     Return "same", "other", "several" or "none", or None if the answer type cannot tell.
     """
-    values = wanted.find_mentioned_values(got.said)
+    values = answer_type.find_mentioned_values(result.said)
     if values is None:
         return None
     mentioned = set(map(str, values))
-    if not got.reasks and not isinstance(got.value, Missing):
+    if not result.reasks and not isinstance(result.value, Missing):
         # The reply may have given the option by its number alone, which is no mention.
-        mentioned.add(str(got.value))
+        mentioned.add(str(result.value))
     if len(mentioned) > 1:
         return "several"
-    return "none" if not mentioned else "same" if str(got.value) in mentioned else "other"
+    return "none" if not mentioned else "same" if str(result.value) in mentioned else "other"
 
 
 # A run has millions of rows and few different lists of options: sharing one string saves memory.
@@ -338,28 +365,30 @@ async def embed_texts(run: RunContext, address: str, texts: Iterable[str]) -> Fl
 
     The texts are sent in batches of `EMBED_BATCH`, each at its address (`<address>.b0`, …).
     """
-    listed = list(texts)
+    text_list = list(texts)
     # The address of a batch is its number, so concurrent batches are journaled like serial ones.
-    asked = deque(
+    pending = deque(
         asyncio.ensure_future(
-            run.embed_texts(f"{address}.b{n}", listed[start : start + EMBED_BATCH])
+            run.embed_texts(f"{address}.b{number}", text_list[start : start + EMBED_BATCH])
         )
-        for n, start in enumerate(range(0, len(listed), EMBED_BATCH))
+        for number, start in enumerate(range(0, len(text_list), EMBED_BATCH))
     )
     vectors, filled = np.zeros((0, 0), dtype=np.float32), 0
     try:
-        while asked:
-            await asked[0]
-            part = asked.popleft().result().astype(np.float32)
+        while pending:
+            await pending[0]
+            batch_vectors = pending.popleft().result().astype(np.float32)
             if not filled:
-                vectors = _allocate_vectors(run.folder, len(listed), part.shape[1])
-            norms = np.linalg.norm(part, axis=1, keepdims=True)
+                vectors = _allocate_vectors(run.folder, len(text_list), batch_vectors.shape[1])
+            norms = np.linalg.norm(batch_vectors, axis=1, keepdims=True)
             # A zero vector has no direction: it stays as it is.
-            vectors[filled : filled + len(part)] = part / np.where(norms == 0, 1, norms)
-            filled += len(part)
+            vectors[filled : filled + len(batch_vectors)] = batch_vectors / np.where(
+                norms == 0, 1, norms
+            )
+            filled += len(batch_vectors)
     except BaseException:
         # Wait for the batches in flight: they are paid for and must reach the journal.
-        await asyncio.gather(*asked, return_exceptions=True)
+        await asyncio.gather(*pending, return_exceptions=True)
         raise
     return vectors
 
@@ -388,9 +417,9 @@ async def run_computation(
     """
     name = name or f"{fn.__module__}.{fn.__qualname__}"
     fingerprint = digest(name, version, *(_hash_argument(arg) for arg in args))
-    asked = {"function": name, "version": version}
+    request_data = {"function": name, "version": version}
     await run.prefetch_entry(address)
-    entry = run.journal.lookup_entry(address, fingerprint, lambda: asked)
+    entry = run.journal.lookup_entry(address, fingerprint, lambda: request_data)
     if entry is None:
         run.check_halted()
         run.plan.write_plan()
@@ -405,7 +434,7 @@ async def run_computation(
             reply = json.dumps(result)
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"compute(): what {name} gives is not JSON: {error}") from error
-        entry = JournalEntry(address, "compute", fingerprint, asked, reply)
+        entry = JournalEntry(address, "compute", fingerprint, request_data, reply)
         run.journal.append(entry)
     return json.loads(entry.reply)
 
@@ -417,13 +446,13 @@ def _hash_argument(value: object) -> bytes:
 
 
 # Only functions of this package run in a child process: it may not find a study author's module.
-_OWN = "folkmoot."
+_PACKAGE_PREFIX = "folkmoot."
 
 
 def _compute_now(run: RunContext, fn: Callable[..., object], args: tuple[object, ...]) -> object:
     # In a large run a child process returns the memory of the computation to the system when it
     # ends.
-    if run.is_large and fn.__module__.startswith(_OWN):
+    if run.is_large and fn.__module__.startswith(_PACKAGE_PREFIX):
         return run_in_child(fn, args, folder=run.folder)
     with limit_to_one_thread():
         return fn(*args)

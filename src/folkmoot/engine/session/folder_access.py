@@ -64,8 +64,8 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
     if resume and not folder.exists():
         raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
     with storage_errors(folder):
-        empty = not folder.exists() or not any(folder.iterdir())
-        if not resume and not empty and not _has_no_calls(folder):
+        is_empty = not folder.exists() or not any(folder.iterdir())
+        if not resume and not is_empty and not _has_no_calls(folder):
             raise RunExistsError(
                 f"{folder} already exists; runs are never overwritten. Add --resume to continue "
                 "it, or choose another place with --out; from Python, if_exists="
@@ -77,7 +77,7 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
             folder.chmod(0o700)
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, "Permission denied", str(folder))
-    return empty
+    return is_empty
 
 
 def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
@@ -86,15 +86,15 @@ def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
     A run without calls does not count as one. Raises InputError for an unknown `if_exists`.
     """
     if if_exists not in IF_EXISTS:
-        known = ", ".join(map(repr, IF_EXISTS))
-        raise InputError(Problem(f"{if_exists!r} is none of {known}", key="if_exists"))
+        allowed = ", ".join(map(repr, IF_EXISTS))
+        raise InputError(Problem(f"{if_exists!r} is none of {allowed}", key="if_exists"))
     if not _holds_run(folder) or if_exists == "error":
         return folder, False
     if if_exists == "resume":
         return folder, True
     # "new": take the first free name, counting from 2.
-    beside = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
-    return next(path for path in beside if not path.exists() or _has_no_calls(path)), False
+    numbered = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
+    return next(path for path in numbered if not path.exists() or _has_no_calls(path)), False
 
 
 def _holds_run(folder: Path) -> bool:
@@ -130,12 +130,12 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
     merge_shards(folder, path)
     # The plan is written after the journal is created, so a plan without a journal means that the
     # journal was lost.
-    planned = (folder / PLAN).exists()
-    lost = planned and not (path.exists() and path.stat().st_size)
-    journal = None if lost else Journal(path, accept_changes=accept_changes)
+    has_plan = (folder / PLAN).exists()
+    is_lost = has_plan and not (path.exists() and path.stat().st_size)
+    journal = None if is_lost else Journal(path, accept_changes=accept_changes)
     # An empty journal is fine only if the manifest of an earlier process counted no calls.
     if journal is not None and (len(journal) or not RunFolder(folder).manifest.get("calls")):
-        if planned or not len(journal):
+        if has_plan or not len(journal):
             return journal
         journal.close()
         raise StorageError(
@@ -157,11 +157,15 @@ def describe_other_version(folder: Path) -> str:
     run = RunFolder(folder)
     # The plan names the version that started the run. The manifest is rewritten by each process
     # that resumes it.
-    made, now = run.plan.get("software") or run.manifest.get("software", {}), software_versions()
-    if made.get("source") == now["source"]:
+    made_with, now = (
+        run.plan.get("software") or run.manifest.get("software", {}),
+        software_versions(),
+    )
+    if made_with.get("source") == now["source"]:
         return ""
-    by = f"Folkmoot {made.get('folkmoot', 'unknown')}, source {made.get('source', 'unknown')}"
-    return f"made by {by}; this is {now['folkmoot']}, source {now['source']}"
+    version, source = (made_with.get(name, "unknown") for name in ("folkmoot", "source"))
+    maker = f"Folkmoot {version}, source {source}"
+    return f"made by {maker}; this is {now['folkmoot']}, source {now['source']}"
 
 
 def _has_no_calls(folder: Path) -> bool:
@@ -170,15 +174,15 @@ def _has_no_calls(folder: Path) -> bool:
     if list_shards(folder / SHARD_FOLDER) or not journal.exists() or not journal.stat().st_size:
         return False
     try:
-        with JournalReader(journal) as opened:
+        with JournalReader(journal) as reader:
             # Broken replies, open batches and loans may be billed, so they count like answers.
-            paid = (
-                opened.total_calls_and_cost()[0]
-                or opened.read_broken_replies()
-                or opened.read_batches()
-                or opened.read_outstanding_loans()
+            has_calls = (
+                reader.total_calls_and_cost()[0]
+                or reader.read_broken_replies()
+                or reader.read_batches()
+                or reader.read_outstanding_loans()
             )
-            return not paid and not RunFolder(folder).manifest.get("calls")
+            return not has_calls and not RunFolder(folder).manifest.get("calls")
     except StorageError:
         return False
 
@@ -218,8 +222,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
     try:
         # The lock itself names no holder, so write one beside it, for the error message and for
         # `is_held`.
-        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": utc_timestamp()}
-        write_text(folder / HOLDER_FILE, json.dumps(who) + "\n")
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": utc_timestamp()}
+        write_text(folder / HOLDER_FILE, json.dumps(holder) + "\n")
         yield
     finally:
         (folder / HOLDER_FILE).unlink(missing_ok=True)
@@ -237,8 +241,10 @@ def is_held(folder: Path) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         return False
     if host != socket.gethostname():
-        changed = [_changed_at(folder / name) for name in (f"{JOURNAL}-wal", JOURNAL, LOG_LINES)]
-        return time.time() - max(changed) < SILENT_SECONDS
+        change_times = [
+            _changed_at(folder / name) for name in (f"{JOURNAL}-wal", JOURNAL, LOG_LINES)
+        ]
+        return time.time() - max(change_times) < SILENT_SECONDS
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -266,13 +272,13 @@ def open_run(folder: Path) -> RunFolder:
     if is_held(folder):
         return RunSoFar(folder, is_going_on=True)
     # A file of waiting rows is newer than any tables: the process that left it wrote none.
-    written = (folder / MANIFEST).exists() and run.table_names() and not (folder / ROWS).exists()
-    return run if written else RunSoFar(folder)
+    is_written = (folder / MANIFEST).exists() and run.table_names() and not (folder / ROWS).exists()
+    return run if is_written else RunSoFar(folder)
 
 
 def _read_holder(folder: Path) -> str:
     try:
-        who = json.loads((folder / HOLDER_FILE).read_text("utf-8"))
-        return f"process {who['pid']} on {who['host']} (since {who['since']})"
+        holder = json.loads((folder / HOLDER_FILE).read_text("utf-8"))
+        return f"process {holder['pid']} on {holder['host']} (since {holder['since']})"
     except (OSError, ValueError, KeyError):
         return "another process"

@@ -92,9 +92,10 @@ class Plan:
             return
         if old is not None:
             if not self._accept:
-                what = describe_first_difference(old, entry)
+                difference = describe_first_difference(old, entry)
                 raise DriftError(
-                    f"the {name} differs from plan.json: {what}. {_drift_hint(what)}, start a new "
+                    f"the {name} differs from plan.json: {difference}. {_drift_hint(difference)}, "
+                    "start a new "
                     "run, "
                     "or accept with --accept-changes."
                 )
@@ -123,13 +124,13 @@ class Plan:
             write_text(self._path, self._before)
 
 
-def _drift_hint(what: str) -> str:
-    if not what.startswith("prompts."):
+def _drift_hint(difference: str) -> str:
+    if not difference.startswith("prompts."):
         return (
             "Restore the study file as it was, go on with the version of Folkmoot that started the "
             "run"
         )
-    prompt = what.removeprefix("prompts.").split(" was ")[0]
+    prompt = difference.removeprefix("prompts.").split(" was ")[0]
     return (
         "The wording is no longer that of the run. To keep the old one, install the version of "
         "Folkmoot that started the run, or put its prompt "
@@ -139,16 +140,26 @@ def _drift_hint(what: str) -> str:
 
 def describe_first_difference(old: dict[str, object], new: dict[str, object]) -> str:
     """Return the path of the first difference between two sealed parts, with both values."""
-    a, b = old["data"], new["data"]
+    old_value, new_value = old["data"], new["data"]
     path = ""
-    while isinstance(a, dict) and isinstance(b, dict):
+    while isinstance(old_value, dict) and isinstance(new_value, dict):
         key = next(
-            (key for key in [*a, *b] if a.get(key) != b.get(key) or (key in a) != (key in b)), None
+            (
+                key
+                for key in [*old_value, *new_value]
+                if old_value.get(key) != new_value.get(key)
+                or (key in old_value) != (key in new_value)
+            ),
+            None,
         )
         if key is None:
             break
-        path, a, b = f"{path}.{key}" if path else key, a.get(key, ...), b.get(key, ...)
-    return f"{path or 'value'} was {_shorten(a)}, is now {_shorten(b)}"
+        path, old_value, new_value = (
+            f"{path}.{key}" if path else key,
+            old_value.get(key, ...),
+            new_value.get(key, ...),
+        )
+    return f"{path or 'value'} was {_shorten(old_value)}, is now {_shorten(new_value)}"
 
 
 def _shorten(value: object) -> str:

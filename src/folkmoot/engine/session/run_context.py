@@ -133,7 +133,7 @@ class RunContext:
     change: ReplyChange | None = None
     # Set by the first embedding.
     embedded: bool = False
-    place: RowOrder = field(default_factory=RowOrder)
+    row_order: RowOrder = field(default_factory=RowOrder)
     tables: dict[str, TableBuffer] = field(default_factory=dict)
     # The line of the study's code that recorded the first row of each table, for error messages.
     recorded_at: dict[str, tuple[str, int] | None] = field(default_factory=dict)
@@ -160,7 +160,7 @@ class RunContext:
 
     def __post_init__(self) -> None:
         self.seed = self.config.random_seed
-        self.shelf = DiskStore(self.folder)
+        self.disk_store = DiskStore(self.folder)
         self.row_file = RowFile(self.folder)
         self._next_flush: asyncio.TimerHandle | None = None
         self.seat_humans(self.seats)
@@ -169,20 +169,21 @@ class RunContext:
         """Let humans answer in these seats, and models in all others."""
         self.seats = seats
         self._seated: dict[str, list[Seat]] = {}
-        for place in seats:
-            self._seated.setdefault(place.id, []).append(place)
+        for seat in seats:
+            self._seated.setdefault(seat.id, []).append(seat)
 
-    def find_seat(self, who: Speaker, path: Sequence[str]) -> Seat | None:
+    def find_seat(self, speaker: Speaker, path: Sequence[str]) -> Seat | None:
         """Return the seat of the human who answers this call, or None if a model answers."""
-        found = self.find_seat_in_scope(who, path)
-        if found is not None:
-            self.models_by_seat[HUMAN_MODEL, who.role] = HUMAN_MODEL
-        return found
+        seat = self.find_seat_in_scope(speaker, path)
+        if seat is not None:
+            self.models_by_seat[HUMAN_MODEL, speaker.role] = HUMAN_MODEL
+        return seat
 
-    def find_seat_in_scope(self, who: Speaker, path: Sequence[str]) -> Seat | None:
+    def find_seat_in_scope(self, speaker: Speaker, path: Sequence[str]) -> Seat | None:
         """Return the seat that a human takes for this speaker in a scope of this path, or None."""
         return next(
-            (seat for seat in self._seated.get(who.id, ()) if seat.owns_call(who, path)), None
+            (seat for seat in self._seated.get(speaker.id, ()) if seat.owns_call(speaker, path)),
+            None,
         )
 
     @property
@@ -208,17 +209,21 @@ class RunContext:
         """
         key = (named, role)
         if key not in self.models_by_seat:
-            asked = self.providers.seat_model(named)
-            own = asked or self.config.models.get(role) or self.config.model
+            model_of_seat = self.providers.seat_model(named)
+            configured = model_of_seat or self.config.models.get(role) or self.config.model
             override, default = self.providers.override, self.providers.default
-            self.models_by_seat[key] = override or own or default
+            self.models_by_seat[key] = override or configured or default
             # A study without any model runs with the embedded respondent by design. A warning is
             # due only if other roles have a real model.
-            if not (override or own) and not all(map(is_synthetic, self.config.models.values())):
+            if not (override or configured) and not all(
+                map(is_synthetic, self.config.models.values())
+            ):
                 self.log_warning((), f"no model is named for the role {role}: {default} answers")
-            if named and asked is None and not override:
-                who = self.models_by_seat[key]
-                self.log_warning((), f"nobody asked for {named}, which a seat names: {who} answers")
+            if named and model_of_seat is None and not override:
+                answering_model = self.models_by_seat[key]
+                self.log_warning(
+                    (), f"nobody asked for {named}, which a seat names: {answering_model} answers"
+                )
         return self.models_by_seat[key]
 
     def model_at(self, address: str, named: str | None, role: str) -> str:
@@ -234,8 +239,8 @@ class RunContext:
 
         `named` is the model that the speaker names.
         """
-        own = self.providers.seat_model(named) or self.config.model_for(role)
-        return self.providers.override or own or self.providers.default
+        configured = self.providers.seat_model(named) or self.config.model_for(role)
+        return self.providers.override or configured or self.providers.default
 
     def uses_embedded_respondent(self, role: str) -> bool:
         """Return whether the embedded respondent answers a role."""
@@ -254,36 +259,38 @@ class RunContext:
     @property
     def provenance_label(self) -> str:
         """The label of files to which humans or the embedded respondent contributed, or ""."""
-        who = {
+        answerer_kinds = {
             (role, self.answerer_kind(model)) for (_, role), model in self.models_by_seat.items()
         }
-        return describe_mark(who, has_people=bool(self.answered_seats))
+        return describe_mark(answerer_kinds, has_people=bool(self.answered_seats))
 
     def roles_by_model(self) -> dict[str, tuple[str, ...]]:
         """Return the sorted roles that each model has played so far."""
-        played: dict[str, set[str]] = {}
+        roles_by_model: dict[str, set[str]] = {}
         for (_, role), model in self.models_by_seat.items():
-            played.setdefault(model, set()).add(role)
-        return {model: tuple(sorted(roles)) for model, roles in played.items()}
+            roles_by_model.setdefault(model, set()).add(role)
+        return {model: tuple(sorted(roles)) for model, roles in roles_by_model.items()}
 
     async def complete_request(
-        self, address: str, request: ModelRequest, *, spare: bool = False
+        self, address: str, request: ModelRequest, *, has_alternative: bool = False
     ) -> Completion:
         """Return the completion of a request, from the journal or from the model.
 
-        `spare`: the caller has another reply to fall back on.
+        `has_alternative`: the caller has another reply to fall back on.
         """
         # Seals must be on disk before the calls that depend on them.
         self.plan.write_plan()
         await self.prefetch_entry(address)
-        return await self.gateway.complete_request(address, request, has_alternative=spare)
+        return await self.gateway.complete_request(
+            address, request, has_alternative=has_alternative
+        )
 
     async def embed_texts(self, address: str, texts: list[str]) -> FloatArray:
         """Return one batch of embeddings (n, d), from the journal or from the model.
 
         Raises InputError if the study has no embedding model.
         """
-        model = self.providers.resolve_embedding
+        model = self.providers.embedding_choice
         if isinstance(model, Problem):
             raise InputError(model)
         self.plan.write_plan()
@@ -328,9 +335,11 @@ class RunContext:
         This is the error of the first failed item in input order. If items failed only because the
         run stopped, it is the cause of that.
         """
-        own = [failures[i] for i in sorted(failures) if not isinstance(failures[i], RunHaltedError)]
-        if own:
-            return own[0]
+        own_errors = [
+            failures[i] for i in sorted(failures) if not isinstance(failures[i], RunHaltedError)
+        ]
+        if own_errors:
+            return own_errors[0]
         assert self.halt_cause is not None or failures
         return self.halt_cause or failures[min(failures)]
 
@@ -373,31 +382,31 @@ class RunContext:
             return target
         # A new file is written in its place even then, because the study may read it back. Only
         # existing files could be damaged by a refused resume.
-        aside = target.with_name(f".{target.name}.held") if target.exists() else target
-        return self.held_files.setdefault(target, aside)
+        held_path = target.with_name(f".{target.name}.held") if target.exists() else target
+        return self.held_files.setdefault(target, held_path)
 
     def write_held_files(self) -> None:
         """Move the held files to their places and write further files at once."""
-        held, self.held_files = self.held_files or {}, None
-        for target, aside in held.items():
-            if aside != target:
-                aside.replace(target)
+        held_files, self.held_files = self.held_files or {}, None
+        for target, held_path in held_files.items():
+            if held_path != target:
+                held_path.replace(target)
 
     def discard_held_files(self) -> None:
         """Delete the files that are still held back."""
-        for aside in (self.held_files or {}).values():
-            aside.unlink(missing_ok=True)
+        for held_path in (self.held_files or {}).values():
+            held_path.unlink(missing_ok=True)
 
-    def record_row(self, place: RowOrder, table: str, row: Mapping[str, object]) -> None:
+    def record_row(self, row_order: RowOrder, table: str, row: Mapping[str, object]) -> None:
         """Add a row to a table, with a key that gives its position in the protocol."""
-        self.add_row(place.next_key(), table, row)
+        self.add_row(row_order.next_key(), table, row)
         if table not in self.recorded_at:
             self.recorded_at[table] = locate_calling_study_code()
 
-    def record_spans(self, place: RowOrder, address: str, spans: Sequence[Span]) -> None:
+    def record_spans(self, row_order: RowOrder, address: str, spans: Sequence[Span]) -> None:
         """Record the sources of the texts in the request at an address."""
         if spans:
-            self.record_row(place, PROVENANCE, {"address": address, "spans": pack_spans(spans)})
+            self.record_row(row_order, PROVENANCE, {"address": address, "spans": pack_spans(spans)})
 
     def add_row(self, key: bytes, table: str, row: Mapping[str, object]) -> None:
         """Add a row with this order key to a table."""
@@ -440,7 +449,7 @@ class RunContext:
                 table = (self.tables.get(name) or self.new_recording(name)).to_frame()
                 yield name, unpack_spans(table) if name == PROVENANCE else table
             except ProtocolError as error:
-                error.place = self.recorded_at[name]
+                error.location = self.recorded_at[name]
                 raise
 
     def close_rows(self, *, keep: bool) -> None:
@@ -467,7 +476,7 @@ class RunContext:
         target = (self.folder / name).resolve()
         if not target.is_relative_to(self.folder.resolve()):
             raise ProtocolError(f"{name}: a study may write inside its run folder only")
-        inside = target.relative_to(self.folder.resolve()).parts
-        if not inside or inside[0] == TABLES or inside[0].startswith(_ENGINE_FILES):
+        path_parts = target.relative_to(self.folder.resolve()).parts
+        if not path_parts or path_parts[0] == TABLES or path_parts[0].startswith(_ENGINE_FILES):
             raise ProtocolError(f"{name} is written by the engine; choose another name")
         return target

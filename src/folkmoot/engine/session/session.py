@@ -84,13 +84,13 @@ class Scope:
     """
 
     __slots__ = (
-        *("_busy", "_counts", "_place", "_prefix", "_rng", "_run"),
+        *("_busy", "_counts", "_row_order", "_prefix", "_rng", "_run"),
         *("address", "finish", "path"),
     )
 
-    def __init__(self, run: RunContext, path: tuple[str, ...], place: RowOrder) -> None:
+    def __init__(self, run: RunContext, path: tuple[str, ...], row_order: RowOrder) -> None:
         self._run = run
-        self._place = place
+        self._row_order = row_order
         self._counts: dict[str, int] = {}
         self._busy = ""
         self._rng: np.random.Generator | None = None
@@ -120,21 +120,23 @@ class Scope:
         """
         return self._run.humans_answer_as_themselves and self.is_human(id, *scope_names)
 
-    def is_human(self, id: str, *within: str) -> bool:
-        """Return whether a human answers for this speaker in the child scope named by `within`."""
-        return bool(self._run.find_seat_in_scope(Speaker(id), (*self.path, *within)))
+    def is_human(self, id: str, *scope_names: str) -> bool:
+        """Return whether a human answers for this speaker in the child scope `scope_names`."""
+        return bool(self._run.find_seat_in_scope(Speaker(id), (*self.path, *scope_names)))
 
     def child(self, *names: str) -> Scope:
         """Return the child scope with these names. Its rows follow the position of this call."""
-        place = RowOrder(self._place.next_key())
-        return Scope(self._run, (*self.path, *(escape_address_part(name) for name in names)), place)
+        row_order = RowOrder(self._row_order.next_key())
+        return Scope(
+            self._run, (*self.path, *(escape_address_part(name) for name in names)), row_order
+        )
 
     def at_row(self, number: int) -> Scope:
         """Return a scope that records the rows of item `number` (from 0) and asks nothing.
 
         Its rows are sorted by `number`, in whatever order they are recorded.
         """
-        return Scope(self._run, self.path, RowOrder(self._place.key_of(number)))
+        return Scope(self._run, self.path, RowOrder(self._row_order.key_of(number)))
 
     async def ask(
         self,
@@ -160,7 +162,7 @@ class Scope:
         lists texts that a prompt written without a template contains. If one does not occur in it,
         ProtocolError is raised.
         """
-        exchange = await self.ask_detailed(
+        result = await self.ask_detailed(
             speaker,
             prompt,
             history=history,
@@ -171,7 +173,7 @@ class Scope:
             about=about,
             shows=shows,
         )
-        return exchange.value
+        return result.value
 
     async def ask_detailed(
         self,
@@ -202,7 +204,7 @@ class Scope:
             else:
                 speaker = with_confounders(speaker, run.config.controls, run.seed)
             try:
-                messages, begins, spans = build_messages(speaker, history, prompt, shows)
+                messages, cache_breakpoints, spans = build_messages(speaker, history, prompt, shows)
             except ValueError as error:
                 raise ProtocolError(f"ask(): {error}") from error
             request = ModelRequest(
@@ -219,32 +221,37 @@ class Scope:
                     messages,
                 ),
                 _hints_for_respondent(speaker, wanted, about, history),
-                begins,
+                cache_breakpoints,
                 spans,
             )
             if seat is not None and run.seat_manager is not None:
-                said = tuple(
+                spoken = tuple(
                     utterance
                     for utterance in history
                     if utterance.missing is None and utterance.text
                 )
-                form, count = (wanted.form_kind, wanted.offered_values), len(messages)
-                scene = QuestionView(speaker, said, prompt, *form, count, wanted.problem_in)
-                run.seat_manager.register_question(seat, address, scene)
-            asked_at = AskedAt(address, self._place, speaker.id)
-            got = await ask_until_parsed(run, asked_at, request, wanted, reasks)
+                answer_form, message_count = (
+                    (wanted.form_kind, wanted.offered_values),
+                    len(messages),
+                )
+                view = QuestionView(
+                    speaker, spoken, prompt, *answer_form, message_count, wanted.problem_in
+                )
+                run.seat_manager.register_question(seat, address, view)
+            asked_at = AskedAt(address, self._row_order, speaker.id)
+            result = await ask_until_parsed(run, asked_at, request, wanted, reasks)
         finally:
             self._busy = ""
-        self.finish, self.address = got.reply.finish, address
-        if isinstance(got.value, Missing):
+        self.finish, self.address = result.reply.finish, address
+        if isinstance(result.value, Missing):
             run.progress(AnswerMissing(address))
         elif seat is not None:
             run.answered_seats.add(seat)
-        row = build_answer_row(self.path, address, speaker, wanted, got)
-        answered = {"model_asked": model, "answered_by": run.answerer_kind(model)}
-        run.record_row(self._place, "answers", {**row, **answered})
-        return got._replace(
-            value=_with_source(got.value, wanted, address, speaker), address=address
+        row = build_answer_row(self.path, address, speaker, wanted, result)
+        answered_by = {"model_asked": model, "answered_by": run.answerer_kind(model)}
+        run.record_row(self._row_order, "answers", {**row, **answered_by})
+        return result._replace(
+            value=_with_source(result.value, wanted, address, speaker), address=address
         )
 
     def say(
@@ -274,21 +281,21 @@ class Scope:
         needed only if the reply is not the last one of this scope. `columns` are additional columns
         of the study.
         """
-        known = source_of(text)
+        source = source_of(text)
         if address is None:
-            address = known.address if known is not None and known.kind == "utterance" else ""
+            address = source.address if source is not None and source.kind == "utterance" else ""
         if address:
-            id = f"{address}#{escape_address_part(part)}" if part else address
+            utterance_id = f"{address}#{escape_address_part(part)}" if part else address
         else:
             count = self._counts.get("said", 0)
             self._counts["said"] = count + 1
-            id = f"{'/'.join((*self.path, 'said'))}{count}"
+            utterance_id = f"{'/'.join((*self.path, 'said'))}{count}"
         if address and address == self.address:
             finish = self.finish
         stage = self.path[0] if stage is None and self.path else stage or ""
         row = {
             **columns,
-            "utterance_id": id,
+            "utterance_id": utterance_id,
             "address": address,
             "scope": "/".join(self.path),
             "stage": stage,
@@ -301,10 +308,10 @@ class Scope:
             "missing": missing,
             "finish": finish,
         }
-        self._run.record_row(self._place, UTTERANCES, row)
-        said = (stage, round, missing, finish, images, id, public)
-        text = quote_value(text, "utterance", id, speaker.id)
-        return Utterance(speaker.id, text, speaker.name, speaker.role, *said)
+        self._run.record_row(self._row_order, UTTERANCES, row)
+        utterance_fields = (stage, round, missing, finish, images, utterance_id, public)
+        text = quote_value(text, "utterance", utterance_id, speaker.id)
+        return Utterance(speaker.id, text, speaker.name, speaker.role, *utterance_fields)
 
     @overload
     async def map(
@@ -353,29 +360,33 @@ class Scope:
         calls that an item usually has in flight. With it, only as many items run at once as keep
         all permitted calls busy, so that the first blocks are complete early.
         """
-        named = isinstance(items, Mapping)
-        listed = list(items.values() if named else items)
+        is_mapping = isinstance(items, Mapping)
+        item_list = list(items.values() if is_mapping else items)
         keys = [
-            escape_address_part(key) for key in (items if named else map(key or item_key, listed))
+            escape_address_part(key)
+            for key in (items if is_mapping else map(key or item_key, item_list))
         ]
         if len(set(keys)) != len(keys):
-            twice = next(key for i, key in enumerate(keys) if key in keys[:i])
+            duplicate = next(key for i, key in enumerate(keys) if key in keys[:i])
             raise ProtocolError(
-                f"{'/'.join(self.path) or 'session'}: map() was given a duplicate key, {twice!r}"
+                f"{'/'.join(self.path) or 'session'}: map() was given a duplicate key, "
+                f"{duplicate!r}"
             )
         if fn is None:
-            if not (named and all(map(callable, listed))):
+            if not (is_mapping and all(map(callable, item_list))):
                 raise ProtocolError("map() needs a function, or a dictionary of functions")
-            return await self._map_items(listed, keys, lambda scope, part: part(scope), None)
-        stage = self._run.report_stage_started(self.path, len(listed))
-        of = [block(item_id) for item_id in listed] if block else []
-        largest = max(map(of.count, dict.fromkeys(of)), default=1)
+            return await self._map_items(
+                item_list, keys, lambda scope, function: function(scope), None
+            )
+        stage = self._run.report_stage_started(self.path, len(item_list))
+        blocks = [block(item) for item in item_list] if block else []
+        largest = max(map(blocks.count, dict.fromkeys(blocks)), default=1)
         # Twice the concurrency: while one item computes, another has a call ready. The negations
         # round up.
-        enough = -(-2 * self._run.config.concurrency // width) if width else len(listed)
-        at_once = max(largest, enough)
+        min_at_once = -(-2 * self._run.config.concurrency // width) if width else len(item_list)
+        at_once = max(largest, min_at_once)
         return await self._map_items(
-            listed, keys, fn, self._run.executor, stage=stage, sets=of, at_once=at_once
+            item_list, keys, fn, self._run.executor, stage=stage, blocks=blocks, at_once=at_once
         )
 
     async def _map_items(
@@ -383,17 +394,21 @@ class Scope:
         items: list[I],
         keys: list[str],
         fn: Callable[[Scope, I], Awaitable[R]],
-        away: ForkExecutor | None,
+        executor: ForkExecutor | None,
         *,
         stage: str = "",
-        sets: Sequence[Hashable] = (),
+        blocks: Sequence[Hashable] = (),
         at_once: int = 0,
     ) -> dict[str, R]:
-        fork = Fork(self.path, self._place.next_key(), fn, at_once or len(items))
-        parts = [ForkItem(*one) for one in zip(range(len(items)), keys, items, strict=True)]
+        fork = Fork(self.path, self._row_order.next_key(), fn, at_once or len(items))
+        fork_items = [
+            ForkItem(*fields) for fields in zip(range(len(items)), keys, items, strict=True)
+        ]
         self._mark_busy("map")
         try:
-            results = await run_fork(self._run, fork, parts, away or run_locally, stage, sets)
+            results = await run_fork(
+                self._run, fork, fork_items, executor or run_locally, stage, blocks
+            )
         finally:
             self._busy = ""
         return dict(zip(keys, results, strict=True))
@@ -413,12 +428,14 @@ class Scope:
         )
         for speaker in speakers:
             require_type(speaker, Speaker, "take_turns(): a speaker", "give Speaker(…) objects")
-            begun = fn(self.child(speaker.id), speaker, history)
-            said = await require_awaitable(begun, fn, "take_turns(): fn(scope, speaker, history)")
-            if said is not None:
+            turn = fn(self.child(speaker.id), speaker, history)
+            utterance = await require_awaitable(
+                turn, fn, "take_turns(): fn(scope, speaker, history)"
+            )
+            if utterance is not None:
                 hint = "return Utterance(speaker.id, text), or None for who keeps silent"
-                require_type(said, Utterance, "take_turns(): what fn gave", hint)
-                history = history + said
+                require_type(utterance, Utterance, "take_turns(): what fn gave", hint)
+                history = history + utterance
         return history
 
     async def embed(self, texts: Iterable[str]) -> FloatArray:
@@ -460,13 +477,13 @@ class Scope:
         hint = 'write record("table", {"column": value})'
         require_type(name, str, "record(): the table", hint)
         require_type(cells, Mapping, "record(): the row", hint)
-        engines = name in ("answers", PROVENANCE, SELF_DESCRIPTIONS)
-        if engines or not re.fullmatch(r"\w[\w-]*", name):
-            why = "a table of the engine" if engines else "not a plain name"
-            raise ProtocolError(f"record(): the table {name!r} is {why}; name one of your own")
+        is_engine_table = name in ("answers", PROVENANCE, SELF_DESCRIPTIONS)
+        if is_engine_table or not re.fullmatch(r"\w[\w-]*", name):
+            reason = "a table of the engine" if is_engine_table else "not a plain name"
+            raise ProtocolError(f"record(): the table {name!r} is {reason}; name one of your own")
         for column in cells or ():
             require_type(column, str, f"record(): a column of {name}", hint)
-        self._run.record_row(self._place, name, cells or {})
+        self._run.record_row(self._row_order, name, cells or {})
 
     def prompt(self, name: str, **variables: object) -> str:
         """Render the study's prompt of that name, or the researcher's replacement for it."""
@@ -481,12 +498,12 @@ class Scope:
         self._run.write_text(name, text)
 
     def store(self, value: T) -> StoredValue[T]:
-        """Write a value to disk and return a handle. `handle.get()` reads the value back.
+        """Write a value to disk and return a handle. `handle.load()` reads the value back.
 
         Use it for values of many thousand participants that a later stage needs (personas,
         transcripts).
         """
-        return StoredValue(value, self._run.shelf)
+        return StoredValue(value, self._run.disk_store)
 
     def log(self, message: str) -> None:
         """Write a message to the run's log and the console."""
@@ -530,7 +547,7 @@ class Session(Scope, Generic[ConfigT]):
     __slots__ = ()
 
     def __init__(self, run: RunContext) -> None:
-        super().__init__(run, (), run.place)
+        super().__init__(run, (), run.row_order)
 
     @property
     def config(self) -> ConfigT:
@@ -578,7 +595,7 @@ class Session(Scope, Generic[ConfigT]):
 
 
 def _hints_for_respondent(
-    who: Speaker, wanted: AnswerType[object], about: str, history: Transcript
+    speaker: Speaker, answer_type: AnswerType[object], about: str, history: Transcript
 ) -> RespondentHints:
     names = tuple(
         {
@@ -586,22 +603,24 @@ def _hints_for_respondent(
         }.items()
     )
     hints = (
-        who.role,
-        wanted.form_kind,
-        wanted.offered_values,
-        wanted.end_signal,
+        speaker.role,
+        answer_type.form_kind,
+        answer_type.offered_values,
+        answer_type.end_signal,
         about,
-        who.id,
-        wanted.total,
+        speaker.id,
+        answer_type.total,
     )
     return RespondentHints(*hints, names)
 
 
-def _with_source(value: Any, wanted: AnswerType[Any], address: str, who: Speaker) -> Any:
+def _with_source(value: Any, answer_type: AnswerType[Any], address: str, speaker: Speaker) -> Any:
     """Return a text or a choice as `Quoted` with its source, and other values unchanged."""
     if not isinstance(value, str):
         return value
-    return quote_value(value, "utterance" if wanted.kind == "text" else "answer", address, who.id)
+    return quote_value(
+        value, "utterance" if answer_type.kind == "text" else "answer", address, speaker.id
+    )
 
 
 async def _get_self_description(run: RunContext, seat: Seat) -> Quoted:
@@ -613,27 +632,39 @@ async def _get_self_description(run: RunContext, seat: Seat) -> Quoted:
 
 
 async def _ask_self_description(run: RunContext, seat: Seat) -> Quoted:
-    who, wanted, address = Speaker(seat.id), Json(SelfDescription), self_description_address(seat)
-    messages, _, spans = build_messages(who, EMPTY_TRANSCRIPT, SELF_DESCRIPTION_QUESTION)
-    asked = RespondentHints(who.role, wanted.form_kind, speaker=seat.id)
-    request = ModelRequest(HUMAN_MODEL, messages, schema=wanted.schema, asked=asked, spans=spans)
+    speaker, answer_type, address = (
+        Speaker(seat.id),
+        Json(SelfDescription),
+        self_description_address(seat),
+    )
+    messages, _, spans = build_messages(speaker, EMPTY_TRANSCRIPT, SELF_DESCRIPTION_QUESTION)
+    hints = RespondentHints(speaker.role, answer_type.form_kind, speaker=seat.id)
+    request = ModelRequest(
+        HUMAN_MODEL, messages, schema=answer_type.schema, hints=hints, spans=spans
+    )
     if run.seat_manager is not None:
-        scene = QuestionView(
-            who, (), SELF_DESCRIPTION_QUESTION, "json", (), len(messages), wanted.problem_in
+        view = QuestionView(
+            speaker,
+            (),
+            SELF_DESCRIPTION_QUESTION,
+            "json",
+            (),
+            len(messages),
+            answer_type.problem_in,
         )
-        run.seat_manager.register_question(seat, address, scene)
+        run.seat_manager.register_question(seat, address, view)
     # These rows follow all rows of the protocol, in the order of the seats. Which question to a
     # human comes first depends on how fast others answer.
-    place = RowOrder(AFTER_PROTOCOL + RowOrder().key_of(run.seats.index(seat)))
-    got = await ask_until_parsed(
-        run, AskedAt(address, place, who.id), request, wanted, DEFAULT_REASKS
+    row_order = RowOrder(AFTER_PROTOCOL + RowOrder().key_of(run.seats.index(seat)))
+    result = await ask_until_parsed(
+        run, AskedAt(address, row_order, speaker.id), request, answer_type, DEFAULT_REASKS
     )
-    card = SelfDescription() if isinstance(got.value, Missing) else got.value
+    self_description = SelfDescription() if isinstance(result.value, Missing) else result.value
     row = SelfDescriptionRow(
-        seat=seat.name, speaker_id=seat.id, address=address, text=card.as_prompt_text
+        seat=seat.name, speaker_id=seat.id, address=address, text=self_description.as_prompt_text
     )
-    run.record_row(place, row.table, row.cells())
-    return describe_oneself(seat, card.as_prompt_text)
+    run.record_row(row_order, row.table, row.cells())
+    return describe_oneself(seat, self_description.as_prompt_text)
 
 
 def _first_not_none(*values: Any) -> Any:
@@ -648,80 +679,80 @@ class Fork(Generic[I, R]):
     """
 
     path: tuple[str, ...]
-    place: bytes
+    row_order: bytes
     fn: Callable[[Scope, I], Awaitable[R]]
     at_once: int
 
-    def start_item(self, run: RunContext, part: ForkItem[I]) -> Awaitable[R]:
+    def start_item(self, run: RunContext, fork_item: ForkItem[I]) -> Awaitable[R]:
         """Start the function for one item, in the scope of that item."""
-        place = RowOrder(RowOrder(self.place).key_of(part.number))
-        begun = self.fn(Scope(run, (*self.path, part.key), place), part.item)
-        return require_awaitable(begun, self.fn, "map(): fn(scope, item)")
+        row_order = RowOrder(RowOrder(self.row_order).key_of(fork_item.number))
+        awaitable = self.fn(Scope(run, (*self.path, fork_item.key), row_order), fork_item.item)
+        return require_awaitable(awaitable, self.fn, "map(): fn(scope, item)")
 
 
 async def run_fork(
     run: RunContext,
     fork: Fork[I, R],
-    parts: Sequence[ForkItem[I]],
+    fork_items: Sequence[ForkItem[I]],
     executor: ForkExecutor,
     stage: str,
-    sets: Sequence[Hashable] = (),
+    blocks: Sequence[Hashable] = (),
 ) -> list[R]:
     """Run all items of a fork with `executor` and return their results in input order.
 
     If an item fails, no new calls start. Calls in flight are awaited and journaled. Then the error
     of the first failed item in input order is raised. `stage` names the fork in progress reports,
-    "" to report nothing. `sets` gives the block of each item: a budget pays for whole blocks.
+    "" to report nothing. `blocks` gives the block of each item: a budget pays for whole blocks.
     """
     results: dict[int, R] = {}
 
     async def run_concurrently(indices: Sequence[int]) -> None:
-        failures = await executor(run, fork, [parts[i] for i in indices], results, stage)
+        failures = await executor(run, fork, [fork_items[i] for i in indices], results, stage)
         if failures or run.halt_cause is not None:
             raise run.primary_error(failures)
 
-    if sets and run.gateway.budget.active:
-        await _run_block_by_block(run.gateway, sets, run_concurrently)
+    if blocks and run.gateway.budget.active:
+        await _run_block_by_block(run.gateway, blocks, run_concurrently)
     else:
-        await run_concurrently(range(len(parts)))
-    return [results[part.number] for part in parts]
+        await run_concurrently(range(len(fork_items)))
+    return [results[fork_item.number] for fork_item in fork_items]
 
 
 async def run_locally(
     run: RunContext,
     fork: ForkLike[I, R],
-    parts: Sequence[ForkItem[I]],
+    fork_items: Sequence[ForkItem[I]],
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
     """Run items concurrently in this process, store results by number, return errors by number."""
     failures: dict[int, BaseException] = {}
 
-    async def worker(pending: Iterator[ForkItem[I]]) -> None:
-        for part in pending:
+    async def run_pending_items(pending: Iterator[ForkItem[I]]) -> None:
+        for fork_item in pending:
             if failures or run.halt_cause is not None:
                 return
             try:
-                results[part.number] = await fork.start_item(run, part)
+                results[fork_item.number] = await fork.start_item(run, fork_item)
             except BaseException as error:
-                failures[part.number] = error
+                failures[fork_item.number] = error
                 run.stop_new_calls(error)
                 return
             run.report_item_done(stage)
 
-    pending = iter(parts)
+    pending = iter(fork_items)
     workers: list[asyncio.Future[None]] = []
     try:
-        most = min(len(parts), run.gateway.max_waiting_calls, fork.at_once)
-        for begun in range(1, most + 1):
-            workers.append(asyncio.ensure_future(worker(pending)))
-            if begun % ITEMS_STARTED_PER_YIELD == 0:
+        worker_count = min(len(fork_items), run.gateway.max_waiting_calls, fork.at_once)
+        for started_count in range(1, worker_count + 1):
+            workers.append(asyncio.ensure_future(run_pending_items(pending)))
+            if started_count % ITEMS_STARTED_PER_YIELD == 0:
                 await asyncio.sleep(0)
-        for each in workers:
-            await each
+        for worker in workers:
+            await worker
     except asyncio.CancelledError:
-        for each in workers:
-            each.cancel()
+        for worker in workers:
+            worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
         raise
     return failures
@@ -729,23 +760,30 @@ async def run_locally(
 
 async def _run_block_by_block(
     gateway: Gateway,
-    sets: Sequence[Hashable],
-    side_by_side: Callable[[Sequence[int]], Awaitable[None]],
+    blocks: Sequence[Hashable],
+    run_concurrently: Callable[[Sequence[int]], Awaitable[None]],
 ) -> None:
     """Run blocks in order, so that a budget that runs out leaves at most one block incomplete.
 
     Run the first block alone to measure its cost. Then run as many blocks at once as half of the
     remaining budget covers.
     """
-    members: dict[Hashable, list[int]] = {}
-    for index, of in enumerate(sets):
-        members.setdefault(of, []).append(index)
-    waiting, at_once = list(members.values()), 1
-    dearest = [0.0, 0.0]
-    while waiting:
-        now, waiting = waiting[:at_once], waiting[at_once:]
+    indices_by_block: dict[Hashable, list[int]] = {}
+    for index, block in enumerate(blocks):
+        indices_by_block.setdefault(block, []).append(index)
+    waiting_blocks, at_once = list(indices_by_block.values()), 1
+    max_use_per_block = [0.0, 0.0]
+    while waiting_blocks:
+        current_blocks, waiting_blocks = waiting_blocks[:at_once], waiting_blocks[at_once:]
         before = gateway.total_use()
-        await side_by_side([index for of in now for index in of])
-        took = ((b - a) / len(now) for a, b in zip(before, gateway.total_use(), strict=True))
-        dearest = [max(pair) for pair in zip(dearest, took, strict=True)]
-        at_once = max(1, gateway.budget.repeats_affordable(*dearest) // 2)
+        await run_concurrently(
+            [index for block_indices in current_blocks for index in block_indices]
+        )
+        use_per_block = (
+            (use_after - use_before) / len(current_blocks)
+            for use_before, use_after in zip(before, gateway.total_use(), strict=True)
+        )
+        max_use_per_block = [
+            max(pair) for pair in zip(max_use_per_block, use_per_block, strict=True)
+        ]
+        at_once = max(1, gateway.budget.repeats_affordable(*max_use_per_block) // 2)

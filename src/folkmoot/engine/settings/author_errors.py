@@ -46,12 +46,16 @@ def find_author_error(error: BaseException) -> Problem | None:
     if isinstance(error.__cause__, (StopIteration, SystemExit)):
         error = error.__cause__
     # A ProtocolError may know its place. Its traceback may not, for example for a missing `await`.
-    told = getattr(error, "place", None)
-    place = told if told and _is_author_file(told[0], "") else last_author_location(error)
-    if place is None:
+    error_location = getattr(error, "location", None)
+    location = (
+        error_location
+        if error_location and _is_author_file(error_location[0], "")
+        else last_author_location(error)
+    )
+    if location is None:
         return None
-    what = str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
-    return Problem(what, place[0], str(place[1]), hint=_suggest_fix(error))
+    message = str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
+    return Problem(message, location[0], str(location[1]), hint=_suggest_fix(error))
 
 
 def locate_load_error(error: BaseException, path: Path) -> str:
@@ -59,7 +63,9 @@ def locate_load_error(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return str(error.lineno or "")
     lines = [
-        n for f, n in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == str(path)
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename == str(path)
     ]
     return str(lines[-1]) if lines else ""
 
@@ -79,14 +85,14 @@ def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object])
     `on_unawaited` receives a ProtocolError with file and line, while the context is open.
     """
 
-    def report_warning(message: Warning | str, *args: object, **more: object) -> None:
-        found = _NEVER_AWAITED_PATTERN.match(str(message))
-        file, line = (found["file"], found["line"]) if found else (None, None)
-        if found is None or file is None or PACKAGE_ROOT in Path(file).parents:
+    def report_warning(message: Warning | str, *args: object, **options: object) -> None:
+        match = _NEVER_AWAITED_PATTERN.match(str(message))
+        file, line = (match["file"], match["line"]) if match else (None, None)
+        if match is None or file is None or PACKAGE_ROOT in Path(file).parents:
             # Any other warning is shown as before.
-            shown(message, *args, **more)  # type: ignore[arg-type]
+            original_showwarning(message, *args, **options)  # type: ignore[arg-type]
             return
-        name = found["name"].removeprefix("Scope.").removeprefix("Session.")
+        name = match["name"].removeprefix("Scope.").removeprefix("Session.")
         on_unawaited(
             ProtocolError(
                 f"{name}(…) is not awaited, so it did nothing; write `await` "
@@ -98,7 +104,7 @@ def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object])
     depth = sys.get_coroutine_origin_tracking_depth()
     with warnings.catch_warnings():
         warnings.filterwarnings("always", r"coroutine .* was never awaited", RuntimeWarning)
-        shown, warnings.showwarning = warnings.showwarning, report_warning
+        original_showwarning, warnings.showwarning = warnings.showwarning, report_warning
         # One frame is enough: the line that created the coroutine. Each further frame costs time.
         sys.set_coroutine_origin_tracking_depth(1)
         try:
@@ -109,12 +115,12 @@ def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object])
 
 def last_author_location(error: BaseException) -> tuple[str, int] | None:
     """Return file and line of the innermost frame in the study author's code, or None."""
-    found = [
+    locations = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
         if _is_author_frame(frame)
     ]
-    return found[-1] if found else None
+    return locations[-1] if locations else None
 
 
 def _is_author_frame(frame: FrameType) -> bool:
@@ -138,10 +144,16 @@ def _is_author_file(file: str, module: str) -> bool:
     if PACKAGE_ROOT in path.parents or "site-packages" in path.parts:
         return False
     # A copy of the modules, because another thread may import one during the loop.
-    own = (
-        m.__file__ for name, m in list(sys.modules.items()) if name.startswith(STUDY_MODULE_PREFIX)
+    study_module_files = (
+        module.__file__
+        for name, module in list(sys.modules.items())
+        if name.startswith(STUDY_MODULE_PREFIX)
     )
-    return any(Path(field_name).parent in path.parents for field_name in own if field_name)
+    return any(
+        Path(module_file).parent in path.parents
+        for module_file in study_module_files
+        if module_file
+    )
 
 
 def _suggest_fix(error: BaseException) -> str:
@@ -155,14 +167,14 @@ def _suggest_fix(error: BaseException) -> str:
     if isinstance(error, AttributeError) and error.name:
         return did_you_mean(error.name, _attribute_names(error.obj))
     if isinstance(error, NameError) and error.name:
-        frames = [f for f, _ in traceback.walk_tb(error.__traceback__)]
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         return did_you_mean(
             error.name, [*frames[-1].f_locals, *frames[-1].f_globals] if frames else []
         )
     return ""
 
 
-def _attribute_names(thing: object) -> list[str]:
-    if isinstance(thing, BaseModel):
-        return list(type(thing).model_fields)
-    return [name for name in dir(thing) if not name.startswith("_")]
+def _attribute_names(value: object) -> list[str]:
+    if isinstance(value, BaseModel):
+        return list(type(value).model_fields)
+    return [name for name in dir(value) if not name.startswith("_")]

@@ -66,7 +66,11 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
     """
     if not stated:
         return list(declared)
-    others = [claim for claim in declared if not any(is_same_contrast(claim, h) for h in stated)]
+    others = [
+        claim
+        for claim in declared
+        if not any(is_same_contrast(claim, hypothesis) for hypothesis in stated)
+    ]
     return [*stated, *(replace(claim, family="exploratory") for claim in others)]
 
 
@@ -77,8 +81,8 @@ def is_same_contrast(claim: Claim, stated: Claim) -> bool:
     """
     # A hypothesis may name its column without the table.
     measure = claim.measure if "." in stated.measure else claim.measure.rpartition(".")[2]
-    plain = not claim.where and claim.at_least is None
-    return plain and (measure, claim.contrast) == (stated.measure, stated.contrast)
+    is_unrestricted = not claim.where and claim.at_least is None
+    return is_unrestricted and (measure, claim.contrast) == (stated.measure, stated.contrast)
 
 
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
@@ -95,21 +99,23 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
     The rows are ordered by family. Claims without any data are listed only if they are primary.
     """
     # A study type may declare claims for measures that a run did not record.
-    known_arms = [
+    shown_results = [
         result for result in results if result.counts != (0, 0) or result.claim.family == "primary"
     ]
-    if not known_arms:
+    if not shown_results:
         return None
     ordered = [
-        result for family in FAMILIES for result in known_arms if result.claim.family == family
+        result for family in FAMILIES for result in shown_results if result.claim.family == family
     ]
-    size = {family: sum(result.claim.family == family for result in ordered) for family in FAMILIES}
-    told = ", ".join(f"{n} {family}" for family, n in size.items() if n)
+    family_sizes = {
+        family: sum(result.claim.family == family for result in ordered) for family in FAMILIES
+    }
+    size_text = ", ".join(f"{n} {family}" for family, n in family_sizes.items() if n)
     tests = sum(result.is_tested for result in ordered)
     return Finding(
         CLAIMS_TESTED,
         "What was tested",
-        f"{format_count(len(ordered), 'claim')} ({told}), of which {tests} could be tested.",
+        f"{format_count(len(ordered), 'claim')} ({size_text}), of which {tests} could be tested.",
         ResultTable.from_records(
             [
                 {
@@ -179,8 +185,8 @@ class ClaimReader:
 
         The table is None if no table has a numeric column of this name and the arms of the claim.
         """
-        named, _, column = claim.measure.rpartition(".")
-        for name in [named] if named else [*TABLES, *self._run.table_names()]:
+        table_name, _, column = claim.measure.rpartition(".")
+        for name in [table_name] if table_name else [*TABLES, *self._run.table_names()]:
             # These tables have one row for each answer or utterance, and no measures.
             if name in ("answers", "utterances") or not self._run.has_table(name):
                 continue
@@ -201,18 +207,18 @@ class ClaimReader:
     def _read_columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
         """Read the columns of a table that a claim needs."""
         # Never the whole table: its columns with texts of participants need much memory.
-        asked = (column, claim.by, *claim.subject, *(name for name, _ in claim.where))
-        asked += tuple(_arm_columns(claim, column)) if claim.by == ACROSS else ()
+        asked_columns = (column, claim.by, *claim.subject, *(name for name, _ in claim.where))
+        asked_columns += tuple(_arm_columns(claim, column)) if claim.by == ACROSS else ()
         table = self._run.scan_table(name)
-        needed = {
-            *asked,
+        needed_columns = {
+            *asked_columns,
             "status",
             DRAW,
             *CONDITION_COLUMNS,
             *CLUSTER_COLUMNS,
             *PARTICIPANT_COLUMNS,
         }
-        columns = [column for column in table.collect_schema().names() if column in needed]
+        columns = [column for column in table.collect_schema().names() if column in needed_columns]
         key = name, *columns
         if key not in self._tables:
             self._tables[key] = table.select(columns).collect()
@@ -237,16 +243,16 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
     value = pl.col(column).cast(pl.Float64)
     if claim.at_least is not None:
         value = (value >= claim.at_least).cast(pl.Float64)
-    ended = table
+    completed = table
     if "status" in table.columns and table["status"].is_in(ENDINGS).any():
         # A unit that did not finish is lost, even if a value is recorded. Otherwise the value of an
         # unfinished conversation would count like that of a finished one.
-        ended = table.filter(pl.col("status") == COMPLETE)
+        completed = table.filter(pl.col("status") == COMPLETE)
         value = pl.when(pl.col("status") == COMPLETE).then(value)
-    known_arms = ended[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
+    known_arms = completed[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
     if lacking := [arm for arm in claim.contrast if arm not in known_arms]:
-        there = f"there are {', '.join(known_arms)}" if known_arms else "nobody came to the end"
-        return f"no {by} {' or '.join(dict.fromkeys(lacking))}; {there}"
+        available = f"there are {', '.join(known_arms)}" if known_arms else "nobody came to the end"
+        return f"no {by} {' or '.join(dict.fromkeys(lacking))}; {available}"
     # The units are found before other arms are dropped, because they depend on all of them.
     units = units_of(table)
     rows = table.select(
@@ -256,11 +262,11 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
     if claim.subject:
         means = rows.group_by("arm", *claim.subject, "unit", maintain_order=True)
         rows = means.agg(pl.col("value").mean())
-    shares = claim.at_least is not None or table.schema[column] == pl.Boolean
+    is_share = claim.at_least is not None or table.schema[column] == pl.Boolean
     # A share lies between 0 and 1, so a margin of 5 was meant as 5 percentage points.
-    if shares and claim.margin >= 1:
+    if is_share and claim.margin >= 1:
         return f"{column} is a share: write smallest: 0.05 for five points"
-    return replace(claim, kind="share" if shares else "mean", unit=units.name), rows
+    return replace(claim, kind="share" if is_share else "mean", unit=units.name), rows
 
 
 def _arm_columns(claim: Claim, column: str) -> list[str]:
@@ -271,25 +277,27 @@ def _arm_columns(claim: Claim, column: str) -> list[str]:
 def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
     """Return a table with one row for each arm, for a claim that compares two columns of a row."""
     return pl.concat(
-        table.with_columns(pl.col(own).alias(column), pl.lit(arm).alias(ACROSS))
-        for arm, own in zip(claim.contrast, _arm_columns(claim, column), strict=True)
+        table.with_columns(pl.col(arm_column).alias(column), pl.lit(arm).alias(ACROSS))
+        for arm, arm_column in zip(claim.contrast, _arm_columns(claim, column), strict=True)
     )
 
 
 def _sides_of(table: pl.DataFrame, column: str, claim: Claim) -> Read:
-    read = read_rows(table, column, claim)
-    if isinstance(read, str):
-        return read
-    found, rows = read
-    one, other = (rows.filter(pl.col("arm") == arm) for arm in claim.contrast)
+    rows_or_problem = read_rows(table, column, claim)
+    if isinstance(rows_or_problem, str):
+        return rows_or_problem
+    resolved, rows = rows_or_problem
+    first_rows, second_rows = (rows.filter(pl.col("arm") == arm) for arm in claim.contrast)
     first, second = (
-        pair_sides(one, other, claim.subject) if claim.paired else (side_of(one), side_of(other))
+        pair_sides(first_rows, second_rows, claim.subject)
+        if claim.paired
+        else (side_of(first_rows), side_of(second_rows))
     )
-    if empty := [
-        a for a, side in zip(claim.contrast, (first, second), strict=True) if not side.units
+    if empty_arms := [
+        arm for arm, side in zip(claim.contrast, (first, second), strict=True) if not side.units
     ]:
-        return f"{column} is unknown in {' and '.join(empty)}"
-    return replace(found, estimand=claim.estimand or _describe_estimand(found)), first, second
+        return f"{column} is unknown in {' and '.join(empty_arms)}"
+    return replace(resolved, estimand=claim.estimand or _describe_estimand(resolved)), first, second
 
 
 def side_of(rows: pl.DataFrame) -> Side:
@@ -302,16 +310,19 @@ def pair_sides(
 ) -> tuple[Side, Side]:
     """Return both arms with the subjects that are known in both, in the order of the first arm."""
     keys = [*subject, "unit"]
-    one, two = (rows.select(*keys, "value") for rows in (first, second))
-    both = one.join(two, on=keys, how="full", coalesce=True, maintain_order="left_right")
-    known = both.drop_nulls(["value", "value_right"])
-    # A subject that is known in one arm only is lost for both sides.
-    units, lost = tuple(known["unit"].to_list()), both.height - known.height
-    subjects = tuple(known.select(keys).iter_rows())
-    left, right = (
-        Side(known[name].to_numpy(), units, lost, subjects) for name in ("value", "value_right")
+    first_values, second_values = (rows.select(*keys, "value") for rows in (first, second))
+    joined = first_values.join(
+        second_values, on=keys, how="full", coalesce=True, maintain_order="left_right"
     )
-    return left, right
+    complete_pairs = joined.drop_nulls(["value", "value_right"])
+    # A subject that is known in one arm only is lost for both sides.
+    units, lost = tuple(complete_pairs["unit"].to_list()), joined.height - complete_pairs.height
+    subjects = tuple(complete_pairs.select(keys).iter_rows())
+    first_side, second_side = (
+        Side(complete_pairs[name].to_numpy(), units, lost, subjects)
+        for name in ("value", "value_right")
+    )
+    return first_side, second_side
 
 
 def as_declared(
@@ -326,15 +337,15 @@ def as_declared(
     if kind is None:
         return claim
     measure = claim.measure.rpartition(".")[2]
-    same = (
+    units_of_same_contrast = (
         other.unit
         for other in others
         if other.measure == f"{table}.{measure}" and {*other.contrast} == {*claim.contrast}
     )
     columns = pl.DataFrame(schema=dict.fromkeys(tables[table], pl.String))
-    unit = next(same, units_of(columns).name)
-    found = replace(claim, kind="share" if kind == "bool" else "mean", unit=unit)
-    return replace(found, estimand=claim.estimand or _describe_estimand(found))
+    unit = next(units_of_same_contrast, units_of(columns).name)
+    resolved = replace(claim, kind="share" if kind == "bool" else "mean", unit=unit)
+    return replace(resolved, estimand=claim.estimand or _describe_estimand(resolved))
 
 
 def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, str | None]:
@@ -342,10 +353,10 @@ def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tupl
 
     The kind is None if no table declares the measure.
     """
-    named, _, column = measure.rpartition(".")
-    order = [named] if named else [*TABLES, *tables]
+    table_name, _, column = measure.rpartition(".")
+    table_names = [table_name] if table_name else [*TABLES, *tables]
     return next(
-        ((text, tables[text][column]) for text in order if column in tables.get(text, {})),
+        ((name, tables[name][column]) for name in table_names if column in tables.get(name, {})),
         ("", None),
     )
 

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from folkmoot.engine.settings.yaml_tree import (
     MAX_DIGITS,
-    Path_,
+    KeyPath,
     YamlTree,
     format_path,
     resolve_path,
@@ -73,40 +73,43 @@ def problems_from_validation(
 
     If a missing key resembles an unknown key, only the unknown key is reported, with a hint.
     """
-    found: dict[Path_, list[str]] = {}
-    hints: dict[Path_, str] = {}
-    details = [(e, _file_path_of_error(e, tree)) for e in error.errors(include_url=False)]
-    places = {path for _, path in details}
-    missing = {path for e, path in details if e["type"] == "missing"}
+    messages_by_path: dict[KeyPath, list[str]] = {}
+    hints: dict[KeyPath, str] = {}
+    details = [
+        (error_details, _file_path_of_error(error_details, tree))
+        for error_details in error.errors(include_url=False)
+    ]
+    paths = {path for _, path in details}
+    missing_paths = {path for error_details, path in details if error_details["type"] == "missing"}
     for detail, path in details:
         # Pydantic does not count wrong entries of a list, so it reports the list as too short as
         # well. The wrong entries are reported already.
-        if detail["type"] == "too_short" and any(place[:-1] == path and place for place in places):
+        if detail["type"] == "too_short" and any(other[:-1] == path and other for other in paths):
             continue
-        message, hint = _describe_error(detail, path, model, missing)
+        message, hint = _describe_error(detail, path, model, missing_paths)
         if detail["type"] == "value_error":
             path, message = _split_key_prefix(path, message, tree)  # noqa: PLW2901
-        if message not in found.setdefault(path, []):
-            found[path].append(message)
+        if message not in messages_by_path.setdefault(path, []):
+            messages_by_path[path].append(message)
         hints[path] = hints.get(path) or hint
     for path, hint in list(hints.items()):
-        meant = hint.removeprefix("did you mean ").removesuffix("?")
-        if hint.startswith("did you mean ") and (*path[:-1], meant) in missing:
-            found.pop((*path[:-1], meant), None)
-    located = [
+        suggested_key = hint.removeprefix("did you mean ").removesuffix("?")
+        if hint.startswith("did you mean ") and (*path[:-1], suggested_key) in missing_paths:
+            messages_by_path.pop((*path[:-1], suggested_key), None)
+    problems = [
         located_problem(" or ".join(messages), path, tree, hints[path])
-        for path, messages in found.items()
+        for path, messages in messages_by_path.items()
     ]
-    return located
+    return problems
 
 
-def located_problem(message: str, path: Path_, tree: YamlTree, hint: str = "") -> Problem:
+def located_problem(message: str, path: KeyPath, tree: YamlTree, hint: str = "") -> Problem:
     """Return a problem with the file and the line of the value at a path."""
-    place = tree.nearest_location(path)
+    location = tree.nearest_location(path)
     # A key that is missing at the top level has no line. Line 1 would mislead the reader.
-    placed = bool(place.line) and path[:1] in tree.locations and bool(path)
-    line = str(place.line) if placed else ""
-    return Problem(message, place.file, line, format_path(path), hint)
+    has_line = bool(location.line) and path[:1] in tree.locations and bool(path)
+    line = str(location.line) if has_line else ""
+    return Problem(message, location.file, line, format_path(path), hint)
 
 
 def find_hidden_characters(tree: YamlTree) -> list[Problem]:
@@ -116,91 +119,98 @@ def find_hidden_characters(tree: YamlTree) -> list[Problem]:
     """
     problems = []
 
-    def check_value(value: object, path: Path_) -> None:
+    def check_value(value: object, path: KeyPath) -> None:
         if isinstance(value, dict):
-            for key, below in value.items():
+            for key, inner_value in value.items():
                 if isinstance(key, str) and (found := hidden_in(key, label=True)):
                     problems.append(
                         _hidden_character_problem(f"a key holds {found}", (*path, key), tree)
                     )
-                check_value(below, (*path, key))
+                check_value(inner_value, (*path, key))
         elif isinstance(value, (list, tuple)):
-            for index, below in enumerate(value):
-                check_value(below, (*path, index))
+            for index, inner_value in enumerate(value):
+                check_value(inner_value, (*path, index))
         elif isinstance(value, str):
             # Entries of a list belong to the last key above them.
             names = [part for part in path if isinstance(part, str)]
-            label = bool(names) and names[-1] in LABEL_KEYS
-            if found := hidden_in(value, label=label):
+            is_label = bool(names) and names[-1] in LABEL_KEYS
+            if found := hidden_in(value, label=is_label):
                 problems.append(_hidden_character_problem(f"holds {found}", path, tree))
 
     check_value(tree.value, ())
     return problems
 
 
-def _hidden_character_problem(message: str, path: Path_, tree: YamlTree) -> Problem:
+def _hidden_character_problem(message: str, path: KeyPath, tree: YamlTree) -> Problem:
     return located_problem(f"{message}; it is invisible", path, tree, "delete it")
 
 
 def sort_problems(problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems sorted by line, without duplicates. Those without a line come last."""
-    told = list(dict.fromkeys(problems))
+    distinct = list(dict.fromkeys(problems))
     return sorted(
-        told, key=lambda problem: int(problem.where) if problem.where.isdigit() else sys.maxsize
+        distinct, key=lambda problem: int(problem.where) if problem.where.isdigit() else sys.maxsize
     )
 
 
 def allowed_keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """Return the names of the keys that are allowed in the group at this path."""
     # A union has several types at a path, so all of them are followed.
-    kinds: list[object] = [model]
+    types: list[object] = [model]
     for part in path:
-        kinds = [inner for kind in kinds for inner in _descend_type(kind, part)]
-    return [name for kind in kinds for each in _models_in_type(kind) for name in _field_names(each)]
+        types = [inner for outer in types for inner in _descend_type(outer, part)]
+    return [
+        name
+        for type_ in types
+        for inner_model in _models_in_type(type_)
+        for name in _field_names(inner_model)
+    ]
 
 
 def _describe_error(
-    detail: ErrorDetails, path: Path_, model: type[BaseModel], missing: set[Path_]
+    detail: ErrorDetails, path: KeyPath, model: type[BaseModel], missing_paths: set[KeyPath]
 ) -> tuple[str, str]:
     kind = detail["type"]
     context = {key: _format_limit(value) for key, value in (detail.get("ctx") or {}).items()}
     if kind == "extra_forbidden":
-        return "unknown key", _suggest_key(path, model, missing)
+        return "unknown key", _suggest_key(path, model, missing_paths)
     if kind in ("literal_error", "enum"):
         return _list_allowed_values(detail)
     if kind in ("value_error", "assertion_error"):
         return str(context.get("error", detail["msg"])), ""
     if kind == "string_too_short" and context.get("min_length") == 1:
         return "must not be empty", ""
-    words = _MESSAGES_BY_ERROR_TYPE.get(kind)
-    if words is None:
+    template = _MESSAGES_BY_ERROR_TYPE.get(kind)
+    if template is None:
         return detail["msg"][:1].lower() + detail["msg"][1:], ""
-    text = words.format_map(context)
+    text = template.format_map(context)
     if text.endswith(" 1 entries"):
         text = text.replace("1 entries", "1 entry")
-    shows = kind.endswith(_SHOWS_VALUE)
-    return (f"{text}, is {_format_value(detail['input'])}" if shows else text), _suggest_value(
-        detail
-    )
+    shows_value = kind.endswith(_SHOWS_VALUE)
+    return (
+        f"{text}, is {_format_value(detail['input'])}" if shows_value else text
+    ), _suggest_value(detail)
 
 
 def _format_limit(value: object) -> object:
     return f"{value:g}" if isinstance(value, float) else value
 
 
-def _split_key_prefix(path: Path_, message: str, tree: YamlTree) -> tuple[Path_, str]:
+def _split_key_prefix(path: KeyPath, message: str, tree: YamlTree) -> tuple[KeyPath, str]:
     """Move the key at the beginning of a message, such as `mapping: …`, into the path.
 
     Validators of several keys raise ValueError with the key in front. Return path and message
     unchanged if the message does not begin with a key of the file.
     """
     key, colon, rest = message.partition(": ")
-    inside = tree.value
+    parent = tree.value
     for part in path:
-        inside = inside[part]
-    found = resolve_path(inside, key) if colon and isinstance(inside, dict) else ()
+        parent = parent[part]
+    key_path = resolve_path(parent, key) if colon and isinstance(parent, dict) else ()
     # `resolve_path` goes as far as it can. Only a key that it resolves completely counts.
-    return ((*path, *found), rest) if found and format_path(found) == key else (path, message)
+    return (
+        ((*path, *key_path), rest) if key_path and format_path(key_path) == key else (path, message)
+    )
 
 
 def _list_allowed_values(detail: ErrorDetails) -> tuple[str, str]:
@@ -216,21 +226,23 @@ def _list_allowed_values(detail: ErrorDetails) -> tuple[str, str]:
     return f"must be one of {', '.join(options)}, is {_format_value(value)}", hint
 
 
-def _suggest_key(path: Path_, model: type[BaseModel], missing: set[Path_]) -> str:
+def _suggest_key(path: KeyPath, model: type[BaseModel], missing_paths: set[KeyPath]) -> str:
     name = str(path[-1]) if path else ""
     if name.lower() in SECRET_KEYS:
         return SECRET_HINT
-    instead: Mapping[str, str] = getattr(model, "INSTEAD_OF", {})
+    hints_by_key: Mapping[str, str] = getattr(model, "INSTEAD_OF", {})
     # A study type may say which of its keys replaces a setting of its source project.
-    if len(path) == 1 and (own := instead.get(name.upper())):
-        return own
+    if len(path) == 1 and (known_hint := hints_by_key.get(name.upper())):
+        return known_hint
     # Missing keys are better guesses than keys that the file may have already.
-    wanted = [str(p[-1]) for p in missing if p[:-1] == path[:-1]]
-    known = allowed_keys(model, path[:-1])
-    if likely := did_you_mean(name, wanted) or did_you_mean(name, known):
-        return likely
-    if path[:-1] and known:
-        return f"known here are {', '.join(known)}"
+    missing_names = [
+        str(missing_path[-1]) for missing_path in missing_paths if missing_path[:-1] == path[:-1]
+    ]
+    allowed = allowed_keys(model, path[:-1])
+    if suggestion := did_you_mean(name, missing_names) or did_you_mean(name, allowed):
+        return suggestion
+    if path[:-1] and allowed:
+        return f"known here are {', '.join(allowed)}"
     return "`folkmoot new` writes a study file with all keys"
 
 
@@ -244,14 +256,14 @@ def _suggest_value(detail: ErrorDetails) -> str:
     return ""
 
 
-def _file_path_of_error(detail: ErrorDetails, tree: YamlTree) -> Path_:
+def _file_path_of_error(detail: ErrorDetails, tree: YamlTree) -> KeyPath:
     """Return the path of an error in the file: pydantic's location without union branches."""
     path: list[str | int] = []
     value = tree.value
     last = len(detail["loc"]) - 1
     for index, part in enumerate(detail["loc"]):
-        inside = isinstance(value, dict) and part in value
-        if inside or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
+        is_key = isinstance(value, dict) and part in value
+        if is_key or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
             path.append(part)
             value = value[part]
         # A missing key is not in the data, but its name belongs to the path.
@@ -263,12 +275,18 @@ def _file_path_of_error(detail: ErrorDetails, tree: YamlTree) -> Path_:
 
 
 def _descend_type(kind: Any, part: str | int) -> list[Any]:
-    found = [
-        m.model_fields[part].annotation for m in _models_in_type(kind) if part in m.model_fields
+    annotations = [
+        inner_model.model_fields[part].annotation
+        for inner_model in _models_in_type(kind)
+        if part in inner_model.model_fields
     ]
-    if found:
-        return found
-    return [a for a in _type_arguments(kind) if a is not str and a is not int]
+    if annotations:
+        return annotations
+    return [
+        argument
+        for argument in _type_arguments(kind)
+        if argument is not str and argument is not int
+    ]
 
 
 def _models_in_type(kind: object) -> list[type[BaseModel]]:
@@ -276,14 +294,18 @@ def _models_in_type(kind: object) -> list[type[BaseModel]]:
         return [kind]
     if typing.get_origin(kind) in (list, tuple, dict, set):
         return []
-    return [m for a in typing.get_args(kind) for m in _models_in_type(a)]
+    return [
+        inner_model
+        for argument in typing.get_args(kind)
+        for inner_model in _models_in_type(argument)
+    ]
 
 
 def _type_arguments(kind: object) -> list[object]:
     """Return the types inside `list[…]`, `dict[…]` and the like, also within a union with None."""
     if typing.get_origin(kind) in (list, tuple, dict, set):
         return list(typing.get_args(kind))
-    return [inner for a in typing.get_args(kind) for inner in _type_arguments(a)]
+    return [inner for argument in typing.get_args(kind) for inner in _type_arguments(argument)]
 
 
 def _field_names(model: type[BaseModel]) -> list[str]:

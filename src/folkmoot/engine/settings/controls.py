@@ -32,7 +32,7 @@ Language = Literal["en", "de"]
 CONFOUNDER = "study.controls.confounders."
 # The id of the question for the age, which most personas state.
 AGE = "age"
-_AGE = {"en": "How old are you, in years?", "de": "Wie alt sind Sie, in Jahren?"}
+_AGE_QUESTIONS = {"en": "How old are you, in years?", "de": "Wie alt sind Sie, in Jahren?"}
 # Equivalence margins of negative controls between two conditions. The first is a total variation
 # distance of answers to options, the second a difference of means in standard deviations.
 MARGIN_OF_SHARES, MARGIN_OF_MEANS = 0.15, 0.3
@@ -100,19 +100,21 @@ def _read_own_questions(given: Any, info: ValidationInfo) -> Any:
         if folder is None:
             return True
         path = Path(folder) / Path(given).expanduser()
-        given, where = _entries_in(path), f"{path}, "
+        given, where = _read_entries(path), f"{path}, "
     if not isinstance(given, (list, tuple)) or not given:
         raise ValueError(
             f"{where}must be true, false, a file, or a list of questions with id, text and options"
         )
-    questions = tuple(_question(each, f"{where}question {n}") for n, each in enumerate(given, 1))
+    questions = tuple(
+        _parse_question(entry, f"{where}question {number}") for number, entry in enumerate(given, 1)
+    )
     ids = [question.id for question in questions]
-    if twice := next((id for id in ids if ids.count(id) > 1), ""):
-        raise ValueError(f"{where}two questions have the id {twice}")
+    if duplicate_id := next((question_id for question_id in ids if ids.count(question_id) > 1), ""):
+        raise ValueError(f"{where}two questions have the id {duplicate_id}")
     return questions
 
 
-def _entries_in(path: Path) -> Any:
+def _read_entries(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -121,15 +123,15 @@ def _entries_in(path: Path) -> Any:
         raise ValueError(f"{path} cannot be read: {shorten(str(error))}") from None
 
 
-def _question(entry: Any, where: str) -> ControlQuestion:
+def _parse_question(entry: Any, where: str) -> ControlQuestion:
     try:
         return ControlQuestion.model_validate(entry)
     except ValidationError as error:
         # Pydantic allows one message in a ValueError of a validator, so the first error is named.
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        what = first["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{where}: {key}: {what}" if key else f"{where}: {what}") from None
+        details = error.errors(include_url=False)[0]
+        key = ".".join(map(str, details["loc"]))
+        message = details["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{where}: {key}: {message}" if key else f"{where}: {message}") from None
 
 
 # How many participants of each condition a control asks. True: as many as `participants`.
@@ -177,11 +179,12 @@ class ControlSettings(BaseModel):
     @model_validator(mode="after")
     def _known_confounders(self) -> ControlSettings:
         if isinstance(self.confounders, tuple):
-            known = [question.id for question in self.defined_questions]
-            for id in self.confounders:
-                if id not in known:
+            question_ids = [question.id for question in self.defined_questions]
+            for confounder_id in self.confounders:
+                if confounder_id not in question_ids:
                     raise ValueError(
-                        f"confounders: there is no negative control {id}; known: {', '.join(known)}"
+                        f"confounders: there is no negative control {confounder_id}; known: "
+                        f"{', '.join(question_ids)}"
                     )
         return self
 
@@ -223,4 +226,4 @@ def shipped_questions(language: Language) -> tuple[ControlQuestion, ...]:
 
 def age_question(language: Language) -> ControlQuestion:
     """Return the question for the age, which shows whether the model keeps to its persona."""
-    return ControlQuestion(id=AGE, text=_AGE[language], number=(0, 120))
+    return ControlQuestion(id=AGE, text=_AGE_QUESTIONS[language], number=(0, 120))

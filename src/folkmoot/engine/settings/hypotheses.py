@@ -96,21 +96,21 @@ def check_hypotheses(
 
     `tables` maps each table to the columns that it declares.
     """
-    found = []
-    columns = {column for own in tables.values() for column in own}
-    for n, each in enumerate(hypotheses, 1):
-        key = f"hypotheses[{n}]"
-        table, _, column = each.measure.rpartition(".")
-        known = tables.get(table, ()) if table else columns
+    problems = []
+    columns = {column for table_columns in tables.values() for column in table_columns}
+    for number, hypothesis in enumerate(hypotheses, 1):
+        key = f"hypotheses[{number}]"
+        table, _, column = hypothesis.measure.rpartition(".")
+        known_columns = tables.get(table, ()) if table else columns
         # A study type that declares no tables may still record any column.
-        if tables and column not in known:
-            hint = did_you_mean(column, sorted(known or columns))
+        if tables and column not in known_columns:
+            hint = did_you_mean(column, sorted(known_columns or columns))
             where = f"the table {table}" if table in tables else "any table of this study"
-            found.append(Problem(f"there is no column {column} in {where}", key=key, hint=hint))
-        if each.direction == "equivalent" and not each.smallest:
+            problems.append(Problem(f"there is no column {column} in {where}", key=key, hint=hint))
+        if hypothesis.direction == "equivalent" and not hypothesis.smallest:
             hint = "write smallest: with the largest difference that still counts as none"
-            found.append(Problem("equivalent needs a margin", key=f"{key}.smallest", hint=hint))
-    return found
+            problems.append(Problem("equivalent needs a margin", key=f"{key}.smallest", hint=hint))
+    return problems
 
 
 NOT_SEALED = (
@@ -127,16 +127,24 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], bool]:
     """
     sealed = run.plan.get("sealed", {}).get("design", {})
     if not sealed:
-        return [Hypothesis.model_validate(h) for h in run.config.get("hypotheses") or ()], False
+        return [
+            Hypothesis.model_validate(hypothesis)
+            for hypothesis in run.config.get("hypotheses") or ()
+        ], False
     settings = sealed.get("data", {}).get("settings", {})
-    found = [Hypothesis.model_validate(h) for h in settings.get("hypotheses") or ()]
+    hypotheses = [
+        Hypothesis.model_validate(hypothesis) for hypothesis in settings.get("hypotheses") or ()
+    ]
     # The same form as in `Plan.seal_part`, so that an edited plan has another hash.
     content = json.dumps(sealed.get("data"), sort_keys=True)
-    whole = sealed.get("hash") == digest(content).hex()
+    is_intact = sealed.get("hash") == digest(content).hex()
     # The settings may still hold hypotheses that were added after the run.
-    if not found:
-        return [Hypothesis.model_validate(h) for h in run.config.get("hypotheses") or ()], False
-    return found, whole
+    if not hypotheses:
+        return [
+            Hypothesis.model_validate(hypothesis)
+            for hypothesis in run.config.get("hypotheses") or ()
+        ], False
+    return hypotheses, is_intact
 
 
 def build_hypotheses_finding(
@@ -173,22 +181,25 @@ def build_hypotheses_finding(
         )
         if estimate.has_interval:
             lines.append((result.claim.says, estimate.value, estimate.low, estimate.high))
-    many = f" at a level of {format_percent(1 - alpha, 1)} each" if len(hypotheses) > 1 else ""
-    seal = "Sealed in the plan before the first call. " if sealed else f"{NOT_SEALED} "
+    level_text = (
+        f" at a level of {format_percent(1 - alpha, 1)} each" if len(hypotheses) > 1 else ""
+    )
+    seal_text = "Sealed in the plan before the first call. " if sealed else f"{NOT_SEALED} "
     return Finding(
         KEY,
         "Hypotheses stated beforehand" if sealed else "Hypotheses (not confirmed as sealed)",
         " ".join([*(result.says for result in results), *([] if sealed else [NOT_SEALED])]),
         ResultTable.from_records(
             rows,
-            f"95 % intervals{many}; adjusted p: of no difference, times the number of hypotheses; "
+            f"95 % intervals{level_text}; adjusted p: of no difference, times the number of "
+            "hypotheses; "
             "excluded: units of which the measure is not known; least and "
             "most if missing: the difference over all ways of filling them in, without sampling "
             "error (Horowitz and Manski 2000).",
         ),
         IntervalChart(tuple(lines), "difference", 0.0) if lines else None,
         notes=(
-            f"{seal}Supported: the whole interval lies where "
+            f"{seal_text}Supported: the whole interval lies where "
             "the hypothesis says, beyond the smallest difference that matters. Contradicted: all "
             "of it lies elsewhere. Undecided: anything else. All other findings of this run are "
             "exploratory.",
@@ -228,14 +239,19 @@ def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, 
     """
     claims = join_claims([hypothesis.as_claim() for hypothesis in read_sealed(run)[0]], declared)
     results = dict(zip(claims, evaluate_claims(run, claims), strict=True))
-    found = {}
+    results_by_claim = {}
     for claim in declared:
         # `join_claims` may have made the claim exploratory.
-        own = results.get(claim) or results.get(replace(claim, family="exploratory"))
+        own_result = results.get(claim) or results.get(replace(claim, family="exploratory"))
         # It is not there at all if a hypothesis replaces it. Names and outcome stay its own,
         # because the study type words them better.
-        if own is None:
-            same = next(result for c, result in results.items() if is_same_contrast(claim, c))
-            own = replace(same, claim=replace(same.claim, names=claim.names, outcome=claim.outcome))
-        found[claim] = own
-    return found
+        if own_result is None:
+            same_result = next(
+                result for other, result in results.items() if is_same_contrast(claim, other)
+            )
+            own_result = replace(
+                same_result,
+                claim=replace(same_result.claim, names=claim.names, outcome=claim.outcome),
+            )
+        results_by_claim[claim] = own_result
+    return results_by_claim

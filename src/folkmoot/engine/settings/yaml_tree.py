@@ -17,7 +17,7 @@ import yaml
 from folkmoot.errors import InputError, Problem
 
 # A path of keys and indices from the root. The underscore keeps it apart from `pathlib.Path`.
-Path_ = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 # More values than any study file has. A few lines of nested aliases could otherwise expand to more
 # than the memory holds.
 MAX_NODES = 100_000
@@ -25,7 +25,7 @@ MAX_NODES = 100_000
 MAX_DIGITS = 300
 # The tag of unquoted scalars, which stay unresolved.
 PLAIN = "plain"
-_CORE = "tag:yaml.org,2002:"
+_CORE_TAG = "tag:yaml.org,2002:"
 # Numbers as in JSON and YAML 1.2. YAML 1.1 would also read `010` as octal and `1_000` as a number.
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -49,10 +49,10 @@ class YamlTree:
     """The data of a YAML document, with the location of each value by its path from the root."""
 
     value: Any
-    locations: dict[Path_, SourceLocation] = field(default_factory=dict)
+    locations: dict[KeyPath, SourceLocation] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def nearest_location(self, path: Path_) -> SourceLocation:
+    def nearest_location(self, path: KeyPath) -> SourceLocation:
         """Return the location of a value, or of the nearest group around it that is in the file."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.locations:
@@ -86,14 +86,14 @@ def parse_yaml(text: str, file: str) -> YamlTree:
     return tree
 
 
-def coerce_scalar(error_type: str, place: SourceLocation, value: object) -> object:
+def coerce_scalar(error_type: str, location: SourceLocation, value: object) -> object:
     """Return a value converted to the type that its key expects, or `...` if that is not safe.
 
     `error_type` is the error type of pydantic. Only unquoted values are converted. `no` becomes the
     word if the key expects text, and False if the key expects true or false.
     """
     # `...` and not None, because None is a value of YAML.
-    text = place.text
+    text = location.text
     if error_type == "string_type" and text is not None and not isinstance(value, str):
         return ... if value is None else text
     if error_type == "bool_type" and text is not None and text.lower() in _BOOLEAN_WORDS:
@@ -136,7 +136,7 @@ class _TreeBuilder:
         self._open: set[int] = set()
         self._count = 0
 
-    def _build_value(self, node: yaml.Node, path: Path_, key_line: int = 0) -> object:
+    def _build_value(self, node: yaml.Node, path: KeyPath, key_line: int = 0) -> object:
         self._count += 1
         # An open node that occurs inside itself is an alias to one of its own groups.
         if self._count > MAX_NODES or id(node) in self._open:
@@ -151,16 +151,16 @@ class _TreeBuilder:
             if isinstance(node, yaml.MappingNode):
                 return self._build_mapping(node, path)
             if isinstance(node, yaml.SequenceNode):
-                return [self._build_value(name, (*path, i)) for i, name in enumerate(node.value)]
+                return [self._build_value(child, (*path, i)) for i, child in enumerate(node.value)]
             return self._build_scalar(node, path)
         finally:
             self._open.discard(id(node))
 
-    def _build_mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, object]:
-        if node.tag != _CORE + "map":
+    def _build_mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
+        if node.tag != _CORE_TAG + "map":
             self._bad_tag(node, path)
         result: dict[str, object] = {}
-        own: dict[str, int] = {}
+        lines_by_key: dict[str, int] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 self._add_problem("a key must be a single word or text", key_node, path)
@@ -172,43 +172,43 @@ class _TreeBuilder:
                 result = {**merged, **result}
                 continue
             # YAML would silently use the last value.
-            if key in own:
-                where = f"first in line {own[key]}, again here"
+            if key in lines_by_key:
+                where = f"first in line {lines_by_key[key]}, again here"
                 self._add_problem(f"is a duplicate key ({where})", key_node, (*path, key))
                 continue
-            own[key] = line
+            lines_by_key[key] = line
             result[key] = self._build_value(value_node, (*path, key), line)
         return result
 
-    def _resolve_merge_keys(self, node: yaml.Node, path: Path_) -> dict[str, object]:
+    def _resolve_merge_keys(self, node: yaml.Node, path: KeyPath) -> dict[str, object]:
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
         result: dict[str, object] = {}
-        for each in nodes:
-            value = self._build_value(each, path)
+        for merged_node in nodes:
+            value = self._build_value(merged_node, path)
             if isinstance(value, dict):
                 result = {**value, **result}
             else:
-                self._add_problem("<< needs a group of keys", each, path)
+                self._add_problem("<< needs a group of keys", merged_node, path)
         return result
 
-    def _build_scalar(self, node: yaml.Node, path: Path_) -> object:
+    def _build_scalar(self, node: yaml.Node, path: KeyPath) -> object:
         if node.tag == PLAIN:
             return _parse_plain_scalar(str(node.value))
-        if node.tag not in (_CORE + "str", "!"):
+        if node.tag not in (_CORE_TAG + "str", "!"):
             self._bad_tag(node, path)
         return _join_surrogates(node.value)
 
-    def _bad_tag(self, node: yaml.Node, path: Path_) -> None:
-        tag = node.tag.replace(_CORE, "!!")
+    def _bad_tag(self, node: yaml.Node, path: KeyPath) -> None:
+        tag = node.tag.replace(_CORE_TAG, "!!")
         self._add_problem(f"the tag {tag} is not understood", node, path, "leave it out")
 
-    def _add_problem(self, message: str, node: yaml.Node, path: Path_, hint: str = "") -> None:
+    def _add_problem(self, message: str, node: yaml.Node, path: KeyPath, hint: str = "") -> None:
         self._tree.problems.append(
             Problem(message, self._file, str(_line_number(node)), format_path(path), hint)
         )
 
 
-def format_path(path: Path_) -> str:
+def format_path(path: KeyPath) -> str:
     """Format a path as in messages: `topic.options[1]`, with list entries counted from 1."""
     text = ""
     for part in path:
@@ -216,7 +216,7 @@ def format_path(path: Path_) -> str:
     return text
 
 
-def resolve_path(value: object, key: str) -> Path_:
+def resolve_path(value: object, key: str) -> KeyPath:
     """Return the path of a dotted key in the data, as far as the data has it.
 
     List entries count from 1 in the key and from 0 in the path.
@@ -226,19 +226,19 @@ def resolve_path(value: object, key: str) -> Path_:
 
 def _resolve_parts(value: object, key: str) -> Iterator[str | int]:
     while key:
-        entry = re.match(r"\.?\[([0-9]{1,9})\]", key)
-        if entry and isinstance(value, list) and 1 <= int(entry[1]) <= len(value):
-            yield int(entry[1]) - 1
-            value, key = value[int(entry[1]) - 1], key[entry.end() :]
+        index_match = re.match(r"\.?\[([0-9]{1,9})\]", key)
+        if index_match and isinstance(value, list) and 1 <= int(index_match[1]) <= len(value):
+            yield int(index_match[1]) - 1
+            value, key = value[int(index_match[1]) - 1], key[index_match.end() :]
             continue
         key = key.removeprefix(".")
         if not isinstance(value, dict):
             return
         # Keys may contain dots, as options do, so the longest key that fits is meant.
-        fits = [k for k in value if key == k or key.startswith((f"{k}.", f"{k}["))]
-        if not fits:
+        matching_keys = [k for k in value if key == k or key.startswith((f"{k}.", f"{k}["))]
+        if not matching_keys:
             return
-        name = max(fits, key=len)
+        name = max(matching_keys, key=len)
         yield name
         value, key = value[name], key[len(name) :]
 
@@ -270,25 +270,28 @@ def _line_number(node: yaml.Node) -> int:
 def _syntax_problem(error: yaml.MarkedYAMLError, file: str) -> Problem:
     mark = error.problem_mark or error.context_mark
     line = str(mark.line + 1) if mark else ""
-    what = str(error.problem or "this is not valid YAML")
+    message = str(error.problem or "this is not valid YAML")
     # The messages of PyYAML are written for its developers. These are the mistakes that occur most.
-    if "\\t" in what:
+    if "\\t" in message:
         return Problem("there is a tab here", file, line, hint="indent with spaces")
     if "expected a single document" in str(error.context):
         return Problem("a second document starts here (---)", file, line, hint="keep one")
-    if "mapping values are not allowed" in what:
-        what, hint = "there is a colon in the wrong place", "put text that holds `: ` in quotes"
-    elif "could not find expected ':'" in what:
-        what, hint = "a colon is missing after a key here or in the line before", "write `key: …`"
-    elif "expected <block end>" in what:
-        what, hint = "the indentation does not fit", "indent the keys of one group alike"
-    elif "found unexpected end of stream" in what:
-        what, hint = "a quote is not closed", "close it"
-    elif "undefined alias" in what:
+    if "mapping values are not allowed" in message:
+        message, hint = "there is a colon in the wrong place", "put text that holds `: ` in quotes"
+    elif "could not find expected ':'" in message:
+        message, hint = (
+            "a colon is missing after a key here or in the line before",
+            "write `key: …`",
+        )
+    elif "expected <block end>" in message:
+        message, hint = "the indentation does not fit", "indent the keys of one group alike"
+    elif "found unexpected end of stream" in message:
+        message, hint = "a quote is not closed", "close it"
+    elif "undefined alias" in message:
         hint = "put text that begins with * in quotes"
     else:
         hint = "put text that begins with a special character in quotes"
-    return Problem(what, file, line, hint=hint)
+    return Problem(message, file, line, hint=hint)
 
 
 SET_OPTION = "--set"
@@ -297,26 +300,26 @@ SET_OPTION = "--set"
 def apply_overrides(tree: YamlTree, overrides: Sequence[str]) -> None:
     """Apply `key=value` overrides to the tree. Raises InputError for one that cannot be applied."""
     for text in overrides:
-        key, sign, value = text.partition("=")
-        if not sign or not key.strip():
+        key, equals_sign, value = text.partition("=")
+        if not equals_sign or not key.strip():
             raise InputError(
                 Problem(
                     f"{text!r} is not key=value", SET_OPTION, hint="for example --set random_seed=7"
                 )
             )
         key = key.strip()
-        part = parse_yaml(value, SET_OPTION)
+        value_tree = parse_yaml(value, SET_OPTION)
         path = resolve_path(tree.value, key)
         rest = key if not path else _rest_of_key(key, path)
         path = (*path, *(rest.split(".") if rest else ()))
-        if not set_value(tree.value, path, part.value):
+        if not set_value(tree.value, path, value_tree.value):
             raise InputError(Problem(f"no group of keys holds {key}", SET_OPTION, key=key))
         # Line 0, because the value is not in the file. Its text is needed by `coerce_scalar`.
-        for below, place in part.locations.items():
-            tree.locations[(*path, *below)] = SourceLocation(place.file, 0, place.text)
+        for inner_path, location in value_tree.locations.items():
+            tree.locations[(*path, *inner_path)] = SourceLocation(location.file, 0, location.text)
 
 
-def _rest_of_key(key: str, path: Path_) -> str:
+def _rest_of_key(key: str, path: KeyPath) -> str:
     """Return the part of a dotted key after the path that the file already contains."""
     for part in path:
         if isinstance(part, int):
@@ -326,27 +329,27 @@ def _rest_of_key(key: str, path: Path_) -> str:
     return key.removeprefix(".")
 
 
-def existing_path(data: Any, loc: Sequence[str | int]) -> Path_ | None:
+def existing_path(data: Any, loc: Sequence[str | int]) -> KeyPath | None:
     """Return the part of pydantic's location that is in the data, or None if there is none.
 
     Pydantic adds names of union branches, which are not in the data.
     """
     path: list[str | int] = []
     for part in loc:
-        inside = isinstance(data, dict) and part in data
-        if inside or (isinstance(data, list) and isinstance(part, int) and part < len(data)):
+        is_key = isinstance(data, dict) and part in data
+        if is_key or (isinstance(data, list) and isinstance(part, int) and part < len(data)):
             path.append(part)
             data = data[part]
     return tuple(path) if path or not loc else None
 
 
-def get_value(data: Any, path: Path_) -> Any:
+def get_value(data: Any, path: KeyPath) -> Any:
     for part in path:
         data = data[part]
     return data
 
 
-def set_value(data: Any, path: Path_, value: Any) -> bool:
+def set_value(data: Any, path: KeyPath, value: Any) -> bool:
     """Set the value at a path, create missing groups on the way, and return True.
 
     Return False if a value that is not a group or list is in the way.

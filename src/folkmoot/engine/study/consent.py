@@ -50,7 +50,7 @@ class Consent:
         digest = hashlib.sha256(content).hexdigest()
         if digest in _load_consents():
             return
-        sentences = [f"this file {wish}" for wish in requested_actions]
+        sentences = [f"this file {action}" for action in requested_actions]
         if self.granted or (
             self.ask_user is not None
             and self.ask_user([f"{file}: {sentence}" for sentence in sentences])
@@ -68,10 +68,10 @@ class Consent:
         # An empty file does nothing. Most files `__init__.py` are empty.
         if not source.strip():
             return
-        agreed = self.versions.get(str(path))
-        if agreed is None:
+        agreed_digest = self.versions.get(str(path))
+        if agreed_digest is None:
             self.require_consent(path, ["is Python code and can do anything you can"], source)
-        elif agreed != hashlib.sha256(source).hexdigest():
+        elif agreed_digest != hashlib.sha256(source).hexdigest():
             raise InputError(f"{path} is not the same as on the machine that started the run")
 
     def require_network_access(
@@ -85,11 +85,13 @@ class Consent:
 
         Raises InputError without consent.
         """
-        wishes = describe_destinations(config, providers, overrides)
+        requested_actions = describe_destinations(config, providers, overrides)
         # The destinations belong to the content: they may come from a `.env` beside the file.
-        if wishes:
+        if requested_actions:
             self.require_consent(
-                file, wishes, "\n".join(wishes).encode() + b"\0" + file.read_bytes()
+                file,
+                requested_actions,
+                "\n".join(requested_actions).encode() + b"\0" + file.read_bytes(),
             )
 
     def require_model_files(
@@ -117,20 +119,22 @@ def describe_destinations(
     Addresses in the environment and in `--set` are the researcher's own choice, so they are left
     out. A server on this machine is named only if it receives an API key.
     """
-    typed = {_normalise_url(text.partition("=")[2]) for text in overrides}
-    named_here = set(map(_normalise_url, list_base_urls(config.endpoints)))
-    found = []
+    typed_urls = {_normalise_url(text.partition("=")[2]) for text in overrides}
+    urls_in_file = set(map(_normalise_url, list_base_urls(config.endpoints)))
+    destinations = []
     for name, url, variable in providers.list_destinations():
-        if not url or _normalise_url(url) in typed:
+        if not url or _normalise_url(url) in typed_urls:
             continue
         if url == _default_address(name) or (is_this_machine(url) and not variable):
             continue
-        what = f"your profiles and the key {variable}" if variable else "your profiles"
+        sent_data = f"your profiles and the key {variable}" if variable else "your profiles"
         # An address that is not in the study file comes from `.env`.
-        named = _normalise_url(url) in named_here
-        where = f"sends {what} to {url}"
-        found.append(where if named else f"is run beside a .env that {where}")
-    return list(dict.fromkeys(found))
+        is_in_file = _normalise_url(url) in urls_in_file
+        description = f"sends {sent_data} to {url}"
+        destinations.append(
+            description if is_in_file else f"is run beside a .env that {description}"
+        )
+    return list(dict.fromkeys(destinations))
 
 
 def model_files(providers: ModelRouter, overrides: Sequence[str] = ()) -> list[Path]:
@@ -139,11 +143,13 @@ def model_files(providers: ModelRouter, overrides: Sequence[str] = ()) -> list[P
     Files in `overrides` are left out, because the researcher typed them. `--model` is among them in
     the form `model=…`.
     """
-    typed = {text.partition("=")[2].strip(" '\"") for text in overrides}
-    named = dict.fromkeys(name for name in providers.list_models() if name not in typed)
-    paths = [name.partition(":")[2] for name in named if name.startswith(f"{LOCAL_MODEL}:")]
-    found = (Path(path).expanduser() for path in paths if path)
-    return [path for path in found if path.is_file()]
+    typed_values = {text.partition("=")[2].strip(" '\"") for text in overrides}
+    model_names = dict.fromkeys(
+        name for name in providers.list_models() if name not in typed_values
+    )
+    paths = [name.partition(":")[2] for name in model_names if name.startswith(f"{LOCAL_MODEL}:")]
+    model_paths = (Path(path).expanduser() for path in paths if path)
+    return [path for path in model_paths if path.is_file()]
 
 
 def describe_model_loading(model: Path) -> str:
@@ -187,9 +193,9 @@ def _load_consents() -> set[str]:
 def _save_consent(digest: str, file: Path) -> None:
     """Store consent to a content. If this fails, consent is asked for again next time."""
     with suppress(OSError, RuntimeError):
-        memory = _consent_file()
-        memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        consent_file = _consent_file()
+        consent_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Only its owner may write it, and appending keeps lines of other processes.
-        handle = os.open(memory, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        handle = os.open(consent_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8", errors="replace") as out:
             out.write(f"{digest} {file.name!r}\n")

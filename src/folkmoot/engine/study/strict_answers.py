@@ -19,14 +19,14 @@ from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, Table
 from folkmoot.storage.run_folder import RunFolder
 
 # The keys of the two findings of this module.
-COUNTED, COMPARED = "closed_answers", "strict_answers"
+CLOSED_ANSWERS_KEY, STRICT_ANSWERS_KEY = "closed_answers", "strict_answers"
 # Values of the columns `how` and `agrees` of `answers`.
-STRICT = ("exact", "stated")
-CONTRADICTED = ("other", "several")
-HOW = (*STRICT, "clarified", "refused", "unreadable")
-AGREES = ("same", *CONTRADICTED, "none")
+STRICT_HOW = ("exact", "stated")
+CONTRADICTING = ("other", "several")
+HOW = (*STRICT_HOW, "clarified", "refused", "unreadable")
+AGREES = ("same", *CONTRADICTING, "none")
 # Answer kinds that are not a single choice or number.
-IN_PARTS = ("text", "json")
+OPEN_KINDS = ("text", "json")
 # The columns of `answers` that a study type receives of the answers to leave out.
 COLUMNS = ("address", "stage", "scope", "speaker_id", "role", "kind", "how", "agrees", "missing")
 
@@ -51,17 +51,17 @@ class StrictRun(RunFolder):
 
     def read_table(self, name: str) -> pl.DataFrame:
         """Return the replacement of a table, or the table of the run if it has none."""
-        replaced = self._tables.get(name)
-        return self._run.read_table(name) if replaced is None else replaced.collect()
+        strict_table = self._tables.get(name)
+        return self._run.read_table(name) if strict_table is None else strict_table.collect()
 
     def scan_table(self, name: str) -> pl.LazyFrame:
         """Return the replacement of a table, or the table of the run if it has none."""
-        replaced = self._tables.get(name)
-        return self._run.scan_table(name) if replaced is None else replaced
+        strict_table = self._tables.get(name)
+        return self._run.scan_table(name) if strict_table is None else strict_table
 
 
 def add_strict_findings(
-    found: Sequence[Finding],
+    findings: Sequence[Finding],
     run: RunFolder,
     strict_tables: StrictTables | None,
     compute: Callable[[RunFolder], list[Finding]],
@@ -72,38 +72,44 @@ def add_strict_findings(
     `strict_tables` is None if the study type does not declare which tables depend on them.
     """
     if not run.has_table("answers"):
-        return [*found]
+        return [*findings]
     answers = run.scan_table("answers")
-    recorded = answers.collect_schema().names()
-    columns = [name for name in COLUMNS if name in recorded]
-    closed = answers.filter(~pl.col("kind").is_in(IN_PARTS)).select(columns).collect()
+    recorded_columns = answers.collect_schema().names()
+    columns = [name for name in COLUMNS if name in recorded_columns]
+    closed = answers.filter(~pl.col("kind").is_in(OPEN_KINDS)).select(columns).collect()
     # Runs of earlier versions do not record how an answer was given.
-    if "how" not in recorded:
-        return [*found, _describe_earlier_run(closed.height)]
+    if "how" not in recorded_columns:
+        return [*findings, _describe_earlier_run(closed.height)]
     excluded = closed.filter(
         pl.col("missing").is_null()
-        & (~pl.col("how").is_in(STRICT) | pl.col("agrees").is_in(CONTRADICTED).fill_null(False))
+        & (
+            ~pl.col("how").is_in(STRICT_HOW)
+            | pl.col("agrees").is_in(CONTRADICTING).fill_null(False)
+        )
     )
     counts = _count_answers(closed, excluded.height, strict_tables is not None)
     if excluded.is_empty() or strict_tables is None:
-        return [*found, counts]
-    given = closed["missing"].null_count()
-    kept = f"{given - excluded.height:,} of {format_count(given, 'answer')}"
+        return [*findings, counts]
+    answer_count = closed["missing"].null_count()
+    kept_text = f"{answer_count - excluded.height:,} of {format_count(answer_count, 'answer')}"
     try:
-        strict = {
+        strict_findings = {
             finding.key: finding
             for finding in compute(StrictRun(run, strict_tables(run, excluded)))
         }
     # A study type's findings may fail in any way if too few answers are left. The findings with all
     # answers are still valid.
     except Exception as error:
-        why = f"Cannot be computed with {kept}: {error}."
+        statement = f"Cannot be computed with {kept_text}: {error}."
         return [
-            *found,
+            *findings,
             counts,
-            _build_noise_finding(COMPARED, "Exact and stated answers only", why),
+            _build_noise_finding(STRICT_ANSWERS_KEY, "Exact and stated answers only", statement),
         ]
-    compared = [_compare_conclusions(finding, strict.get(finding.key), kept) for finding in found]
+    compared = [
+        _compare_conclusions(finding, strict_findings.get(finding.key), kept_text)
+        for finding in findings
+    ]
     return [
         *(finding for finding, _ in compared),
         counts,
@@ -112,10 +118,12 @@ def add_strict_findings(
 
 
 # A finding, and its row in the table of comparisons. The row is empty if nothing changes.
-Compared = tuple[Finding, Mapping[str, TableCell]]
+ComparedFinding = tuple[Finding, Mapping[str, TableCell]]
 
 
-def _compare_conclusions(finding: Finding, strict: Finding | None, kept: str) -> Compared:
+def _compare_conclusions(
+    finding: Finding, strict: Finding | None, kept_text: str
+) -> ComparedFinding:
     """Return a finding with a note on conclusions that differ, and its row in the comparison."""
     differences = "; ".join(compare_conclusions(finding, strict))
     if strict is not None and strict.says == finding.says and not differences:
@@ -128,27 +136,31 @@ def _compare_conclusions(finding: Finding, strict: Finding | None, kept: str) ->
     }
     if not differences:
         return finding, row
-    what = f"The conclusion differs with exact and stated answers only ({kept}): {differences}."
-    return replace(finding, says=f"{finding.says} {what}"), row
+    sentence = (
+        f"The conclusion differs with exact and stated answers only ({kept_text}): {differences}."
+    )
+    return replace(finding, says=f"{finding.says} {sentence}"), row
 
 
-def _summarise_comparison(compared: Sequence[Compared], excluded: int) -> Finding:
+def _summarise_comparison(compared: Sequence[ComparedFinding], excluded: int) -> Finding:
     rows = [row for _, row in compared if row]
     differing = [str(row["finding"]) for row in rows if row["conclusion"] != "holds"]
-    without = (
+    introduction = (
         f"Without {format_count(excluded, 'answer')} that needed a further request or contradict "
         "their "
         "first reply, "
     )
-    says = (
+    conclusion = (
         f"the conclusion differs in: {', '.join(differing)}."
         if differing
         else ("no conclusion differs.")
     )
-    grid = ResultTable.from_records(
+    table = ResultTable.from_records(
         rows, "Findings that change with exact and stated answers only."
     )
-    finding = _build_noise_finding(COMPARED, "Exact and stated answers only", without + says, grid)
+    finding = _build_noise_finding(
+        STRICT_ANSWERS_KEY, "Exact and stated answers only", introduction + conclusion, table
+    )
     return replace(finding, headline=bool(differing))
 
 
@@ -162,23 +174,23 @@ def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[st
     if strict is None:
         yield "cannot be computed"
         return
-    lines, others = _interval_rows(finding), _interval_rows(strict)
+    lines, strict_lines = _interval_rows(finding), _interval_rows(strict)
     zero = finding.chart.reference_line if isinstance(finding.chart, IntervalChart) else None
     # Without any common label, one message is better than one for each label.
-    if lines and not others.keys() & lines.keys():
+    if lines and not strict_lines.keys() & lines.keys():
         yield "cannot be computed"
         return
     for label, (value, low, high) in lines.items():
-        if label not in others:
+        if label not in strict_lines:
             yield f"{label} cannot be computed"
         elif zero is not None:
             before, after = (
                 _describe_side(value, low, high, zero),
-                _describe_side(*others[label], zero),
+                _describe_side(*strict_lines[label], zero),
             )
             if before != after:
                 yield f"{label} is {after} and not {before}"
-        elif low < high and not low <= others[label][0] <= high:
+        elif low < high and not low <= strict_lines[label][0] <= high:
             yield f"{label} lies outside the interval of all answers"
     tests, other_tests = _significant_rows(finding), _significant_rows(strict)
     for label, significant in tests.items():
@@ -194,7 +206,9 @@ def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[st
 
 def _interval_rows(finding: Finding) -> dict[str, tuple[float, float, float]]:
     chart = finding.chart
-    return {label: rest for label, *rest in chart.items} if isinstance(chart, IntervalChart) else {}  # type: ignore[misc]
+    if not isinstance(chart, IntervalChart):
+        return {}
+    return {label: (value, low, high) for label, value, low, high in chart.items}
 
 
 def _describe_side(value: float, low: float, high: float, zero: float) -> str:
@@ -211,20 +225,20 @@ def _significant_rows(finding: Finding) -> dict[str, bool]:
 
     The label is made of the texts of the row. If the table has adjusted p-values, only these count.
     """
-    grid = finding.grid
-    columns = [column for column in grid.columns if column.endswith(("holm_p", "adjusted_p"))]
+    table = finding.grid
+    columns = [column for column in table.columns if column.endswith(("holm_p", "adjusted_p"))]
     columns = columns or [
-        column for column in grid.columns if column == "p" or column.endswith("_p")
+        column for column in table.columns if column == "p" or column.endswith("_p")
     ]
-    found = {}
-    for row in grid.rows:
-        cells = dict(zip(grid.columns, row, strict=True))
-        label = " − ".join(str(c) for c in row if isinstance(c, str))
+    significant_by_label = {}
+    for row in table.rows:
+        cells = dict(zip(table.columns, row, strict=True))
+        label = " − ".join(str(cell) for cell in row if isinstance(cell, str))
         for column in columns:
             p = cells[column]
             if isinstance(p, float) and math.isfinite(p):
-                found[f"{label}: {column.replace('_', ' ')}"] = p < ALPHA
-    return found
+                significant_by_label[f"{label}: {column.replace('_', ' ')}"] = p < ALPHA
+    return significant_by_label
 
 
 def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Finding:
@@ -233,23 +247,23 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
     # Without closed answers the shares below would divide by zero.
     if closed.is_empty():
         return _build_noise_finding(
-            COUNTED,
+            CLOSED_ANSWERS_KEY,
             "How closed answers were had",
             "Not applicable: this run asked for no single choice or number. Votes and ratings in "
             "JSON answers may be declined and are never clarified.",
         )
     by_how = {how: closed.filter(pl.col("how") == how) for how in HOW}
-    strict = sum(by_how[how].height for how in STRICT)
+    strict = sum(by_how[how].height for how in STRICT_HOW)
     agrees = Counter(closed["agrees"].drop_nulls())
-    contradicted = sum(agrees[name] for name in CONTRADICTED)
+    contradicted = sum(agrees[name] for name in CONTRADICTING)
     reasons = Counter(closed["missing"].drop_nulls())
-    ways_out = ", ".join(f"{reason} {n:,}" for reason, n in sorted(reasons.items()))
+    ways_out = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
     if not excluded:
-        then = "No finding rests on any other."
+        consequence = "No finding rests on any other."
     elif is_declared:
-        then = f"{format_count(excluded, 'answer')} of these count in no strict finding."
+        consequence = f"{format_count(excluded, 'answer')} of these count in no strict finding."
     else:
-        then = (
+        consequence = (
             "This study type does not say which of its tables rest on these answers, so its "
             "findings are computed with all of them only."
         )
@@ -257,24 +271,24 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
         contradicted, "answer contradicts its first reply", "answers contradict their first reply"
     )
     return _build_noise_finding(
-        COUNTED,
+        CLOSED_ANSWERS_KEY,
         "How closed answers were had",
         f"{strict:,} of {format_count(closed.height, 'closed answer')} "
         f"({format_percent(strict / closed.height)}"
         f") are exact or stated. {contradict} (agrees: other or several). "
-        f"{f'Missing: {ways_out}. ' if ways_out else ''}{then}",
+        f"{f'Missing: {ways_out}. ' if ways_out else ''}{consequence}",
         ResultTable.from_records(
             [
                 {
                     "how": how,
-                    "answers": own.height,
-                    "answers_share": own.height / closed.height,
+                    "answers": answers.height,
+                    "answers_share": answers.height / closed.height,
                     **{
-                        f"first reply: {agree}": own.filter(pl.col("agrees") == agree).height
+                        f"first reply: {agree}": answers.filter(pl.col("agrees") == agree).height
                         for agree in AGREES
                     },
                 }
-                for how, own in by_how.items()
+                for how, answers in by_how.items()
             ],
             "Agrees: the first reply names what is recorded (same), another option, several, none.",
         ),
@@ -289,7 +303,7 @@ def _describe_earlier_run(closed: int) -> Finding:
     if not closed:
         return _count_answers(pl.DataFrame(), 0, is_declared=False)
     return _build_noise_finding(
-        COUNTED,
+        CLOSED_ANSWERS_KEY,
         "How closed answers were had",
         "Cannot be computed: this run was made by an earlier version, which did not record how "
         f"its {format_count(closed, 'closed answer')} were had.",
@@ -297,6 +311,6 @@ def _describe_earlier_run(closed: int) -> Finding:
 
 
 def _build_noise_finding(
-    key: str, title: str, says: str, grid: ResultTable | None = None, **more: tuple[str, ...]
+    key: str, title: str, says: str, grid: ResultTable | None = None, **options: tuple[str, ...]
 ) -> Finding:
-    return Finding(key, title, says, grid or ResultTable((), ()), section="Noise", **more)  # type: ignore[arg-type]
+    return Finding(key, title, says, grid or ResultTable((), ()), section="Noise", **options)  # type: ignore[arg-type]

@@ -214,12 +214,12 @@ def find_study(name: str, folder: Path | None = None, consent: Consent | None = 
         raise InputError(_unknown_study_problem(name, list(points)))
     # Importing a broken plug-in may raise anything, and the message must name the plug-in.
     try:
-        found = points[name].load()
+        study = points[name].load()
     except Exception as error:
         raise InputError(
             Problem(f"the study type {name} cannot be loaded: {error!r}", key="study")
         ) from error
-    return _require_study(found, name)
+    return _require_study(study, name)
 
 
 def study_code_path(name: str, folder: Path | None = None) -> Path | None:
@@ -237,16 +237,16 @@ def find_study_of_run(run: RunFolder) -> Study:
     it is searched in the two folders above and in the current folder. Raises InputError if it
     cannot be found.
     """
-    named = str(run.config.get("study") or run.study)
-    if study_code_path(named) is None:
-        return find_study(named)
+    study_name = str(run.config.get("study") or run.study)
+    if study_code_path(study_name) is None:
+        return find_study(study_name)
     # A run that was killed has no manifest, but its plan was written at the start.
     study_file = run.manifest.get("study_file") or run.plan.get("study_file") or ""
-    lay = (run.path / str(study_file)).parent
-    folders = (lay, run.path, run.path.parent, run.path.parent.parent, Path())
-    beside = next((folder for folder in folders if (folder / named).is_file()), Path())
+    original_folder = (run.path / str(study_file)).parent
+    folders = (original_folder, run.path, run.path.parent, run.path.parent.parent, Path())
+    code_folder = next((folder for folder in folders if (folder / study_name).is_file()), Path())
     return find_study(
-        named, beside, Consent(command_hint=f"{TRUST_ENV_VARIABLE}=1 in the environment")
+        study_name, code_folder, Consent(command_hint=f"{TRUST_ENV_VARIABLE}=1 in the environment")
     )
 
 
@@ -297,8 +297,12 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     """
     run = complete_parts(study, run)
     if isinstance(run, PartialRun):
-        what = describe_parts(run)
-        return [what, *_compute_findings(study, run)] if run.parts.complete else [what]
+        parts_finding = describe_parts(run)
+        return (
+            [parts_finding, *_compute_findings(study, run)]
+            if run.parts.complete
+            else [parts_finding]
+        )
     return _compute_findings(study, run)
 
 
@@ -318,29 +322,36 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
     The manifest is not read. It may be that of an earlier process.
     """
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
-    planned = (
+    planned_rows = (
         next(
-            (expected_rows for expected_rows in study.expected_rows(sealed) if expected_rows.part),
+            (candidate for candidate in study.expected_rows(sealed) if candidate.part),
             None,
         )
         if sealed
         else None
     )
-    if planned is None:
+    if planned_rows is None:
         return run
-    keys = list(planned.key)
+    keys = list(planned_rows.key)
     # The plan may name the condition of each row. The report then counts rows by condition.
-    arm = next((name for name in CONDITION_COLUMNS if planned.rows and name in planned.rows[0]), "")
-    recorded: Iterable[tuple[object, ...]] = ()
-    if run.has_table(planned.table):
-        recorded = run.scan_table(planned.table).select(keys).collect().iter_rows()
+    condition_column = next(
+        (name for name in CONDITION_COLUMNS if planned_rows.rows and name in planned_rows.rows[0]),
+        "",
+    )
+    recorded_keys: Iterable[tuple[object, ...]] = ()
+    if run.has_table(planned_rows.table):
+        recorded_keys = run.scan_table(planned_rows.table).select(keys).collect().iter_rows()
     parts = parts_of(
-        planned.part,
+        planned_rows.part,
         (
-            (str(row[planned.part]), _join_key([row[key] for key in keys]), str(row.get(arm, "")))
-            for row in planned.rows
+            (
+                str(row[planned_rows.part]),
+                _join_key([row[key] for key in keys]),
+                str(row.get(condition_column, "")),
+            )
+            for row in planned_rows.rows
         ),
-        map(_join_key, recorded),
+        map(_join_key, recorded_keys),
     )
     return PartialRun(run, parts, declared_tables(study.tables))
 
@@ -350,33 +361,39 @@ def _join_key(key: Iterable[object]) -> str:
 
 
 def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
-    stated, sealed = read_sealed(run)
+    hypotheses, sealed = read_sealed(run)
 
     def compute_all_findings(run: RunFolder) -> list[Finding]:
-        found = study.findings(run)
+        findings = study.findings(run)
         claims = claims_of_run(study, run)
-        tested = tested_finding(evaluate_claims(run, claims)) if claims else None
-        last = [tested] if tested else []
-        if not stated:
-            return [*found, *last]
+        claims_finding = tested_finding(evaluate_claims(run, claims)) if claims else None
+        last_findings = [claims_finding] if claims_finding else []
+        if not hypotheses:
+            return [*findings, *last_findings]
         # Hypotheses come first, and everything else is exploratory beside them.
-        others = (replace(finding, title=f"{finding.title} (exploratory)") for finding in found)
-        return [build_hypotheses_finding(run, stated, sealed=sealed), *others, *last]
+        exploratory = (
+            replace(finding, title=f"{finding.title} (exploratory)") for finding in findings
+        )
+        return [
+            build_hypotheses_finding(run, hypotheses, sealed=sealed),
+            *exploratory,
+            *last_findings,
+        ]
 
     try:
         return add_strict_findings(
             compute_all_findings(run), run, study.strict_tables, compute_all_findings
         )
     except Exception as error:
-        lack = run.unusable_reason or f"they need more than the run has so far ({error})"
+        reason = run.unusable_reason or f"they need more than the run has so far ({error})"
         key = "partial"
         # The data is there, so the error is one of the code and not of missing answers.
         if run.is_finished and not run.unusable_reason:
             if find_author_error(error) is not None:
                 raise
             key = FAILED_FINDING_KEY
-            lack = f"a fault of the study type ({error!r}); the tables are whole"
-        return [Finding(key, "No findings", f"Why: {lack}.", ResultTable((), ()), headline=True)]
+            reason = f"a fault of the study type ({error!r}); the tables are whole"
+        return [Finding(key, "No findings", f"Why: {reason}.", ResultTable((), ()), headline=True)]
 
 
 def load_installed_studies() -> tuple[list[Study], list[Problem]]:
@@ -413,13 +430,13 @@ def load_study(path: Path, consent: Consent | None = None) -> Study:
     return _require_study(module.STUDY, str(path.resolve()))
 
 
-def _require_study(found: object, name: str) -> Study:
-    if not isinstance(found, Study):
+def _require_study(study: object, name: str) -> Study:
+    if not isinstance(study, Study):
         raise InputError(
-            Problem(f"STUDY of {name} is a {type(found).__name__}, not a Study", key="study")
+            Problem(f"STUDY of {name} is a {type(study).__name__}, not a Study", key="study")
         )
-    check_study(found, name)
-    return found
+    check_study(study, name)
+    return study
 
 
 def check_study(study: Study, name: str = "") -> None:
@@ -433,8 +450,8 @@ def check_study(study: Study, name: str = "") -> None:
     file, line = (code.co_filename, str(code.co_firstlineno)) if code else (name, "")
     problems: list[Problem] = []
 
-    def fail(what: str, hint: str, file: str = file, line: str = line) -> None:
-        problems.append(Problem(what, file, line, hint=hint))
+    def fail(message: str, hint: str, file: str = file, line: str = line) -> None:
+        problems.append(Problem(message, file, line, hint=hint))
 
     if inspect.isasyncgenfunction(protocol):
         fail("the protocol has a `yield`", "a protocol returns nothing; record rows instead")

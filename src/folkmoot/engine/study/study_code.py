@@ -69,24 +69,24 @@ class StudyCode:
             return self.modules[path]
         # The module must be in `sys.modules`, because dataclasses and pydantic resolve annotations
         # through it. The hash of the path keeps files of the same name apart.
-        of_path = hashlib.sha256(str(path).encode()).hexdigest()[:12]
-        name = f"{STUDY_MODULE_PREFIX}{path.stem}_{of_path}"
+        path_digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
+        name = f"{STUDY_MODULE_PREFIX}{path.stem}_{path_digest}"
         spec = importlib.util.spec_from_file_location(
             name, path, loader=AgreedSource(name, str(path), source)
         )
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        earlier = sys.modules.get(name)
+        earlier_module = sys.modules.get(name)
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
         # SystemExit as well: a file that calls `sys.exit` is a broken study file.
         except (Exception, SystemExit) as error:
             # A failed module is removed, as Python does. An earlier version of it is put back.
-            if earlier is None:
+            if earlier_module is None:
                 del sys.modules[name]
             else:
-                sys.modules[name] = earlier
+                sys.modules[name] = earlier_module
             # Consent to a module that this file imports was refused.
             if isinstance(error, InputError):
                 raise
@@ -102,22 +102,22 @@ class StudyCode:
 
         Raises InputError if study code imports a file without consent.
         """
-        found = PathFinder.find_spec(fullname, path, target)
-        if found is None or found.origin is None or not found.has_location:
+        original_spec = PathFinder.find_spec(fullname, path, target)
+        if original_spec is None or original_spec.origin is None or not original_spec.has_location:
             return None
-        origin = Path(found.origin).absolute()
+        origin = Path(original_spec.origin).absolute()
         folder = self._folder_of(origin)
         if folder is None:
             return None
         # Consent is needed if study code is among the callers. It is also needed if the module was
         # found only because study code extended `sys.path`: this program may have meant another
         # module of that name. Any other import is the researcher's own, for example in a notebook.
-        place = _place_of(origin)
-        is_own = any(entry in place.parents for entry in _paths_at_start())
-        asked = _is_imported_by_study_code() or not is_own
-        consent = self.consents[folder] if asked else None
+        location = _location_of(origin)
+        is_own = any(entry in location.parents for entry in _paths_at_start())
+        needs_consent = _is_imported_by_study_code() or not is_own
+        consent = self.consents[folder] if needs_consent else None
         # A compiled module cannot be read before it is agreed to.
-        if type(found.loader) is not SourceFileLoader:
+        if type(original_spec.loader) is not SourceFileLoader:
             raise InputError(
                 Problem(
                     f"the module {fullname} is compiled and cannot be read",
@@ -125,14 +125,14 @@ class StudyCode:
                     hint="put its .py file there, or install it as a package",
                 )
             )
-        source = _read_with_consent(place, consent)
-        self.digests[place] = hashlib.sha256(source).hexdigest()
-        loader = AgreedSource(fullname, found.origin, source)
+        source = _read_with_consent(location, consent)
+        self.digests[location] = hashlib.sha256(source).hexdigest()
+        loader = AgreedSource(fullname, original_spec.origin, source)
         return importlib.util.spec_from_file_location(
             fullname,
-            found.origin,
+            original_spec.origin,
             loader=loader,
-            submodule_search_locations=found.submodule_search_locations,
+            submodule_search_locations=original_spec.submodule_search_locations,
         )
 
     def _folder_of(self, origin: Path) -> Path | None:
@@ -141,15 +141,15 @@ class StudyCode:
         Installed packages below such a folder do not count. Examples are those of a virtual
         environment and editable packages.
         """
-        place = _place_of(origin)
+        location = _location_of(origin)
         # Symbolic links may lead into a study folder and out of it. So both the written folders and
         # their targets count.
-        above = {*place.parents, *origin.resolve().parents}
-        above |= {folder.resolve() for folder in origin.parents}
+        parents = {*location.parents, *origin.resolve().parents}
+        parents |= {folder.resolve() for folder in origin.parents}
         for folder in self.consents:
             # Folders of `sys.path` below the study folder belong to the researcher's environment.
-            installed = (path for path in _paths_at_start() if folder in path.parents)
-            if folder in above and not any(path in place.parents for path in installed):
+            import_paths = (path for path in _paths_at_start() if folder in path.parents)
+            if folder in parents and not any(path in location.parents for path in import_paths):
                 return folder
         return None
 
@@ -192,7 +192,7 @@ def _paths_at_start() -> tuple[Path, ...]:
     return tuple(Path(entry or os.curdir).resolve() for entry in sys.path)
 
 
-def _place_of(origin: Path) -> Path:
+def _location_of(origin: Path) -> Path:
     """Return the path of a module with symbolic links of its folder resolved, but not its own."""
     return origin.parent.resolve() / origin.name
 
@@ -213,14 +213,14 @@ def _read_with_consent(path: Path, consent: Consent | None) -> bytes:
     try:
         source = path.read_bytes()
     except OSError as error:
-        why = f"cannot be read: {error.strerror or error}"
-        raise InputError(Problem(why, str(path), key="study")) from error
+        reason = f"cannot be read: {error.strerror or error}"
+        raise InputError(Problem(reason, str(path), key="study")) from error
     if consent is not None:
         consent.require_code_execution(path, source)
     return source
 
 
 def _load_error(error: BaseException, path: Path) -> InputError:
-    why = error.msg if isinstance(error, SyntaxError) else repr(error)
-    place = locate_load_error(error, path)
-    return InputError(Problem(f"the file cannot be run: {why}", str(path), place, "study"))
+    reason = error.msg if isinstance(error, SyntaxError) else repr(error)
+    line = locate_load_error(error, path)
+    return InputError(Problem(f"the file cannot be run: {reason}", str(path), line, "study"))

@@ -27,7 +27,7 @@ from folkmoot.engine.settings.config_problems import (
 )
 from folkmoot.engine.settings.hypotheses import check_hypotheses
 from folkmoot.engine.settings.yaml_tree import (
-    Path_,
+    KeyPath,
     SourceLocation,
     YamlTree,
     apply_overrides,
@@ -92,8 +92,8 @@ class StudyFile:
 
 def build_prompt_library(study: Study, config: StudyConfig, folder: Path) -> PromptLibrary:
     """Return the prompts of a study type. Paths in the configuration are relative to `folder`."""
-    own = (folder / Path(config.prompts).expanduser()) if config.prompts else None
-    return PromptLibrary(study.prompts, own)
+    override_folder = (folder / Path(config.prompts).expanduser()) if config.prompts else None
+    return PromptLibrary(study.prompts, override_folder)
 
 
 def load_study_file(
@@ -122,15 +122,15 @@ def load_study_file(
     if models:
         tree.problems += _unknown_model_problems(tree)
     try:
-        study, sure = resolve_study_type(tree, path, consent)
+        study, is_certain = resolve_study_type(tree, path, consent)
     except InputError as error:
         raise InputError(sort_problems([*tree.problems, *error.problems])) from error
     # A guessed study type is used for the checks, so that its problems are reported. If there are
     # none, the missing key `study` is reported.
-    found = _validate_tree(path, study, tree)
-    if not sure:
+    study_file = _validate_tree(path, study, tree)
+    if not is_certain:
         raise InputError(missing_type_message(path, study.name))
-    return found
+    return study_file
 
 
 def validate_settings(
@@ -162,8 +162,8 @@ def _require_file(path: Path) -> None:
     if path.exists():
         return
     # A misspelled name is the most frequent reason, so suggest a file of the same folder.
-    near = [path.name for path in path.parent.glob("*")] if path.parent.is_dir() else []
-    guess = closest_name(path.name, near)
+    neighbours = [path.name for path in path.parent.glob("*")] if path.parent.is_dir() else []
+    guess = closest_name(path.name, neighbours)
     hint = f"did you mean {path.with_name(guess)}?" if guess else ""
     raise InputError(Problem("no such file", str(path), hint=hint))
 
@@ -183,9 +183,9 @@ def _read_text(path: Path) -> str:
             Problem("is a workbook or archive, not YAML", str(path), hint="name it .xlsx")
         )
     # Some Windows editors save text as UTF-16, or as UTF-8 with a byte order mark.
-    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        return data.decode("utf-16" if utf16 else "utf-8-sig")
+        return data.decode("utf-16" if is_utf16 else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(
@@ -196,8 +196,8 @@ def _read_text(path: Path) -> str:
 def _find_file_loader(path: Path) -> Study | None:
     if path.suffix.lower() in (".yaml", ".yml", ".json", ""):
         return None
-    studies, broken = load_installed_studies()
-    reader = next(
+    studies, load_problems = load_installed_studies()
+    study_type = next(
         (
             study
             for study in studies
@@ -205,10 +205,10 @@ def _find_file_loader(path: Path) -> Study | None:
         ),
         None,
     )
-    if reader is None and path.suffix.lower() in (".xlsx", ".xlsm", ".ods"):
-        hint = "; ".join(str(problem) for problem in broken)
+    if study_type is None and path.suffix.lower() in (".xlsx", ".xlsm", ".ods"):
+        hint = "; ".join(str(problem) for problem in load_problems)
         raise InputError(Problem("no study type reads files of this kind", str(path), hint=hint))
-    return reader
+    return study_type
 
 
 def _load_with_study_loader(path: Path, study: Study, overrides: Sequence[str]) -> StudyFile:
@@ -274,11 +274,11 @@ def _strip_hidden_characters(value: Any) -> Any:
     """Return the data without hidden characters, so that validation can find other problems."""
     if isinstance(value, dict):
         return {
-            _strip_hidden_characters(key): _strip_hidden_characters(below)
-            for key, below in value.items()
+            _strip_hidden_characters(key): _strip_hidden_characters(item)
+            for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_strip_hidden_characters(below) for below in value]
+        return [_strip_hidden_characters(item) for item in value]
     return without_hidden(value) if isinstance(value, str) else value
 
 
@@ -305,20 +305,22 @@ def _remove_invalid(
 
     Return False, with nothing removed, if another problem would remain.
     """
-    removable: list[Path_] = []
+    removable: list[KeyPath] = []
     for detail in error.errors(include_url=False, include_context=False):
         path = existing_path(data, detail["loc"])
         if not path or detail["type"] == "missing":
             return False
         field = model.model_fields.get(str(path[0]))
-        scalar = not isinstance(get_value(data, path), (dict, list))
-        optional = len(path) == 1 and field is not None and not field.is_required() and scalar
+        is_scalar = not isinstance(get_value(data, path), (dict, list))
+        is_optional = len(path) == 1 and field is not None and not field.is_required() and is_scalar
         # Removing a part of a list or a group would change the meaning of the rest.
-        if detail["type"] != "extra_forbidden" and not optional:
+        if detail["type"] != "extra_forbidden" and not is_optional:
             return False
         removable.append(path)
     # In reverse order, so that a removal does not move later paths.
-    for path in sorted(set(removable), key=lambda p: [str(x) for x in p], reverse=True):
+    for path in sorted(
+        set(removable), key=lambda invalid_path: [str(part) for part in invalid_path], reverse=True
+    ):
         parent = get_value(data, path[:-1])
         parent.pop(path[-1], None)
     return bool(removable)
@@ -326,15 +328,18 @@ def _remove_invalid(
 
 def _study_problems(study: Study, config: StudyConfig, path: Path, tree: YamlTree) -> list[Problem]:
     problems = []
-    found = [*study.check_config(config, path.parent), *_respondent_problems(config)]
+    config_problems = [*study.check_config(config, path.parent), *_respondent_problems(config)]
     # Seats are listed from the settings, so wrong settings would only cause further problems.
-    found = found or _seat_problems(study, config, path.parent)
-    for problem in [*found, *check_hypotheses(config.hypotheses, columns_of_class(study.tables))]:
+    config_problems = config_problems or _seat_problems(study, config, path.parent)
+    for problem in [
+        *config_problems,
+        *check_hypotheses(config.hypotheses, columns_of_class(study.tables)),
+    ]:
         # A study type names the key only. A problem in another file has its location already.
         if not problem.file:
-            where = resolve_path(tree.value, problem.key)
-            place = tree.nearest_location(where)
-            problem = with_location(problem, place.file, place.line if where else 0)  # noqa: PLW2901
+            path_in_file = resolve_path(tree.value, problem.key)
+            location = tree.nearest_location(path_in_file)
+            problem = with_location(problem, location.file, location.line if path_in_file else 0)  # noqa: PLW2901
         problems.append(problem)
     return problems + build_prompt_library(study, config, path.parent).find_problems()
 
@@ -347,35 +352,37 @@ def _seat_problems(study: Study, config: StudyConfig, folder: Path) -> list[Prob
     return []
 
 
-def _independent_problems(known: Sequence[Problem], deeper: Sequence[Problem]) -> list[Problem]:
+def _independent_problems(
+    known_problems: Sequence[Problem], further_problems: Sequence[Problem]
+) -> list[Problem]:
     """Return the problems of deeper checks for keys that are valid by themselves.
 
     An invalid key was removed, so a deeper check has seen its default instead of its value.
     """
-    keys = {problem.key for problem in known if problem.key}
-    return [problem for problem in deeper if problem.key not in keys]
+    keys = {problem.key for problem in known_problems if problem.key}
+    return [problem for problem in further_problems if problem.key not in keys]
 
 
 def _unknown_model_problems(tree: YamlTree) -> list[Problem]:
     """Return a problem for each model name in the file that does not exist."""
     raw = tree.value
-    seats = raw.get("models") if isinstance(raw.get("models"), dict) else {}
-    named: dict[tuple[str, ...], object] = {
+    role_models = raw.get("models") if isinstance(raw.get("models"), dict) else {}
+    models_by_path: dict[tuple[str, ...], object] = {
         ("model",): raw.get("model"),
         ("embedding_model",): raw.get("embedding_model"),
     }
-    named |= {("models", role): name for role, name in seats.items()}
-    given = raw.get("endpoints") if isinstance(raw.get("endpoints"), dict) else {}
+    models_by_path |= {("models", role): name for role, name in role_models.items()}
+    endpoint_settings = raw.get("endpoints") if isinstance(raw.get("endpoints"), dict) else {}
     # A model with an endpoint may have any name. The addresses themselves are checked elsewhere.
-    endpoints = {str(key): "http://where" for key in given}
+    endpoints = {str(key): "http://where" for key in endpoint_settings}
     problems = []
-    for where, name in named.items():
+    for path, name in models_by_path.items():
         if isinstance(name, str):
             try:
                 resolve_model(name, endpoints)
             except InputError as error:
                 for problem in error.problems:
-                    problems.append(located_problem(problem.message, where, tree, problem.hint))
+                    problems.append(located_problem(problem.message, path, tree, problem.hint))
     return problems
 
 
@@ -400,24 +407,28 @@ def resolve_study_type(tree: YamlTree, path: Path, consent: Consent) -> tuple[St
     name = tree.value.get("study")
     if name is not None:
         return _load_named_study(name, tree, path, consent), True
-    broken: list[Problem] = []
+    load_problems: list[Problem] = []
     studies: list[Study] = []
-    for known in registered_studies():
+    for study_name in registered_studies():
         # The first type that claims the file ends the search: importing all types takes a while.
         try:
-            studies.append(find_study(known))
+            studies.append(find_study(study_name))
         except InputError as error:
-            broken.extend(error.problems)
+            load_problems.extend(error.problems)
             continue
         if _match_study_type(studies[-1], tree.value):
             return studies[-1], True
-    likeness = sorted(
+    ranked_studies = sorted(
         ((_matching_key_count(study, tree.value), study.name, study) for study in studies),
         reverse=True,
     )
-    if likeness and likeness[0][0] >= 2 and [n for n, _, _ in likeness].count(likeness[0][0]) == 1:
-        return likeness[0][2], False
-    raise InputError([missing_type_message(path, ", ".join(registered_studies())), *broken])
+    if (
+        ranked_studies
+        and ranked_studies[0][0] >= 2
+        and [key_count for key_count, _, _ in ranked_studies].count(ranked_studies[0][0]) == 1
+    ):
+        return ranked_studies[0][2], False
+    raise InputError([missing_type_message(path, ", ".join(registered_studies())), *load_problems])
 
 
 def _match_study_type(study: Study, raw: Mapping[str, object]) -> bool:
@@ -433,13 +444,13 @@ def _load_named_study(name: object, tree: YamlTree, path: Path, consent: Consent
     if not isinstance(name, str):
         raise InputError(located_problem("must be the name of a study type", ("study",), tree))
     # An error in the study's code has its own file. Any other error is one of the key `study`.
-    place = tree.nearest_location(("study",))
+    location = tree.nearest_location(("study",))
     try:
         return find_study(name, path.parent, consent)
     except InputError as error:
         raise InputError(
             [
-                problem if problem.file else with_location(problem, place.file, place.line)
+                problem if problem.file else with_location(problem, location.file, location.line)
                 for problem in error.problems
             ]
         ) from error

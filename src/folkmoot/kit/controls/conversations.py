@@ -222,7 +222,7 @@ def _utterances(
 
 def _last_try(journal: JournalReader, address: str) -> JournalEntry | None:
     """Return the entry of the answer: the last one if the question was asked again."""
-    tries = journal.tries(address)
+    tries = journal.list_ask_addresses(address)
     return journal.entry_at(tries[-1]) if tries else None
 
 

@@ -102,7 +102,7 @@ def _scaled(
             # the sample size.
             weight = min(size, round(small * share)) / small
             # Count re-asks as well, because they are billed.
-            for entry in map(journal.entry_at, journal.tries(address)):
+            for entry in map(journal.entry_at, journal.list_ask_addresses(address)):
                 if entry is None:
                     continue
                 tokens = (entry.input_tokens or 0, entry.output_tokens or 0)

@@ -66,22 +66,32 @@ def embed_texts(texts: Sequence[str]) -> FloatArray:
     The row of a text without words is zero. All texts are processed in one pass of array
     operations, because calls wait while a study embeds its summaries.
     """
-    numbers = _TokenIndex()
-    spoken = [[*chain.from_iterable(map(numbers.__getitem__, text.split()))] for text in texts]
-    words = np.array([*chain.from_iterable(spoken)], dtype=np.intp)
-    of = np.repeat(np.arange(len(texts)), [len(each) for each in spoken])
-    vocabulary = list(numbers.words)
-    neighbours = of[1:] == of[:-1]
+    token_index = _TokenIndex()
+    word_numbers_by_text = [
+        [*chain.from_iterable(map(token_index.__getitem__, text.split()))] for text in texts
+    ]
+    words = np.array([*chain.from_iterable(word_numbers_by_text)], dtype=np.intp)
+    text_of_word = np.repeat(
+        np.arange(len(texts)), [len(word_numbers) for word_numbers in word_numbers_by_text]
+    )
+    vocabulary = list(token_index.words)
+    neighbours = text_of_word[1:] == text_of_word[:-1]
     # Each pair of neighbouring words gets one number, from which `divmod` returns both words.
     pairs = words[:-1][neighbours] * len(vocabulary) + words[1:][neighbours]
-    known, pairs = np.unique(pairs, return_inverse=True)
-    single = _feature_weights(of, words, [_word_features(word) for word in vocabulary])
-    met = (divmod(pair, len(vocabulary)) for pair in known.tolist())
-    double = _feature_weights(
-        of[:-1][neighbours], pairs, [_bigram_slot(vocabulary[a], vocabulary[b]) for a, b in met]
+    distinct_pairs, pairs = np.unique(pairs, return_inverse=True)
+    word_weights = _feature_weights(
+        text_of_word, words, [_word_features(word) for word in vocabulary]
     )
-    places, weights = (np.concatenate(both) for both in zip(single, double, strict=True))
-    totals = np.bincount(places, weights=weights, minlength=len(texts) * DIMENSIONS)
+    word_pairs = (divmod(pair, len(vocabulary)) for pair in distinct_pairs.tolist())
+    bigram_weights = _feature_weights(
+        text_of_word[:-1][neighbours],
+        pairs,
+        [_bigram_slot(vocabulary[first], vocabulary[second]) for first, second in word_pairs],
+    )
+    slots, weights = (
+        np.concatenate(arrays) for arrays in zip(word_weights, bigram_weights, strict=True)
+    )
+    totals = np.bincount(slots, weights=weights, minlength=len(texts) * DIMENSIONS)
     rows = totals.reshape(len(texts), DIMENSIONS)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
     # Avoid a division by zero for a text without words.
@@ -109,38 +119,42 @@ class _TokenIndex(dict[str, list[int]]):
         self.words: dict[str, int] = {}
 
     def __missing__(self, piece: str) -> list[int]:
-        found = _WORD.findall(piece.casefold().replace("’", "'"))
-        self[piece] = [self.words.setdefault(w, len(self.words)) for w in found if word_weight(w)]
+        words = _WORD.findall(piece.casefold().replace("’", "'"))
+        self[piece] = [
+            self.words.setdefault(word, len(self.words)) for word in words if word_weight(word)
+        ]
         return self[piece]
 
 
 def _feature_weights(
-    of: NDArray[np.intp], items: NDArray[np.intp], features: list[Features]
+    text_of_item: NDArray[np.intp], items: NDArray[np.intp], features: list[Features]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Return the flat positions and the weights of all features of the items in texts.
 
-    `of` gives the text of each occurrence and `items` its word or pair. A position is an index into
-    the rows of all texts laid end to end. An item with n occurrences in a text counts once, with
-    weight 1 + ln n.
+    `text_of_item` gives the text of each occurrence and `items` its word or pair. A position is an
+    index into the rows of all texts laid end to end. An item with n occurrences in a text counts
+    once, with weight 1 + ln n.
     """
     if not features:
         return np.zeros(0, dtype=np.intp), np.zeros(0)
-    each, first, times = np.unique(
-        of * len(features) + items, return_index=True, return_counts=True
+    distinct, first_index, occurrences = np.unique(
+        text_of_item * len(features) + items, return_index=True, return_counts=True
     )
     # `np.unique` sorts by number. Sums of floats depend on their order, so restore the order of
     # first occurrence. It depends on the text alone, while numbers depend on the whole batch.
-    order = np.argsort(first)
-    text, item = np.divmod(each[order], len(features))
+    order = np.argsort(first_index)
+    text, item = np.divmod(distinct[order], len(features))
     sizes = np.array([len(slots) for slots, _ in features])
     ends = np.cumsum(sizes)
     counts = sizes[item]
-    here = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    at = here + np.repeat(ends[item] - counts, counts)
-    slots, weights = (np.array([*chain.from_iterable(f)]) for f in zip(*features, strict=True))
+    offset_in_item = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    feature_index = offset_in_item + np.repeat(ends[item] - counts, counts)
+    slots, weights = (
+        np.array([*chain.from_iterable(values)]) for values in zip(*features, strict=True)
+    )
     return (
-        slots[at] + np.repeat(text * DIMENSIONS, counts),
-        weights[at] * np.repeat(1 + np.log(times[order]), counts),
+        slots[feature_index] + np.repeat(text * DIMENSIONS, counts),
+        weights[feature_index] * np.repeat(1 + np.log(occurrences[order]), counts),
     )
 
 
@@ -156,8 +170,8 @@ def _hash_slot(feature: str) -> tuple[int, float]:
 @lru_cache(maxsize=65536)
 def _bigram_slot(first_word: str, second_word: str) -> Features:
     """Return the dimension and the weight of two consecutive words."""
-    place, sign = _hash_slot(f"{first_word} {second_word}")
-    return [place], [
+    slot, sign = _hash_slot(f"{first_word} {second_word}")
+    return [slot], [
         sign * _BIGRAM_WEIGHT * math.sqrt(word_weight(first_word) * word_weight(second_word))
     ]
 
@@ -167,8 +181,8 @@ def _word_features(word: str) -> Features:
     """Return the dimensions and weights of a word and of its character 3- to 5-grams."""
     weight = word_weight(word)
     marked = f"<{word}>"
-    grams = [marked[key : key + n] for n in (3, 4, 5) for key in range(len(marked) - n + 1)]
-    each = weight * _NGRAM_WEIGHT / math.sqrt(max(1, len(grams)))
+    grams = [marked[start : start + n] for n in (3, 4, 5) for start in range(len(marked) - n + 1)]
+    ngram_weight = weight * _NGRAM_WEIGHT / math.sqrt(max(1, len(grams)))
     slots = [_hash_slot(f"w {word}"), *(_hash_slot(f"c {gram}") for gram in grams)]
-    values = [sign * (each if key else weight) for key, (_, sign) in enumerate(slots)]
-    return [place for place, _ in slots], values
+    values = [sign * (ngram_weight if index else weight) for index, (_, sign) in enumerate(slots)]
+    return [slot for slot, _ in slots], values

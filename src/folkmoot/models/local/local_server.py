@@ -20,18 +20,18 @@ CACHE_MIB = 256
 
 def main() -> None:
     """Serve the model until standard input ends."""
-    wanted = json.loads(sys.stdin.readline())
-    answer = os.fdopen(os.dup(1), "w")
+    settings = json.loads(sys.stdin.readline())
+    response_file = os.fdopen(os.dup(1), "w")
     # llama.cpp prints to standard output too. Redirect its output, since the parent expects a
     # single line.
     os.dup2(2, 1)
     try:
-        server = _run_server(wanted)
-        said: dict[str, object] = {"port": int(server.listening_address.rpartition(":")[2])}
+        server = _run_server(settings)
+        response: dict[str, object] = {"port": int(server.listening_address.rpartition(":")[2])}
     except Exception as error:
         # The parent reports every error to the researcher.
-        said = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(said), file=answer, flush=True)
+        response = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(response), file=response_file, flush=True)
     sys.stdin.read()
     # A normal exit would wait for the threads of the server.
     os._exit(0)

@@ -75,14 +75,14 @@ class WordVectors:
             self._loaded = _load_vectors()
         vectors, tokenizer = self._loaded
         rows = np.zeros((len(texts), DIMENSIONS))
-        count = 0
+        token_count = 0
         # One text at a time: in a batch the tokenizer pads short texts, which changes their mean.
         for row, text in zip(rows, texts, strict=True):
             if tokens := tokenizer.encode(text, add_special_tokens=False).ids:
-                count += len(tokens)
+                token_count += len(tokens)
                 mean = vectors[tokens].mean(axis=0, dtype=np.float64)
                 row[:] = mean / (np.sqrt((mean**2).sum()) or 1)
-        return rows.astype(np.float32), Usage(count, 0, 0)
+        return rows.astype(np.float32), Usage(token_count, 0, 0)
 
     async def close(self) -> None:
         """Release the vectors at once.
@@ -121,9 +121,9 @@ def _verified_path(name: str, *digests: str) -> str:
     return str(path)
 
 
-def _missing_file_error(what: str) -> Problem:
+def _missing_file_error(problem: str) -> Problem:
     return Problem(
-        what,
+        problem,
         key="embedding_model",
         hint=f"pip install {PACKAGE}, or name another embedding_model (`synthetic`: a word hash)",
     )

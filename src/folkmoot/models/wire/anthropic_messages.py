@@ -49,7 +49,7 @@ MIN_CACHED_BYTES = 2048
 # The number of content blocks between two cache breakpoints. Anthropic looks back 20 blocks, so
 # each breakpoint finds the one before it.
 CACHE_LOOKBACK_BLOCKS = 19
-MAX_CACHE_BREAKPOINTS = {"cache_control": {"type": "ephemeral"}}
+CACHE_CONTROL = {"cache_control": {"type": "ephemeral"}}
 # The API requires a limit in every request.
 DEFAULT_MAX_TOKENS = 4096
 # Best first. The API has no mode for JSON without a schema.
@@ -76,8 +76,10 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
         if strict:
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
         else:
-            told = adapt_messages(request, replace(capabilities, structured_output_mode=PROMPT))
-            body["messages"] = _split_system_prompt(told, request.images)[1]
+            messages_with_schema = adapt_messages(
+                request, replace(capabilities, structured_output_mode=PROMPT)
+            )
+            body["messages"] = _split_system_prompt(messages_with_schema, request.images)[1]
     if capabilities.accepts_cache_control:
         _add_cache_control(
             body, request.cache_breakpoints if capabilities.system else (), len(system)
@@ -85,7 +87,9 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
     return body
 
 
-def _add_cache_control(body: JsonObject, cache_breakpoints: Sequence[int], system: int) -> None:
+def _add_cache_control(
+    body: JsonObject, cache_breakpoints: Sequence[int], system_length: int
+) -> None:
     """Ask Anthropic to cache the text that a later request will begin with.
 
     `cache_breakpoints` are character offsets into the concatenated text. `system` is the length of
@@ -104,34 +108,42 @@ def _add_cache_control(body: JsonObject, cache_breakpoints: Sequence[int], syste
     ):
         # With images, contents are lists of blocks, and character offsets do not apply.
         return
-    marked, start, turns = set(cache_breakpoints[::-CACHE_LOOKBACK_BLOCKS][:2]), system, []
+    marked_breakpoints, start, turns = (
+        set(cache_breakpoints[::-CACHE_LOOKBACK_BLOCKS][:2]),
+        system_length,
+        [],
+    )
     for turn in body["messages"]:
-        blocks = _split_at_breakpoints(turn["content"], start, cache_breakpoints, marked)
-        whole = len(blocks) == 1 and "cache_control" not in blocks[0]
-        turns.append(turn if whole else {**turn, "content": blocks})
+        blocks = _split_at_breakpoints(
+            turn["content"], start, cache_breakpoints, marked_breakpoints
+        )
+        is_unsplit = len(blocks) == 1 and "cache_control" not in blocks[0]
+        turns.append(turn if is_unsplit else {**turn, "content": blocks})
         start += len(turn["content"])
     body["messages"] = turns
-    if system and byte_count(body["system"]) >= MIN_CACHED_BYTES:
-        within = [end for end in cache_breakpoints if end < system]
-        body["system"] = _split_at_breakpoints(body["system"], 0, within, {*within[-1:], system})
+    if system_length and byte_count(body["system"]) >= MIN_CACHED_BYTES:
+        system_breakpoints = [end for end in cache_breakpoints if end < system_length]
+        body["system"] = _split_at_breakpoints(
+            body["system"], 0, system_breakpoints, {*system_breakpoints[-1:], system_length}
+        )
 
 
 def _split_at_breakpoints(
-    text: str, start: int, begins: Sequence[int], marked: Container[int]
+    text: str, start: int, cache_breakpoints: Sequence[int], marked: Container[int]
 ) -> list[JsonObject]:
     """Return a text as content blocks, one up to each breakpoint and one for the rest.
 
     `start` is the offset of the text in the concatenated text. Blocks that end at an offset in
     `marked` get a cache breakpoint.
     """
-    ends = [end - start for end in begins if start < end < start + len(text)]
+    ends = [end - start for end in cache_breakpoints if start < end < start + len(text)]
     return [
         {
             "type": "text",
-            "text": text[a:b],
-            **(MAX_CACHE_BREAKPOINTS if start + b in marked else {}),
+            "text": text[block_start:block_end],
+            **(CACHE_CONTROL if start + block_end in marked else {}),
         }
-        for a, b in pairwise([0, *ends, len(text)])
+        for block_start, block_end in pairwise([0, *ends, len(text)])
     ]
 
 
@@ -144,7 +156,7 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
         raise error_in_success_response(data.get("error"), headers)
     finish = normalise_finish_reason(data.get("stop_reason"))
     try:
-        text = "".join(part_text(p) for p in data["content"] if p.get("type") == "text")
+        text = "".join(part_text(part) for part in data["content"] if part.get("type") == "text")
     except (KeyError, TypeError, AttributeError):
         raise unreadable_reply_error("a reply without content") from None
     return Completion(
@@ -211,11 +223,13 @@ def _split_system_prompt(
         return "\n\n".join(message.content for message in systems), [
             message.to_json() for message in turns
         ]
-    parted = split_messages([*systems, *turns], images)
-    system = "\n\n".join(_join_text_parts(parts) for _, parts in parted[: len(systems)])
+    messages_with_parts = split_messages([*systems, *turns], images)
+    system = "\n\n".join(
+        _join_text_parts(parts) for _, parts in messages_with_parts[: len(systems)]
+    )
     return system, [
         {"role": message.role, "content": [_content_block(part) for part in parts]}
-        for message, parts in parted[len(systems) :]
+        for message, parts in messages_with_parts[len(systems) :]
     ]
 
 
@@ -228,8 +242,8 @@ def _content_block(part: MessagePart) -> JsonObject:
         return {"type": "text", "text": part.text}
     if part.image.data is None:
         return {"type": "image", "source": {"type": "url", "url": part.image.url}}
-    kind, data = part.image.data
-    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
+    media_type, data = part.image.data
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
 def _parse_usage(data: object, text: str) -> Usage:
@@ -240,10 +254,15 @@ def _parse_usage(data: object, text: str) -> Usage:
     if not isinstance(data, dict):
         return Usage()
     cached = parse_token_count(data.get("cache_read_input_tokens"))
-    written = parse_token_count(data.get("cache_creation_input_tokens"))
-    plain = parse_token_count(data.get("input_tokens"))
-    asked = None if plain is None else plain + (cached or 0) + (written or 0)
-    said = parse_token_count(data.get("output_tokens"))
+    cache_written = parse_token_count(data.get("cache_creation_input_tokens"))
+    uncached = parse_token_count(data.get("input_tokens"))
+    input_tokens = None if uncached is None else uncached + (cached or 0) + (cache_written or 0)
+    output_tokens = parse_token_count(data.get("output_tokens"))
     # A prompt has tokens, so a 0 means that the server did not count. A count of 0 output tokens is
     # credible only for an empty text.
-    return Usage(asked or None, said or (None if text else said), cached, written)
+    return Usage(
+        input_tokens or None,
+        output_tokens or (None if text else output_tokens),
+        cached,
+        cache_written,
+    )

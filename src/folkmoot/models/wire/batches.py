@@ -44,14 +44,14 @@ class BatchStatus(NamedTuple):
     """The state of a batch.
 
     - `result_locations`: files or names under which the results of a finished batch are found.
-    - `wrong`: why the vendor did not start the batch, or empty.
+    - `problem`: why the vendor did not start the batch, or empty.
     - `queue_was_full`: True if the reason is that too many tokens are already enqueued.
     - `is_cancelled`: True if the batch was cancelled at the vendor.
     """
 
     is_finished: bool
     result_locations: tuple[str, ...] = ()
-    wrong: str = ""
+    problem: str = ""
     queue_was_full: bool = False
     is_cancelled: bool = False
 
@@ -59,30 +59,30 @@ class BatchStatus(NamedTuple):
 class BatchApi(Protocol):
     """The batch API of a vendor at one server.
 
-    `most_calls` and `most_bytes` limit one batch. `most_bytes` counts the bodies.
+    `max_calls` and `max_bytes` limit one batch. `max_bytes` counts the bodies.
     `bills_cache_writes` is true if the vendor charges extra for writing to its prompt cache. The
     methods raise errors like `HttpClient.send_bulk`.
     """
 
-    most_calls: int
-    most_bytes: int
+    max_calls: int
+    max_bytes: int
     bills_cache_writes: bool
 
     async def submit_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> str:
         """Submit a batch of requests to `path` and return the vendor's id."""
 
-    async def find_submitted_batch(self, name: str, begun: float, calls: int) -> str | None:
+    async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
         """Return the id of a batch that was submitted as `name`, or None if the vendor has none.
 
-        It is called if a submission failed with an unknown outcome. `begun` is the time of the
-        submission in seconds since 1970, `calls` the number of requests.
+        It is called if a submission failed with an unknown outcome. `submitted_at` is the time of
+        the submission in seconds since 1970, `calls` the number of requests.
         """
 
     async def get_status(self, batch: str) -> BatchStatus:
         """Return the current state of a batch."""
 
     async def fetch_results(
-        self, batch: str, look: BatchStatus
+        self, batch: str, status: BatchStatus
     ) -> Iterator[tuple[str, HttpResponse]]:
         """Return the key and the response of each processed request, in any order."""
 
@@ -94,9 +94,9 @@ class OpenAIBatchApi:
     replies and a file of errors.
     """
 
-    most_calls = 50_000
+    max_calls = 50_000
     # The limit is 200 MB. The rest is left for the JSON around each body.
-    most_bytes = 190_000_000
+    max_bytes = 190_000_000
     bills_cache_writes = False
 
     def __init__(self, wire: HttpClient) -> None:
@@ -108,57 +108,63 @@ class OpenAIBatchApi:
         lines = _encode_json_lines(
             {"custom_id": key, "method": "POST", "url": url, "body": body} for key, body in items
         )
-        kind, form = _encode_multipart({"purpose": "batch"}, f"{name}.jsonl", lines)
-        file = read_json((await self._wire.send_bulk("POST", "/files", form, kind))[2])
-        asked = {
-            "input_file_id": file.get("id"),
+        content_type, form_body = _encode_multipart({"purpose": "batch"}, f"{name}.jsonl", lines)
+        file_data = read_json(
+            (await self._wire.send_bulk("POST", "/files", form_body, content_type))[2]
+        )
+        batch_request = {
+            "input_file_id": file_data.get("id"),
             "endpoint": url,
             "completion_window": f"{PROMISED_HOURS}h",
             "metadata": {"name": name},
         }
         return _read_id(
-            await self._wire.send_bulk("POST", "/batches", json_text.encode_json(asked)), "id"
+            await self._wire.send_bulk("POST", "/batches", json_text.encode_json(batch_request)),
+            "id",
         )
 
-    async def find_submitted_batch(self, name: str, begun: float, calls: int) -> str | None:
+    async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
         after = ""
         while True:
             page = read_json((await self._wire.send_bulk("GET", f"/batches?limit=100{after}"))[2])
-            listed = _dict_items(page.get("data"))
-            for one in listed:
-                if (one.get("metadata") or {}).get("name") == name:
-                    return str(one["id"])
+            batches = _dict_items(page.get("data"))
+            for batch in batches:
+                if (batch.get("metadata") or {}).get("name") == name:
+                    return str(batch["id"])
             # The list is sorted from new to old. Batches before the submission cannot be the one.
-            old = any(one.get("created_at", begun) < begun - LOST_BATCH_SECONDS for one in listed)
-            if old or not listed or not page.get("has_more"):
+            reached_older = any(
+                batch.get("created_at", submitted_at) < submitted_at - LOST_BATCH_SECONDS
+                for batch in batches
+            )
+            if reached_older or not batches or not page.get("has_more"):
                 return None
-            after = f"&after={listed[-1]['id']}"
+            after = f"&after={batches[-1]['id']}"
 
     async def get_status(self, batch: str) -> BatchStatus:
-        said = read_json((await self._wire.send_bulk("GET", f"/batches/{batch}"))[2])
-        status = said.get("status")
-        errors = _dict_items((said.get("errors") or {}).get("data"))
-        files = (said.get("output_file_id"), said.get("error_file_id"))
-        wrong = ""
+        batch_data = read_json((await self._wire.send_bulk("GET", f"/batches/{batch}"))[2])
+        status = batch_data.get("status")
+        errors = _dict_items((batch_data.get("errors") or {}).get("data"))
+        files = (batch_data.get("output_file_id"), batch_data.get("error_file_id"))
+        problem = ""
         if status == "failed":
-            wrong = (
+            problem = (
                 "; ".join(f"{error.get('code')}: {error.get('message')}" for error in errors[:3])
                 or "no reason was given"
             )
         return BatchStatus(
             status in ("completed", "failed", "expired", "cancelled"),
             tuple(str(file) for file in files if file),
-            wrong,
+            problem,
             any(error.get("code") == "token_limit_exceeded" for error in errors),
             status == "cancelled",
         )
 
     async def fetch_results(
-        self, batch: str, look: BatchStatus
+        self, batch: str, status: BatchStatus
     ) -> Iterator[tuple[str, HttpResponse]]:
         files = [
-            (await self._wire.send_bulk("GET", f"/files/{result_location}/content"))[2]
-            for result_location in look.result_locations
+            (await self._wire.send_bulk("GET", f"/files/{location}/content"))[2]
+            for location in status.result_locations
         ]
         return (_parse_openai_result(line) for body in files for line in _decode_json_lines(body))
 
@@ -166,40 +172,46 @@ class OpenAIBatchApi:
 class AnthropicBatchApi:
     """The batch API of Anthropic. One call submits all requests, and the results are one file."""
 
-    most_calls = 100_000
+    max_calls = 100_000
     # The limit is 256 MB. The rest is left for the JSON around each body.
-    most_bytes = 240_000_000
+    max_bytes = 240_000_000
     bills_cache_writes = True
 
     def __init__(self, wire: HttpClient) -> None:
         self._wire = wire
 
     async def submit_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> str:
-        asked = {"requests": [{"custom_id": key, "params": body} for key, body in items]}
-        sent = await self._wire.send_bulk("POST", "/messages/batches", json_text.encode_json(asked))
-        return _read_id(sent, "id")
+        batch_request = {"requests": [{"custom_id": key, "params": body} for key, body in items]}
+        response = await self._wire.send_bulk(
+            "POST", "/messages/batches", json_text.encode_json(batch_request)
+        )
+        return _read_id(response, "id")
 
-    async def find_submitted_batch(self, name: str, begun: float, calls: int) -> str | None:
+    async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
         """Return the id of the batch with the fitting age and number of requests, or None.
 
         Batches have no names at Anthropic. If the batch belongs to another run, its results show
         that, because keys are unique to a run.
         """
         page = read_json((await self._wire.send_bulk("GET", "/messages/batches?limit=100"))[2])
-        for one in _dict_items(page.get("data")):
-            counts = (one.get("request_counts") or {}).values()
-            made = _parse_timestamp(one.get("created_at"))
-            if made is not None and made >= begun - LOST_BATCH_SECONDS and sum(counts) == calls:
-                return str(one["id"])
+        for batch in _dict_items(page.get("data")):
+            counts = (batch.get("request_counts") or {}).values()
+            created_at = _parse_timestamp(batch.get("created_at"))
+            if (
+                created_at is not None
+                and created_at >= submitted_at - LOST_BATCH_SECONDS
+                and sum(counts) == calls
+            ):
+                return str(batch["id"])
         return None
 
     async def get_status(self, batch: str) -> BatchStatus:
-        said = read_json((await self._wire.send_bulk("GET", f"/messages/batches/{batch}"))[2])
-        over = said.get("processing_status") == "ended"
-        return BatchStatus(over, is_cancelled=bool(said.get("cancel_initiated_at")))
+        batch_data = read_json((await self._wire.send_bulk("GET", f"/messages/batches/{batch}"))[2])
+        is_finished = batch_data.get("processing_status") == "ended"
+        return BatchStatus(is_finished, is_cancelled=bool(batch_data.get("cancel_initiated_at")))
 
     async def fetch_results(
-        self, batch: str, look: BatchStatus
+        self, batch: str, status: BatchStatus
     ) -> Iterator[tuple[str, HttpResponse]]:
         body = (await self._wire.send_bulk("GET", f"/messages/batches/{batch}/results"))[2]
         return (_parse_anthropic_result(line) for line in _decode_json_lines(body))
@@ -211,9 +223,9 @@ class GeminiBatchApi:
     One call submits all requests, and the operation contains the replies.
     """
 
-    most_calls = 50_000
+    max_calls = 50_000
     # The limit for requests inside the call is 20 MB in total.
-    most_bytes = 18_000_000
+    max_bytes = 18_000_000
     bills_cache_writes = False
 
     def __init__(self, wire: HttpClient) -> None:
@@ -222,71 +234,73 @@ class GeminiBatchApi:
     async def submit_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> str:
         requests = [{"request": body, "metadata": {"key": key}} for key, body in items]
         batch = {"displayName": name, "inputConfig": {"requests": {"requests": requests}}}
-        where = path.replace(":generateContent", ":batchGenerateContent")
-        sent = await self._wire.send_bulk("POST", where, json_text.encode_json({"batch": batch}))
-        return _read_id(sent, "name")
+        batch_path = path.replace(":generateContent", ":batchGenerateContent")
+        response = await self._wire.send_bulk(
+            "POST", batch_path, json_text.encode_json({"batch": batch})
+        )
+        return _read_id(response, "name")
 
-    async def find_submitted_batch(self, name: str, begun: float, calls: int) -> str | None:
+    async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
         after = ""
         while True:
             page = read_json(
                 (await self._wire.send_bulk("GET", f"/batches?pageSize=100{after}"))[2]
             )
-            for one in _dict_items(page.get("operations")):
-                if (one.get("metadata") or {}).get("displayName") == name:
-                    return str(one["name"])
+            for operation in _dict_items(page.get("operations")):
+                if (operation.get("metadata") or {}).get("displayName") == name:
+                    return str(operation["name"])
             if not page.get("nextPageToken"):
                 return None
             after = f"&pageToken={page['nextPageToken']}"
 
     async def get_status(self, batch: str) -> BatchStatus:
-        said = read_json((await self._wire.send_bulk("GET", f"/{batch}"))[2])
-        facts = said.get("metadata") or {}
+        operation = read_json((await self._wire.send_bulk("GET", f"/{batch}"))[2])
+        metadata = operation.get("metadata") or {}
         # The prefix is BATCH_STATE_, or JOB_STATE_ in older versions of the API.
-        state = str(facts.get("state") or "").rpartition("STATE_")[2]
-        failed = state == "FAILED" or (bool(said.get("error")) and state != "EXPIRED")
-        why = (said.get("error") or {}).get("message") or "no reason was given"
+        state = str(metadata.get("state") or "").rpartition("STATE_")[2]
+        has_failed = state == "FAILED" or (bool(operation.get("error")) and state != "EXPIRED")
+        reason = (operation.get("error") or {}).get("message") or "no reason was given"
         return BatchStatus(
             state in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"),
-            wrong=str(why) if failed else "",
+            problem=str(reason) if has_failed else "",
             is_cancelled=state == "CANCELLED",
         )
 
     async def fetch_results(
-        self, batch: str, look: BatchStatus
+        self, batch: str, status: BatchStatus
     ) -> Iterator[tuple[str, HttpResponse]]:
-        said = read_json((await self._wire.send_bulk("GET", f"/{batch}"))[2])
-        output = said.get("response") or (said.get("metadata") or {}).get("output") or {}
+        operation = read_json((await self._wire.send_bulk("GET", f"/{batch}"))[2])
+        output = operation.get("response") or (operation.get("metadata") or {}).get("output") or {}
         inlined = (output.get("inlinedResponses") or {}).get("inlinedResponses")
         return (_parse_gemini_result(line) for line in _dict_items(inlined))
 
 
-def batch_start_error(model: str, wrong: str) -> FolkmootError:
+def batch_start_error(model: str, problem: str) -> FolkmootError:
     """Return the error for a batch that the vendor did not start.
 
     The error pauses the run if the account lacks money, and stops it otherwise.
     """
-    unpaid = re.search(r"billing|quota|credit", wrong, re.IGNORECASE)
-    kind = QuotaExhaustedError if unpaid else FatalModelError
-    return kind(f"{model} refused the batch ({wrong})")
+    is_unpaid = re.search(r"billing|quota|credit", problem, re.IGNORECASE)
+    error_type = QuotaExhaustedError if is_unpaid else FatalModelError
+    return error_type(f"{model} refused the batch ({problem})")
 
 
 def _parse_openai_result(line: JsonObject) -> tuple[str, HttpResponse]:
-    key, answer, error = str(line.get("custom_id")), line.get("response"), line.get("error")
-    if isinstance(answer, Mapping) and answer.get("body") is not None:
-        headers = {"x-request-id": str(answer.get("request_id") or "")}
-        status = int(answer.get("status_code") or 200)
-        return key, (status, headers, json_text.encode_json(answer["body"]))
-    status = int(answer.get("status_code") or 500) if isinstance(answer, Mapping) else 500
+    key, response, error = str(line.get("custom_id")), line.get("response"), line.get("error")
+    if isinstance(response, Mapping) and response.get("body") is not None:
+        headers = {"x-request-id": str(response.get("request_id") or "")}
+        status = int(response.get("status_code") or 200)
+        return key, (status, headers, json_text.encode_json(response["body"]))
+    status = int(response.get("status_code") or 500) if isinstance(response, Mapping) else 500
     # A request that the vendor did not process in time is not an error of the request.
     if isinstance(error, Mapping) and error.get("code") in ("batch_expired", "batch_cancelled"):
         status = EXPIRED
-    return key, _error_response(status, error or answer)
+    return key, _error_response(status, error or response)
 
 
 # Results state only the type of an error. These are the statuses of single calls, from
 # https://docs.claude.com/en/api/errors
-_ANTHROPIC = {
+_ANTHROPIC_STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -306,12 +320,12 @@ def _parse_anthropic_result(line: JsonObject) -> tuple[str, HttpResponse]:
     # The error is nested in an object of type `error`.
     error = error.get("error") or error
     if result.get("type") == "errored":
-        return key, _error_response(_ANTHROPIC.get(str(error.get("type")), 500), error)
+        return key, _error_response(_ANTHROPIC_STATUS.get(str(error.get("type")), 500), error)
     return key, _error_response(EXPIRED, {"message": str(result.get("type"))})
 
 
 # google.rpc.Code as HTTP statuses, by https://cloud.google.com/apis/design/errors
-_GOOGLE = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 14: 503, 16: 401}
+_GOOGLE_STATUS = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 14: 503, 16: 401}
 
 
 def _parse_gemini_result(line: JsonObject) -> tuple[str, HttpResponse]:
@@ -321,29 +335,29 @@ def _parse_gemini_result(line: JsonObject) -> tuple[str, HttpResponse]:
     error = line.get("error") or {}
     code = int(error.get("code") or 0)
     # 1 is CANCELLED, 4 is DEADLINE_EXCEEDED.
-    expired = code in (1, 4)
-    return key, _error_response(EXPIRED if expired else _GOOGLE.get(code, 500), error)
+    is_expired = code in (1, 4)
+    return key, _error_response(EXPIRED if is_expired else _GOOGLE_STATUS.get(code, 500), error)
 
 
 def _error_response(status: int, error: object) -> HttpResponse:
     return status, {}, json_text.encode_json({"error": error})
 
 
-def _read_id(answer: HttpResponse, field: str) -> str:
-    found = read_json(answer[2]).get(field)
-    if not isinstance(found, str) or not found:
+def _read_id(response: HttpResponse, field: str) -> str:
+    batch_id = read_json(response[2]).get(field)
+    if not isinstance(batch_id, str) or not batch_id:
         raise TransientError("the server took a batch and gave it no id")
-    return found
+    return batch_id
 
 
-def _dict_items(listed: object) -> list[JsonObject]:
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+def _dict_items(items: object) -> list[JsonObject]:
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _parse_timestamp(when: object) -> float | None:
+def _parse_timestamp(text: object) -> float | None:
     """Return an RFC 3339 time in seconds since 1970, or None for other values."""
     try:
-        return datetime.fromisoformat(str(when)).timestamp()
+        return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
         return None
 
@@ -369,16 +383,16 @@ def _decode_json_lines(body: bytes) -> Iterator[JsonObject]:
 def _encode_multipart(fields: Mapping[str, str], name: str, file: bytes) -> tuple[str, bytes]:
     """Return the content type and the body of a form with one file (RFC 7578)."""
     # A random boundary cannot occur in the file.
-    mark = f"folkmoot-{secrets.token_hex(16)}"
-    said = "".join(
-        f'--{mark}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
+    boundary = f"folkmoot-{secrets.token_hex(16)}"
+    head = "".join(
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
         for key, value in fields.items()
     )
-    said += (
-        f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
+    head += (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
         "Content-Type: application/jsonl\r\n\r\n"
     )
     return (
-        f"multipart/form-data; boundary={mark}",
-        said.encode() + file + f"\r\n--{mark}--\r\n".encode(),
+        f"multipart/form-data; boundary={boundary}",
+        head.encode() + file + f"\r\n--{boundary}--\r\n".encode(),
     )

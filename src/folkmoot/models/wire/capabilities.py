@@ -24,7 +24,7 @@ REASONING_HEADROOM_TOKENS = 8192
 _log = logging.getLogger(__name__)
 
 # Names of the parameters for structured output in error messages of vendors and servers.
-_FORMAT = re.compile(
+_FORMAT_PATTERN = re.compile(
     r"response_?format|json_?schema|response_?schema|response_?json_?schema|response_?mime_?type|"
     r"output_?(?:config|format)|structured output|guided|additionalProperties|json mode|grammar",
     re.IGNORECASE,
@@ -39,7 +39,7 @@ _UNSUPPORTED_PATTERN = re.compile(
 # Servers and chat templates state in many ways that they accept no system message.
 _NEGATION = r"(?:\bnot?\b|n't\b|unsupported|disabled|only|must|cannot|unknown|unexpected|invalid)"
 _SYSTEM = r"(?:system|developer)\W{0,3}_?(?:role|message|prompt|instruction)"
-_NO_SYSTEM = re.compile(
+_NO_SYSTEM_PATTERN = re.compile(
     # "System role not supported"
     rf"{_SYSTEM}.{{0,60}}?{_NEGATION}|{_NEGATION}.{{0,60}}?{_SYSTEM}|"
     # "role does not support 'system'"
@@ -55,7 +55,7 @@ _NO_SYSTEM = re.compile(
     r"roles must alternate|first message must|must start with (?:a )?user",
     re.IGNORECASE | re.DOTALL,
 )
-_CACHE = re.compile(r"prompt_?cache_?key|cache_?control", re.IGNORECASE)
+_CACHE_PATTERN = re.compile(r"prompt_?cache_?key|cache_?control", re.IGNORECASE)
 # Some servers repeat the request in their error. Its message roles say nothing about support.
 _ECHOED_ROLE_PATTERN = re.compile(r"role\W{3,8}(?:system|developer|user|assistant|model)\b")
 
@@ -88,10 +88,14 @@ def reduce_capabilities(
     """
     # The order matters: a complaint about the output format often contains words that match the
     # later patterns.
-    if request.schema is not None and _FORMAT.search(error_text):
-        below = list(modes)[modes.index(capabilities.structured_output_mode) + 1 :]
-        return replace(capabilities, structured_output_mode=below[0]) if below else None
-    if capabilities.accepts_cache_control and _CACHE.search(error_text):
+    if request.schema is not None and _FORMAT_PATTERN.search(error_text):
+        simpler_modes = list(modes)[modes.index(capabilities.structured_output_mode) + 1 :]
+        return (
+            replace(capabilities, structured_output_mode=simpler_modes[0])
+            if simpler_modes
+            else None
+        )
+    if capabilities.accepts_cache_control and _CACHE_PATTERN.search(error_text):
         return replace(capabilities, accepts_cache_control=False)
     refused = bool(_UNSUPPORTED_PATTERN.search(error_text))
     if (
@@ -108,7 +112,7 @@ def reduce_capabilities(
         and capabilities.accepts_temperature
     ):
         return replace(capabilities, accepts_temperature=False)
-    if capabilities.system and _NO_SYSTEM.search(_ECHOED_ROLE_PATTERN.sub("", error_text)):
+    if capabilities.system and _NO_SYSTEM_PATTERN.search(_ECHOED_ROLE_PATTERN.sub("", error_text)):
         return replace(capabilities, system=False)
     return None
 
@@ -116,24 +120,28 @@ def reduce_capabilities(
 class CapabilityCache:
     """The known capabilities of the models at one endpoint. Each provider instance has one.
 
-    `first` returns the initial capabilities of a model. `notes` holds a sentence about each
-    capability that was reduced.
+    `default_capabilities` returns the initial capabilities of a model. `notes` holds a sentence
+    about each capability that was reduced.
     """
 
-    def __init__(self, first: Callable[[str], Capabilities], modes: Sequence[str]) -> None:
+    def __init__(
+        self, default_capabilities: Callable[[str], Capabilities], modes: Sequence[str]
+    ) -> None:
         self.notes: list[str] = []
-        self._first = first
+        self._first = default_capabilities
         self._modes = tuple(modes)
         self._known: dict[str, Capabilities] = {}
 
     def get(self, request: ModelRequest) -> Capabilities:
         """Return the known capabilities of the model of this request."""
-        known = self._known.get(request.model)
-        if known is None:
-            known = self._known[request.model] = self._first(request.model)
-            if request.temperature is not None and not known.accepts_temperature:
-                self._add_note(request.model, replace(known, accepts_temperature=True), known)
-        return known
+        capabilities = self._known.get(request.model)
+        if capabilities is None:
+            capabilities = self._known[request.model] = self._first(request.model)
+            if request.temperature is not None and not capabilities.accepts_temperature:
+                self._add_note(
+                    request.model, replace(capabilities, accepts_temperature=True), capabilities
+                )
+        return capabilities
 
     def update_from_error(
         self, request: ModelRequest, used: Capabilities, body: bytes, status: int = 400
@@ -148,29 +156,31 @@ class CapabilityCache:
         if self.get(request) != used:
             # A concurrent call has updated the capabilities since this request was encoded.
             return True
-        better = reduce_capabilities(used, request, body.decode("utf-8", "replace"), self._modes)
+        reduced = reduce_capabilities(used, request, body.decode("utf-8", "replace"), self._modes)
         # Status 500 has many causes, so it is trusted only as a sign of a missing system message.
-        if better is None or (status == 500 and better.system == used.system):
+        if reduced is None or (status == 500 and reduced.system == used.system):
             return False
-        self._known[request.model] = better
-        self._add_note(request.model, used, better)
+        self._known[request.model] = reduced
+        self._add_note(request.model, used, reduced)
         return True
 
-    def _add_note(self, model: str, used: Capabilities, better: Capabilities) -> None:
-        self.notes.append(f"{model} {_describe_reduction(used, better)}")
+    def _add_note(self, model: str, used: Capabilities, reduced: Capabilities) -> None:
+        self.notes.append(f"{model} {_describe_reduction(used, reduced)}")
         _log.info("%s", self.notes[-1])
 
 
-def _describe_reduction(used: Capabilities, better: Capabilities) -> str:
-    if used.structured_output_mode != better.structured_output_mode:
-        refused = "JSON schema" if used.structured_output_mode == SCHEMA else "JSON mode"
-        instead = "JSON mode" if better.structured_output_mode == JSON_MODE else "the prompt alone"
-        return f"takes no {refused}; structured answers are asked for by {instead}"
-    if used.accepts_temperature != better.accepts_temperature:
+def _describe_reduction(used: Capabilities, reduced: Capabilities) -> str:
+    if used.structured_output_mode != reduced.structured_output_mode:
+        refused_mode = "JSON schema" if used.structured_output_mode == SCHEMA else "JSON mode"
+        replacement = (
+            "JSON mode" if reduced.structured_output_mode == JSON_MODE else "the prompt alone"
+        )
+        return f"takes no {refused_mode}; structured answers are asked for by {replacement}"
+    if used.accepts_temperature != reduced.accepts_temperature:
         return "takes no temperature; its own default holds"
-    if used.system != better.system:
+    if used.system != reduced.system:
         return "takes no system message; it goes before the first question"
-    if used.accepts_cache_control != better.accepts_cache_control:
+    if used.accepts_cache_control != reduced.accepts_cache_control:
         return "does not know of its vendor's cache; nothing is said about it"
     return "wants max_completion_tokens in place of max_tokens"
 
@@ -195,14 +205,14 @@ def adapt_messages(request: ModelRequest, capabilities: Capabilities) -> list[Me
 
 
 def _append_schema(messages: list[Message], schema: JsonObject) -> list[Message]:
-    told = (
+    instruction = (
         "Reply with one JSON object and nothing else. It must fit this JSON schema:\n"
         + json.dumps(schema, ensure_ascii=False)
     )
     if messages and messages[-1].role == "user":
         last = messages[-1]
-        return [*messages[:-1], Message("user", f"{last.content}\n\n{told}")]
-    return [*messages, Message("user", told)]
+        return [*messages[:-1], Message("user", f"{last.content}\n\n{instruction}")]
+    return [*messages, Message("user", instruction)]
 
 
 def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
@@ -211,25 +221,29 @@ def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
     In strict form, every object is closed and every property is required. A free-form mapping
     cannot be closed.
     """
-    strict = True
+    is_strict = True
 
-    def close(node: Any) -> Any:
-        nonlocal strict
+    def close_node(node: Any) -> Any:
+        nonlocal is_strict
         if isinstance(node, list):
-            return [close(name) for name in node]
+            return [close_node(item) for item in node]
         if not isinstance(node, dict):
             return node
-        kept = {key: close(value) for key, value in node.items() if key not in ("default", "title")}
+        closed = {
+            key: close_node(value) for key, value in node.items() if key not in ("default", "title")
+        }
         if "properties" in node:
             # A property may be called `title` or `default`. Here these are names and not keywords.
-            kept["properties"] = {key: close(value) for key, value in node["properties"].items()}
-            kept["required"] = list(node["properties"])
-            kept["additionalProperties"] = False
+            closed["properties"] = {
+                key: close_node(value) for key, value in node["properties"].items()
+            }
+            closed["required"] = list(node["properties"])
+            closed["additionalProperties"] = False
         elif node.get("type") == "object":
-            strict = False
-        return kept
+            is_strict = False
+        return closed
 
-    return close(schema), strict
+    return close_node(schema), is_strict
 
 
 def inline_schema(schema: JsonObject) -> JsonObject:
@@ -241,7 +255,7 @@ def inline_schema(schema: JsonObject) -> JsonObject:
 
     def inline_node(node: Any, seen: tuple[str, ...]) -> Any:
         if isinstance(node, list):
-            return [inline_node(name, seen) for name in node]
+            return [inline_node(item, seen) for item in node]
         if not isinstance(node, dict):
             return node
         name = str(node.get("$ref", "")).rpartition("/")[2]

@@ -31,12 +31,12 @@ class ChatProvider(ABC):
 
     def __init__(self, wire: HttpClient, capability_cache: CapabilityCache) -> None:
         self._wire = wire
-        self._learnt = capability_cache
+        self._capability_cache = capability_cache
 
     @property
     def notes(self) -> list[str]:
         """Sentences about the capabilities that models turned out to lack."""
-        return self._learnt.notes
+        return self._capability_cache.notes
 
     @abstractmethod
     def path(self, request: ModelRequest) -> str:
@@ -58,10 +58,11 @@ class ChatProvider(ABC):
         With `batched`, the body asks for no cache that is billed. A batch may wait for hours, and
         the cache expires before that.
         """
-        known = self._learnt.get(request)
-        paid = batched and self.batches.bills_cache_writes
-        return known, self.encode_request(
-            request, replace(known, accepts_cache_control=False) if paid else known
+        capabilities = self._capability_cache.get(request)
+        bills_writes = batched and self.batches.bills_cache_writes
+        return capabilities, self.encode_request(
+            request,
+            replace(capabilities, accepts_cache_control=False) if bills_writes else capabilities,
         )
 
     def decode_or_relearn(
@@ -72,18 +73,20 @@ class ChatProvider(ABC):
         It should be sent again if the response states that the model lacks one of `capabilities`.
         Raises the fitting ModelError.
         """
-        if self._learnt.update_from_error(request, capabilities, response[2], response[0]):
+        if self._capability_cache.update_from_error(
+            request, capabilities, response[2], response[0]
+        ):
             return None
         return self._wire.read(self.decode_reply, response)
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
         for _ in range(MAX_CAPABILITY_RETRIES):
-            used, body = self.prepare_request(request)
-            answer = await self._wire.post_json(self.path(request), body)
-            reply = self.decode_or_relearn(request, used, answer)
+            capabilities, body = self.prepare_request(request)
+            response = await self._wire.post_json(self.path(request), body)
+            reply = self.decode_or_relearn(request, capabilities, response)
             if reply is not None:
                 return reply
-        return self._wire.read(self.decode_reply, answer)
+        return self._wire.read(self.decode_reply, response)
 
     async def close(self) -> None:
         await self._wire.close()

@@ -59,10 +59,7 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
     capabilities = capabilities or Capabilities()
     messages = split_messages(adapt_messages(request, capabilities), request.images)
     system = "\n\n".join(
-        message_part.text
-        for message, parts in messages
-        if message.role == "system"
-        for message_part in parts
+        part.text for message, parts in messages if message.role == "system" for part in parts
     )
     body: JsonObject = {
         "contents": [
@@ -95,12 +92,12 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
     if data.get("error"):
         raise error_in_success_response(data["error"], headers)
     usage = _parse_usage(data.get("usageMetadata"))
-    served = str(data.get("modelVersion") or "")
+    model_served = str(data.get("modelVersion") or "")
     request_id = str(data.get("responseId") or "")
     feedback = data.get("promptFeedback")
     # A blocked prompt has no candidates. It is a refusal and not a broken reply.
     if isinstance(feedback, dict) and feedback.get("blockReason"):
-        return Completion("", usage, served, request_id, "refused:filtered")
+        return Completion("", usage, model_served, request_id, "refused:filtered")
     try:
         candidate = data["candidates"][0]
         finish = normalise_finish_reason(candidate.get("finishReason"))
@@ -110,7 +107,7 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
         raise unreadable_reply_error("a reply without candidates") from None
     hints = parse_rate_limit_headers(headers)
     return Completion(
-        strip_reasoning(text), usage, served, request_id, finish, rate_limit_hints=hints
+        strip_reasoning(text), usage, model_served, request_id, finish, rate_limit_hints=hints
     )
 
 
@@ -161,19 +158,21 @@ class GeminiProvider(ChatProvider):
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        parts: list[FloatArray] = []
+        vectors_by_batch: list[FloatArray] = []
         for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
             batch = texts[start : start + MAX_TEXTS_PER_REQUEST]
-            asked = [
+            requests = [
                 {"model": f"models/{model}", "content": {"parts": [{"text": text}]}}
                 for text in batch
             ]
-            answer = await self._wire.post_json(
-                f"/models/{model}:batchEmbedContents", {"requests": asked}
+            response = await self._wire.post_json(
+                f"/models/{model}:batchEmbedContents", {"requests": requests}
             )
-            read = functools.partial(decode_embeddings, expected=len(batch))
-            parts.append(self._wire.read(read, answer))
-        return np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32), Usage()
+            decode = functools.partial(decode_embeddings, expected=len(batch))
+            vectors_by_batch.append(self._wire.read(decode, response))
+        return np.concatenate(vectors_by_batch) if vectors_by_batch else np.zeros(
+            (0, 0), dtype=np.float32
+        ), Usage()
 
 
 def provider(settings: ProviderSettings) -> GeminiProvider:
@@ -190,24 +189,24 @@ def _encode_part(part: MessagePart) -> JsonObject:
     if part.image is None:
         return {"text": part.text}
     if part.image.data is not None:
-        kind, data = part.image.data
-        return {"inlineData": {"mimeType": kind, "data": data}}
-    mime = {"mimeType": part.image.media_type} if part.image.media_type else {}
-    return {"fileData": {"fileUri": part.image.url, **mime}}
+        media_type, data = part.image.data
+        return {"inlineData": {"mimeType": media_type, "data": data}}
+    type_field = {"mimeType": part.image.media_type} if part.image.media_type else {}
+    return {"fileData": {"fileUri": part.image.url, **type_field}}
 
 
 def _parse_usage(data: object) -> Usage:
     """Return the usage of a response. Reasoning tokens are billed as output."""
     if not isinstance(data, dict):
         return Usage()
-    said = parse_token_count(data.get("candidatesTokenCount"))
-    thought = parse_token_count(data.get("thoughtsTokenCount"))
+    output_tokens = parse_token_count(data.get("candidatesTokenCount"))
+    reasoning_tokens = parse_token_count(data.get("thoughtsTokenCount"))
     # If the reply consists of reasoning only, Gemini omits the count of its text.
-    if thought is not None:
-        said = (said or 0) + thought
-    asked = parse_token_count(data.get("promptTokenCount")) or None
+    if reasoning_tokens is not None:
+        output_tokens = (output_tokens or 0) + reasoning_tokens
+    input_tokens = parse_token_count(data.get("promptTokenCount")) or None
     cached = parse_token_count(data.get("cachedContentTokenCount"))
-    if asked is not None and cached is not None and cached > asked:
+    if input_tokens is not None and cached is not None and cached > input_tokens:
         # More cached tokens than input tokens would give a discount on tokens that were not sent.
         cached = None
-    return Usage(asked, said, cached)
+    return Usage(input_tokens, output_tokens, cached)

@@ -45,19 +45,19 @@ R = TypeVar("R")
 _EVENT_STREAM = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|:)")
 _MAX_EXCERPT_CHARACTERS = 300
 # Batches transfer files of hundreds of megabytes. The limits of single calls would stop them.
-BULK_SECONDS = 900.0
-BULK_BYTES = 2_000_000_000
+BULK_TIMEOUT_SECONDS = 900.0
+MAX_BULK_BYTES = 2_000_000_000
 
 # The patterns below cover the error texts of the vendors and of common servers (vLLM, TGI, Ollama).
 # An error status alone does not tell the cause: 400 may mean an empty account, a too long prompt, a
 # filter or a bad key.
-_QUOTA = re.compile(
+_QUOTA_PATTERN = re.compile(
     r"insufficient_quota|exceeded_current_quota|billing_hard_limit|credit balance is too low|"
     r"insufficient (?:balance|credits|funds)|exceeded your current quota|"
     r"suspended due to insufficient",
     re.IGNORECASE,
 )
-_TOO_LONG = re.compile(
+_TOO_LONG_PATTERN = re.compile(
     r"context[ _](?:window|length|size|limit)|context_exceeded|string_above_max_length|"
     r"maximum (?:model|prompt) length|max_prompt_tokens|request_too_large|"
     r"(?:prompt|input) is too long|reduce the length of the|range of input length|"
@@ -66,17 +66,17 @@ _TOO_LONG = re.compile(
     r"[`']inputs[`'] (?:tokens \+|must have less than)",
     re.IGNORECASE,
 )
-_FILTERED = re.compile(
+_FILTERED_PATTERN = re.compile(
     r"content_filter|content_policy|content management policy|responsible ?ai|moderation|"
     r"flagged|safety (?:system|setting|filter)|prohibited_content|blocked by",
     re.IGNORECASE,
 )
-_BAD_KEY = re.compile(
+_BAD_KEY_PATTERN = re.compile(
     r"api[ _-]?key|authenticat|\bunauthorized\b|permission[ _-]?(?:denied|error)|"
     r"(?:no|have|lacks?|insufficient|required) permission|invalid x-api-key",
     re.IGNORECASE,
 )
-_NO_MODEL = re.compile(
+_NO_MODEL_PATTERN = re.compile(
     r"model_not_found|(?:unknown|invalid|no such|unsupported|not a valid) model|"
     r"\bmodel\b[^.]{0,80}(?:not found|not exist|not a valid|not available|decommissioned)",
     re.IGNORECASE,
@@ -97,9 +97,11 @@ class HttpClient:
         self._settings = settings
         self._secrets = [settings.api_key, *find_secrets(base_url), *settings.secrets]
         # Headers of the study file replace ours. Header names ignore case.
-        given = {name.lower() for name in settings.headers}
-        kept = {name: value for name, value in headers.items() if name.lower() not in given}
-        headers = {**kept, **settings.headers}
+        custom_names = {name.lower() for name in settings.headers}
+        default_headers = {
+            name: value for name, value in headers.items() if name.lower() not in custom_names
+        }
+        headers = {**default_headers, **settings.headers}
         self._proxy = proxy_for(base_url)
         require_encryption(settings.api_key or next(iter(settings.secrets), None), base_url)
         if any(self._secrets) and base_url.lower().startswith("http:"):
@@ -123,23 +125,29 @@ class HttpClient:
         return await self._send_request("POST", path, json_text.encode_json(body))
 
     async def send_bulk(
-        self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        content_type: str = "application/json",
     ) -> HttpResponse:
         """Send and receive batch files, with limits of 15 minutes and 2 GB.
 
         Raises like `post_json`, and raises the fitting ModelError for any status other than 2xx.
         """
-        answer = await self._send_request(method, path, body, kind, BULK_SECONDS, BULK_BYTES)
-        if answer[0] >= 300:
-            raise self.read(error_from_response, answer)
-        return answer
+        response = await self._send_request(
+            method, path, body, content_type, BULK_TIMEOUT_SECONDS, MAX_BULK_BYTES
+        )
+        if response[0] >= 300:
+            raise self.read(error_from_response, response)
+        return response
 
     async def _send_request(
         self,
         method: str,
         path: str,
         body: bytes | None,
-        kind: str = "application/json",
+        content_type: str = "application/json",
         seconds: float | None = None,
         limit: int | None = None,
     ) -> HttpResponse:
@@ -147,19 +155,21 @@ class HttpClient:
             url = join_url(self.base_url, path)
         except ValueError:
             raise FatalModelError(self.redact_key(f"{self.base_url!r} is not a base URL")) from None
-        exchange = HttpRequest(method, url, body, {"Content-Type": kind}, seconds, limit)
+        http_request = HttpRequest(
+            method, url, body, {"Content-Type": content_type}, seconds, limit
+        )
         try:
-            return await self._connections.send_request(exchange, self._proxy)
+            return await self._connections.send_request(http_request, self._proxy)
         except TransferError as error:
             raise self._to_model_error(error) from None
 
     def _to_model_error(self, error: TransferError) -> ModelError:
         """Return the ModelError for a failed transfer."""
-        begun = error.answer_began
+        has_begun = error.answer_began
         match error.failure:
             case Failure.TIMED_OUT:
                 seconds = self._settings.timeout
-                return TransientError(f"no answer within {seconds:g} s", may_be_billed=begun)
+                return TransientError(f"no answer within {seconds:g} s", may_be_billed=has_begun)
             case Failure.TOO_LARGE:
                 return RefusedError(f"{error} (max_reply_mb)", reason="too_large")
             case Failure.UNREACHABLE:
@@ -168,7 +178,9 @@ class HttpClient:
                 return FatalModelError(
                     self.redact_key(f"{self.base_url!r} is not a base URL: {error}")
                 )
-        return TransientError(self.redact_key(f"connection failed: {error}"), may_be_billed=begun)
+        return TransientError(
+            self.redact_key(f"connection failed: {error}"), may_be_billed=has_begun
+        )
 
     async def close(self) -> None:
         await self._connections.close()
@@ -177,10 +189,12 @@ class HttpClient:
         """Return a text without the key of this server."""
         return redact_keys(text, self._secrets)
 
-    def read(self, decode: Callable[[int, Mapping[str, str], bytes], R], answer: HttpResponse) -> R:
+    def read(
+        self, decode: Callable[[int, Mapping[str, str], bytes], R], response: HttpResponse
+    ) -> R:
         """Return the decoded response. Keys are removed from the errors that `decode` raises."""
         try:
-            return decode(*answer)
+            return decode(*response)
         except ModelError as error:
             error.args = (self.redact_key(str(error)),)
             raise
@@ -188,9 +202,9 @@ class HttpClient:
 
 # Pairs of header and our name. The first form is OpenAI's, the second Anthropic's.
 _RATE_HEADERS = tuple(
-    (name.format(what=what, part=part), f"{what}_{part}")
+    (name.format(what=resource, part=part), f"{resource}_{part}")
     for name in ("x-ratelimit-{part}-{what}", "anthropic-ratelimit-{what}-{part}")
-    for what in ("requests", "tokens")
+    for resource in ("requests", "tokens")
     for part in ("limit", "remaining", "reset")
 )
 
@@ -214,9 +228,9 @@ def read_json(body: bytes) -> JsonObject:
     return data
 
 
-def unreadable_reply_error(what: str) -> TransientError:
+def unreadable_reply_error(description: str) -> TransientError:
     """Return the error for a successful response without a reply. The vendor may bill it."""
-    return TransientError(f"the server sent {what}", may_be_billed=True)
+    return TransientError(f"the server sent {description}", may_be_billed=True)
 
 
 def _streamed_reply_error(body: bytes) -> FatalModelError:
@@ -248,30 +262,30 @@ def parse_vectors(rows: Callable[[], Sequence[object]], expected: int) -> FloatA
 
 def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     """Return the error for a response with a status other than 2xx."""
-    said = _error_message(body)
-    message = f"HTTP {status}: {said or _excerpt_of_body(body) or 'no explanation'}"
-    everything = body.decode("utf-8", "replace")
+    error_text = _error_message(body)
+    message = f"HTTP {status}: {error_text or _excerpt_of_body(body) or 'no explanation'}"
+    body_text = body.decode("utf-8", "replace")
     retry_after = retry_after_seconds(headers, body)
     # The order matters: quota errors share their status with rate limits, and too long or filtered
     # prompts share theirs with bad requests.
     if 300 <= status < 400:
-        there = headers.get("location", "elsewhere")
-        return FatalModelError(f"HTTP {status}: the base URL has moved ({there})")
-    if status == 402 or (status in (400, 403, 429) and _is_quota_exhausted(everything)):
+        new_location = headers.get("location", "elsewhere")
+        return FatalModelError(f"HTTP {status}: the base URL has moved ({new_location})")
+    if status == 402 or (status in (400, 403, 429) and _is_quota_exhausted(body_text)):
         return QuotaError(message)
     if status == 429:
         return RateLimitedError(message, retry_after=retry_after)
     if status in (408, 409, 425) or status >= 500:
         return TransientError(message, retry_after=retry_after)
-    if status == 413 or (status in (400, 422) and _TOO_LONG.search(everything)):
+    if status == 413 or (status in (400, 422) and _TOO_LONG_PATTERN.search(body_text)):
         return RefusedError(message, reason="too_long")
-    if status in (400, 403, 422) and _FILTERED.search(everything):
+    if status in (400, 403, 422) and _FILTERED_PATTERN.search(body_text):
         return RefusedError(message, reason="filtered")
-    if status in (401, 403) or (status == 400 and _BAD_KEY.search(said)):
+    if status in (401, 403) or (status == 400 and _BAD_KEY_PATTERN.search(error_text)):
         return FatalModelError(f"the server rejected the key ({message})")
     if status == 404:
         return NotFoundError(f"unknown model or base URL ({message})")
-    if status in (400, 422) and not _NO_MODEL.search(said):
+    if status in (400, 422) and not _NO_MODEL_PATTERN.search(error_text):
         return RejectedError(f"the server rejected the request ({message})")
     return FatalModelError(f"the server rejected the request ({message})")
 
@@ -289,9 +303,9 @@ def error_in_success_response(
     # The request was valid, so 400 describes a failure upstream.
     if reply_had_started and status in (400, 422):
         status = 502
-    found = error_from_response(status, headers, json_text.encode_json({"error": error}))
-    found.may_be_billed = reply_had_started
-    return found
+    model_error = error_from_response(status, headers, json_text.encode_json({"error": error}))
+    model_error.may_be_billed = reply_had_started
+    return model_error
 
 
 def _is_quota_exhausted(body: str) -> bool:
@@ -301,7 +315,9 @@ def _is_quota_exhausted(body: str) -> bool:
     """
     if "PerDay" in body:
         return True
-    return bool(_QUOTA.search(body)) and "PerMinute" not in body and "retryDelay" not in body
+    return (
+        bool(_QUOTA_PATTERN.search(body)) and "PerMinute" not in body and "retryDelay" not in body
+    )
 
 
 def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float | None:
@@ -322,8 +338,8 @@ def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float 
             return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
         except ValueError:
             continue
-    found = re.search(rb'"retryDelay"\s*:\s*"([0-9.]+)s"', body)
-    return float(found[1]) if found else None
+    match = re.search(rb'"retryDelay"\s*:\s*"([0-9.]+)s"', body)
+    return float(match[1]) if match else None
 
 
 def parse_rate_limit_headers(headers: Mapping[str, str]) -> dict[str, float]:
@@ -356,7 +372,7 @@ def _parse_duration(value: str | None) -> float | None:
     if not value:
         return None
     parts = re.findall(r"([0-9.]+)(ms|h|m|s)", value)
-    if parts and "".join(a + b for a, b in parts) == value:
+    if parts and "".join(amount + unit for amount, unit in parts) == value:
         scale = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
         return sum(float(amount) * scale[unit] for amount, unit in parts)
     try:
@@ -381,9 +397,9 @@ def _error_message(body: bytes) -> str:
         return error[:_MAX_EXCERPT_CHARACTERS]
     if not isinstance(error, dict):
         return ""
-    words = error.get("message") or error.get("detail") or error.get("error") or ""
+    message = error.get("message") or error.get("detail") or error.get("error") or ""
     code = error.get("code") or error.get("status") or error.get("type") or ""
-    text = f"{code}: {words}" if code and str(code) not in str(words) else str(words)
+    text = f"{code}: {message}" if code and str(code) not in str(message) else str(message)
     return text[:_MAX_EXCERPT_CHARACTERS]
 
 

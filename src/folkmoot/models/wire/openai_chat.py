@@ -66,8 +66,10 @@ def default_capabilities(model: str) -> Capabilities:
 
     Reasoning models reject a temperature and need `max_completion_tokens`.
     """
-    reasoning = bool(_REASONING_MODELS.search(model))
-    return Capabilities(accepts_temperature=not reasoning, uses_max_completion_tokens=reasoning)
+    is_reasoning = bool(_REASONING_MODELS.search(model))
+    return Capabilities(
+        accepts_temperature=not is_reasoning, uses_max_completion_tokens=is_reasoning
+    )
 
 
 def encode_request(request: ModelRequest, capabilities: Capabilities | None = None) -> JsonObject:
@@ -174,7 +176,7 @@ def decode_embeddings(
 
     def embedding_rows() -> list[object]:
         # The API allows any order of rows and states the index of each.
-        return [row["embedding"] for row in sorted(data["data"], key=lambda r: int(r["index"]))]
+        return [row["embedding"] for row in sorted(data["data"], key=lambda row: int(row["index"]))]
 
     return parse_vectors(embedding_rows, expected), Usage(
         _parse_usage(data.get("usage")).input_tokens, 0
@@ -203,19 +205,23 @@ class OpenAIProvider(ChatProvider):
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        parts: list[FloatArray] = []
+        vectors_by_batch: list[FloatArray] = []
         tokens: int | None = 0
         for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
             batch = list(texts[start : start + MAX_TEXTS_PER_REQUEST])
-            asked = {"model": model, "input": batch, "encoding_format": "float"}
-            answer = await self._wire.post_json("/embeddings", asked)
-            read = functools.partial(decode_embeddings, expected=len(batch))
-            vectors, usage = self._wire.read(read, answer)
-            parts.append(vectors)
-            said = usage.input_tokens
-            tokens = None if tokens is None or said is None else tokens + said
-        whole = np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32)
-        return whole, Usage(tokens, 0)
+            request_body = {"model": model, "input": batch, "encoding_format": "float"}
+            response = await self._wire.post_json("/embeddings", request_body)
+            decode = functools.partial(decode_embeddings, expected=len(batch))
+            vectors, usage = self._wire.read(decode, response)
+            vectors_by_batch.append(vectors)
+            input_tokens = usage.input_tokens
+            tokens = None if tokens is None or input_tokens is None else tokens + input_tokens
+        all_vectors = (
+            np.concatenate(vectors_by_batch)
+            if vectors_by_batch
+            else np.zeros((0, 0), dtype=np.float32)
+        )
+        return all_vectors, Usage(tokens, 0)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
         """Return the maximum output tokens that a reply can be billed for, including reasoning.
@@ -247,11 +253,15 @@ def _parse_usage(data: object, text: str = "") -> Usage:
     details = data.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
     # Prompts and texts are never of 0 tokens. A server that reports 0 has not counted.
-    asked = parse_token_count(data.get("prompt_tokens")) or None
-    said = None if asked is None else parse_token_count(data.get("completion_tokens"))
-    said = said or (None if text else said)
+    input_tokens = parse_token_count(data.get("prompt_tokens")) or None
+    output_tokens = (
+        None if input_tokens is None else parse_token_count(data.get("completion_tokens"))
+    )
+    output_tokens = output_tokens or (None if text else output_tokens)
     cached = parse_token_count(details.get("cached_tokens"))
-    if asked is not None and cached is not None and cached > asked:
+    if input_tokens is not None and cached is not None and cached > input_tokens:
         # More cached tokens than input tokens would give a discount on tokens that were not sent.
         cached = None
-    return Usage(asked, said, cached, parse_token_count(details.get("cache_write_tokens")))
+    return Usage(
+        input_tokens, output_tokens, cached, parse_token_count(details.get("cache_write_tokens"))
+    )

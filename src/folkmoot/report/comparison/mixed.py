@@ -200,7 +200,7 @@ def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str 
     if row["kind"] == "text":
         return
     # The last try holds the reply that was parsed.
-    entry = journal.entry_at(journal.tries(str(row["address"]))[-1])
+    entry = journal.entry_at(journal.list_ask_addresses(str(row["address"]))[-1])
     try:
         reply: JsonValue = json.loads(entry.reply) if entry is not None else None
     except ValueError:

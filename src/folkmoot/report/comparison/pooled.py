@@ -95,7 +95,7 @@ def pooled_findings(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
     return collect_findings(
         _overview_finding(grid, len(cells), len(usable)),
         judge_claims({name: both for name, both in grid.finished_cells().items() if name in named}),
-        effect_and_drift_over_cells((cell.describe_settings, own) for cell, own in usable),
+        effect_and_drift_over_cells((cell.settings_text, own) for cell, own in usable),
         _standing_finding(figures, grid.repeats, len(usable)),
         *(
             _curve_finding(figure)
@@ -145,9 +145,9 @@ def specification_estimates(figure: Figure) -> dict[str, Estimate]:
     """
     by: dict[str, list[MeasuredFigure]] = defaultdict(list)
     for measured_figure in figure.cells:
-        by[
-            measured_figure.cell.describe_settings or f"repeat {measured_figure.cell.repeat}"
-        ].append(measured_figure)
+        by[measured_figure.cell.settings_text or f"repeat {measured_figure.cell.repeat}"].append(
+            measured_figure
+        )
     return {name: _of_repeats(own) for name, own in by.items()}
 
 
@@ -337,7 +337,7 @@ def _curve_of(
             replace(side, units=tuple((cell.repeat, unit) for unit in side.units))
             for side in (first, second)
         )
-        parts[cell.describe_settings or f"repeat {cell.repeat}"].append((arms[0], arms[1]))
+        parts[cell.settings_text or f"repeat {cell.repeat}"].append((arms[0], arms[1]))
     if claim is None:
         return None
     sides = {

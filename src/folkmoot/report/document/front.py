@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import polars as pl
 
 from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
-from folkmoot.engine.study.strict_answers import COMPARED
+from folkmoot.engine.study.strict_answers import STRICT_ANSWERS_KEY
 from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
 from folkmoot.kit.exposure import ExposureRow, describe_deviations
@@ -195,7 +195,7 @@ def main_answers(findings: Sequence[Finding]) -> list[Finding]:
     estimate, then the rest. Findings on the quality of the run or the model are left out, because
     the lights show them.
     """
-    about_trust = (RESPONDENT_CHECKS_KEY, COMPARED)
+    about_trust = (RESPONDENT_CHECKS_KEY, STRICT_ANSWERS_KEY)
     main = [
         finding for finding in findings if finding.headline and finding.says and not finding.alarms
     ]
@@ -436,7 +436,7 @@ def _caution_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Tru
             "amber", f"{format_count(cut, 'reply was', 'replies were')} cut by the token limit."
         )
     for finding in findings:
-        if finding.key == COMPARED and finding.headline:
+        if finding.key == STRICT_ANSWERS_KEY and finding.headline:
             yield TrustLight("amber", finding.says)
     few = [f"{finding.title} ({finding.counted})" for finding in findings if finding.illustrates]
     if few:

@@ -37,7 +37,7 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
     """
     found = []
     ends: dict[int, int] = {}
-    me = request.asked.speaker
+    me = request.hints.speaker
     for start, end, source, message in request.spans:
         text = request.messages[message].content[start:end]
         own = bool(me) and source.speaker == me and source.kind in ("utterance", "answer")

@@ -79,7 +79,7 @@ class PromptReading:
 
 def read_prompt(request: ModelRequest) -> PromptReading:
     """Return the reading of a request."""
-    asked = request.asked
+    asked = request.hints
     passages = passages_of(request)
     in_system = bool(request.messages) and request.messages[0].role == "system"
     described = [

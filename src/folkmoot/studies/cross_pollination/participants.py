@@ -86,27 +86,27 @@ class Participant:
 
     @property
     def persona(self) -> Persona:
-        return self.profile.get()
+        return self.profile.load()
 
     @property
     def system(self) -> str:
         """The system prompt on which the prompts of all phases build."""
-        return self.stored_system_prompt.get()
+        return self.stored_system_prompt.load()
 
     @property
     def cross_pollination_content(self) -> str | None:
         """Return the page of summaries that this participant is shown (phase 6)."""
-        return None if self.page is None else self.page.get()
+        return None if self.page is None else self.page.load()
 
     @property
     def clarification_transcript(self) -> Transcript | None:
         """Return the transcript of the interview (phase 3)."""
-        return None if self.interview is None else self.interview.get()
+        return None if self.interview is None else self.interview.load()
 
     @property
     def adversarial_transcript(self) -> Transcript | None:
         """Return the transcript of the adversarial dialogue (phase 7)."""
-        return None if self.dialogue is None else self.dialogue.get()
+        return None if self.dialogue is None else self.dialogue.load()
 
     @property
     def position_changed(self) -> bool | None:

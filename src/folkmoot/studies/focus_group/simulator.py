@@ -180,7 +180,7 @@ def infer_request(
         quoted_texts += filter(None, (product.price, *product.ladder))
     spans = find_texts(messages, ((text, source_of(text)) for text in quoted_texts))
     return ModelRequest(
-        "synthetic", messages, temperature, max_tokens, schema, asked=hints, spans=spans
+        "synthetic", messages, temperature, max_tokens, schema, hints=hints, spans=spans
     )
 
 

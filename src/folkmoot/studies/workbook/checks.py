@@ -11,7 +11,7 @@ from itertools import islice
 from folkmoot.errors import Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.models.images import UNSUPPORTED_TYPES, Image, find_image_references
-from folkmoot.storage.run_folder import WRITTEN_BY_ALL
+from folkmoot.storage.run_folder import COMMON_FILES
 from folkmoot.studies.workbook.answers import ListedOptions, NumberRange, Options
 from folkmoot.studies.workbook.config import (
     SPECIAL_ROLES,
@@ -201,7 +201,7 @@ def _file_names(workbook: Workbook, problems: Problems) -> None:
     if count_permutations(workbook) > MOST_PERMUTATIONS_CHECKED:
         # Each name then ends in a number.
         return
-    taken = {name.casefold() for name in WRITTEN_BY_ALL}
+    taken = {name.casefold() for name in COMMON_FILES}
     for experiment in experiment_ids(workbook):
         for name in (f"{experiment}.json", f"{experiment}.csv"):
             if name.casefold() in taken:

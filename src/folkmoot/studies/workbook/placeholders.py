@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from folkmoot.conversation.prompts import RESERVED, cut_spans
+from folkmoot.conversation.prompts import REMOVED_MARKS, cut_spans
 from folkmoot.hints import closest_name, shorten
 from folkmoot.provenance import (
     Quoted,
@@ -227,7 +227,7 @@ def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
     text = normalise_options(text)
     # Replace characters that the prompt library reserves for its own marks.
     if not text.isascii():
-        text = text.translate(RESERVED)
+        text = text.translate(REMOVED_MARKS)
     if not _OPENS.search(text):
         return SourcedText(text.strip())
     parts, names = _read(text)
@@ -282,7 +282,9 @@ def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
         return _show(tree.body if evaluator.calculate(tree.test) else tree.orelse, evaluator)
     value = evaluator.calculate(tree)
     shown = with_sources(value) if names_used(tree) else SourcedText(str(value))
-    return shown if shown.isascii() else escape_text(shown, lambda part: part.translate(RESERVED))
+    return (
+        shown if shown.isascii() else escape_text(shown, lambda part: part.translate(REMOVED_MARKS))
+    )
 
 
 def empty_branches(text: str) -> list[str]:
