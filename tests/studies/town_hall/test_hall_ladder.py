@@ -17,7 +17,7 @@ from folkmoot.models.request import ModelRequest
 from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.repairs import AskContext
-from folkmoot.studies.town_hall.answers.turns import speaking_answer_type, turn
+from folkmoot.studies.town_hall.answers.turns import speaking_answer_type, turn_answer_type
 from tests.shown import shown
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together, where
@@ -439,10 +439,10 @@ def test_a_hall_in_which_nobody_makes_a_statement_is_of_no_use(tmp_path: Path) -
 
 def test_a_turn_of_a_shared_session_can_be_declined_as_a_whole() -> None:
     asked = AskContext(("A01", "A02"), "A01", 1)
-    read = turn(asked).parse_reply('{"declined": true}')
+    read = turn_answer_type(asked).parse_reply('{"declined": true}')
     assert isinstance(read, ParsedAnswer) and read.value.thinking is not None
     assert read.value.thinking.declined and read.value.speaking.declined
-    no_thoughts = turn(AskContext(("A01", "A02"), "A01", 1, think=False)).parse_reply(
+    no_thoughts = turn_answer_type(AskContext(("A01", "A02"), "A01", 1, think=False)).parse_reply(
         '{"declined": true}'
     )
     assert isinstance(no_thoughts, ParsedAnswer) and no_thoughts.value.thinking is None

@@ -39,7 +39,7 @@ def _as_list(value: object) -> object:
 
 def _as_mapping(value: object) -> object:
     return (
-        {_as_text(key): value for key, value in value.items()}
+        {_as_text(key): entry for key, entry in value.items()}
         if isinstance(value, Mapping)
         else value
     )
@@ -347,8 +347,8 @@ class Level:
 
         Plans of earlier versions lack some switches.
         """
-        known = {field.name: data[field.name] for field in fields(cls) if field.name in data}
-        return cls(**{**known, "models": tuple(known["models"])})
+        values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+        return cls(**{**values, "models": tuple(values["models"])})
 
 
 BUILT_IN: Mapping[str, Level] = {
@@ -368,8 +368,8 @@ def levels_of(config: TownHallConfig) -> list[Level]:
 
     Unknown names are left out. `level_problems` reports them before a run.
     """
-    known = known_levels(config)
-    return [known[name] for name in config.levels if name in known]
+    levels = known_levels(config)
+    return [levels[name] for name in config.levels if name in levels]
 
 
 def known_levels(config: TownHallConfig) -> dict[str, Level]:
@@ -395,69 +395,76 @@ def _change_level(level: Level | None, settings: LevelSettings | None) -> Level 
     if settings is None or level is None:
         return level
     # A switch that the file does not set is None and keeps the value of the level below.
-    changed = settings.model_dump(exclude={"like"}, exclude_none=True)
-    if "models" in changed:
-        changed["models"] = tuple(changed["models"])
-    return Level(**(asdict(level) | changed))
+    changes = settings.model_dump(exclude={"like"}, exclude_none=True)
+    if "models" in changes:
+        changes["models"] = tuple(changes["models"])
+    return Level(**(asdict(level) | changes))
 
 
-def level_problems(config: TownHallConfig, vulnerable: int) -> list[Problem]:
+def level_problems(config: TownHallConfig, vulnerable_count: int) -> list[Problem]:
     """Return the problems of a study file's levels.
 
     `vulnerable` is the number of vulnerable residents.
     """
-    known = known_levels(config)
-    described = known.keys() | config.level_settings
+    levels_by_name = known_levels(config)
+    described_names = levels_by_name.keys() | config.level_settings
     problems = [
-        _unknown_level_problem(name, list(known)) for name in config.levels if name not in described
+        _unknown_level_problem(name, list(levels_by_name))
+        for name in config.levels
+        if name not in described_names
     ]
     for name in sorted({level for level in config.levels if config.levels.count(level) > 1}):
         problems.append(Problem(f"duplicate level {name}", key="levels", hint="list it once"))
-    for name in sorted(config.level_settings.keys() - known):
+    for name in sorted(config.level_settings.keys() - levels_by_name):
         like = str(config.level_settings[name].like)
-        hint = did_you_mean(like, known, "name a level that does not refer back to this one")
-        what = f"level {name} is like {like}, which leads to no level"
-        problems.append(Problem(what, key=f"level_settings.{name}.like", hint=hint))
+        hint = did_you_mean(
+            like, levels_by_name, "name a level that does not refer back to this one"
+        )
+        message = f"level {name} is like {like}, which leads to no level"
+        problems.append(Problem(message, key=f"level_settings.{name}.like", hint=hint))
     # By name, so that a level that is listed twice is checked once.
     for level in {level.name: level for level in levels_of(config)}.values():
-        problems.extend(_level_problems(level, vulnerable, level.name in config.level_settings))
+        problems.extend(
+            _level_problems(level, vulnerable_count, level.name in config.level_settings)
+        )
         key = f"level_settings.{level.name}.labels"
-        if level.labels == "shuffled" and not (vulnerable and level.vulnerable):
-            what = f"level {level.name} has no vulnerable residents, so no labels to shuffle"
+        if level.labels == "shuffled" and not (vulnerable_count and level.vulnerable):
+            message = f"level {level.name} has no vulnerable residents, so no labels to shuffle"
             problems.append(
-                Problem(what, key=key, hint="remove it, or keep the vulnerable residents")
+                Problem(message, key=key, hint="remove it, or keep the vulnerable residents")
             )
     return problems
 
 
-def _level_problems(level: Level, vulnerable: int, own: bool) -> list[Problem]:
-    key = f"level_settings.{level.name}.models" if own else "levels"
-    distinct = len(set(level.models))
-    if distinct < len(level.models):
+def _level_problems(level: Level, vulnerable_count: int, is_described: bool) -> list[Problem]:
+    key = f"level_settings.{level.name}.models" if is_described else "levels"
+    model_count = len(set(level.models))
+    if model_count < len(level.models):
         return [Problem(f"level {level.name} lists a model twice", key=key, hint="list each once")]
-    if level.context == "shared" and distinct > 1:
+    if level.context == "shared" and model_count > 1:
         return [
             Problem(
-                f"level {level.name} has one shared session but {distinct} models",
+                f"level {level.name} has one shared session but {model_count} models",
                 key=key,
                 hint="name one model, or set context: separate",
             )
         ]
-    if distinct > 1 and vulnerable > distinct:
+    if model_count > 1 and vulnerable_count > model_count:
         return [
             Problem(
-                f"level {level.name} has {vulnerable} vulnerable residents for {distinct} models, "
+                f"level {level.name} has {vulnerable_count} vulnerable residents for "
+                f"{model_count} models, "
                 "and no two of them may share one",
                 key=key,
-                hint=f"name at least {vulnerable} models, or at most {distinct} profiles",
+                hint=f"name at least {vulnerable_count} models, or at most {model_count} profiles",
             )
         ]
     return []
 
 
 def _unknown_level_problem(name: str, known: list[str]) -> Problem:
-    listed = f"known are {', '.join(known)}; define new ones under level_settings"
-    hint = f"{did_you_mean(name, known)} {listed}".lstrip()
+    known_text = f"known are {', '.join(known)}; define new ones under level_settings"
+    hint = f"{did_you_mean(name, known)} {known_text}".lstrip()
     return Problem(f"there is no level {name!r}", key="levels", hint=hint)
 
 
@@ -472,12 +479,12 @@ def assign_models(
     vulnerable residents would share a model.
     """
     if len(models) < 2:
-        only = models[0] if models else None
-        return dict.fromkeys((*general, *vulnerable), only)
+        only_model = models[0] if models else None
+        return dict.fromkeys((*general, *vulnerable), only_model)
     # The number of models is part of the path, and the level is not. So levels 3 and 4 share a
     # draw.
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "deal", str(len(models))))
-    order = [models[resident_id] for resident_id in rng.permutation(len(models))]
+    order = [models[index] for index in rng.permutation(len(models))]
     seats: dict[str, str | None] = dict(zip(vulnerable, order, strict=False))
     if len(set(seats.values())) != len(vulnerable):
         raise ProtocolError(
@@ -486,12 +493,12 @@ def assign_models(
         )
     # Round robin from the first model without a vulnerable resident keeps the counts even.
     first = len(vulnerable) % len(order)
-    rest = [order[(first + i) % len(order)] for i in range(len(general))]
-    dealt = {
-        group: rest[resident_id]
-        for group, resident_id in zip(general, rng.permutation(len(rest)), strict=True)
+    remaining = [order[(first + i) % len(order)] for i in range(len(general))]
+    general_seats = {
+        resident_id: remaining[index]
+        for resident_id, index in zip(general, rng.permutation(len(remaining)), strict=True)
     }
-    return {**dealt, **seats}
+    return {**general_seats, **seats}
 
 
 # Measures of the claims, as table.column.
@@ -512,24 +519,24 @@ def declare_claims(config: TownHallConfig) -> list[Claim]:
     levels = [level for level in levels_of(config) if level.vulnerable and config.vulnerable]
     main = [level for level in levels if level.part == "main"]
     steps = list(pairwise(main))
-    found = [
+    claims = [
         # Few primary claims keep the correction for multiple tests small.
         _gap_between(later, earlier, "primary" if n < MOST_PRIMARY else "secondary")
         for n, (earlier, later) in enumerate(steps)
     ]
-    found += [
+    claims += [
         _gap_between(later, earlier, "exploratory")
         for earlier, later in combinations(main, 2)
         if (earlier, later) not in steps
     ]
-    found += [
+    claims += [
         _gap_between(level, other, "exploratory")
         for level in levels
         for other in main
         if level.part != "main" and changed_switches(other, level) == ["models"]
     ]
-    found += [_inclusion_at(level) for level in main]
-    return found + [
+    claims += [_inclusion_at(level) for level in main]
+    return claims + [
         _satisfaction_at(level, is_vulnerable)
         for level in levels_of(config)
         for is_vulnerable in (True, False)
@@ -559,14 +566,14 @@ def _inclusion_at(level: Level) -> Claim:
 
 def _satisfaction_at(level: Level, is_vulnerable: bool) -> Claim:
     """Return the claim that the satisfaction of a group of residents changes with a discussion."""
-    who = "vulnerable" if is_vulnerable else "general"
+    group = "vulnerable" if is_vulnerable else "general"
     return Claim(
         SATISFACTION,
         ("post", "pre"),
         "mean",
         unit="set",
         estimand=(
-            f"Among simulated {who} residents like those drawn for this run: satisfaction, 1 to "
+            f"Among simulated {group} residents like those drawn for this run: satisfaction, 1 to "
             f"10, after the outcome minus that before the discussion at level {level.name}, within "
             "residents; independent unit: set."
         ),
@@ -574,7 +581,7 @@ def _satisfaction_at(level: Level, is_vulnerable: bool) -> Claim:
         where=(("level", (level.name,)), ("is_vulnerable", (is_vulnerable,))),
         subject=("set", "agent_id"),
         paired=True,
-        outcome=f"satisfaction of {who} residents at level {level.name}",
+        outcome=f"satisfaction of {group} residents at level {level.name}",
         names=("after", "before"),
     )
 

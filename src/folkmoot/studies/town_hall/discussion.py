@@ -99,7 +99,7 @@ class Meeting:
     people: tuple[Resident, ...]
     residents: tuple[Resident, ...]
     orders: tuple[tuple[str, ...], ...]
-    oneself: frozenset[str] = frozenset()
+    ids_as_self: frozenset[str] = frozenset()
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -128,13 +128,13 @@ class Meeting:
         """Each resident's id and name with their sources, for prompts."""
 
         def quote_column(resident: Resident, column: str) -> str:
-            id = cell_id(f"residents.{column}", self.set.number, resident.id)
-            return quote_value(str(getattr(resident, column)), "value", id, resident.id)
+            source_id = cell_id(f"residents.{column}", self.set.number, resident.id)
+            return quote_value(str(getattr(resident, column)), "value", source_id, resident.id)
 
         return {
             resident.id: {
                 "id": quote_column(resident, "id"),
-                "name": quote_column(resident, "id" if resident.id in self.oneself else "name"),
+                "name": quote_column(resident, "id" if resident.id in self.ids_as_self else "name"),
             }
             for resident in self.residents
         }
@@ -149,9 +149,11 @@ class Meeting:
             field: [
                 *(
                     quote_value(
-                        option, "option", cell_id("option_orders.option", self.set.number, name, n)
+                        option,
+                        "option",
+                        cell_id("option_orders.option", self.set.number, name, position),
                     )
-                    for n, option in enumerate(getattr(self.set.options, name), start=1)
+                    for position, option in enumerate(getattr(self.set.options, name), start=1)
                 ),
                 *WAYS_OUT_OF_OPTIONS,
             ]
@@ -175,32 +177,32 @@ class Meeting:
     @cached_property
     def names_by_id(self) -> dict[str, str]:
         return {
-            resident.id: resident.id if resident.id in self.oneself else resident.name
+            resident.id: resident.id if resident.id in self.ids_as_self else resident.name
             for resident in self.residents
         }
 
-    def topic_for(self, resident: Resident, said: Mapping[str, T]) -> list[T]:
+    def topic_for(self, resident: Resident, texts_by_key: Mapping[str, T]) -> list[T]:
         """Return the topic's entries on a resident: for all, by ownership, type and label."""
         keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
-        return [said[key] for key in keys if key in said]
+        return [texts_by_key[key] for key in keys if key in texts_by_key]
 
-    def statements(self, round_: Round, *, but: str = "") -> list[StatementLine]:
+    def statements(self, round_: Round, *, excluding: str = "") -> list[StatementLine]:
         """Return the statements of a round in order, without empty ones and those of `but`."""
         return self.as_lines(
             (resident_id, round_.recorded[resident_id].statement)
             for resident_id in round_.order
-            if resident_id != but
+            if resident_id != excluding
         )
 
-    def public_history(self, rounds: Sequence[Round], *, but: str = "") -> list[RoundRecord]:
+    def public_history(self, rounds: Sequence[Round], *, excluding: str = "") -> list[RoundRecord]:
         """Return the public utterances of these rounds, without the statements of `but`."""
         return [
             {
-                "round": quote_round(r.number),
-                "statements": self.statements(r, but=but),
-                "moderator": on_one_line(r.moderator) if r.moderator else "",
+                "round": quote_round(round_.number),
+                "statements": self.statements(round_, excluding=excluding),
+                "moderator": on_one_line(round_.moderator) if round_.moderator else "",
             }
-            for r in rounds
+            for round_ in rounds
         ]
 
     def remembered_rounds(self, rounds: Sequence[Round]) -> Sequence[Round]:
@@ -211,35 +213,35 @@ class Meeting:
         self, rounds: Sequence[Round], *asked: str, but: str = ""
     ) -> list[AddressedQuestion]:
         """Return the questions that were put to any of `asked`, without those of `but`."""
-        named = self.named_residents
+        residents = self.named_residents
         return [
             {
-                **self._build_line(resident_id, question.said),
-                "target": named[question.target]["id"]
-                if question.target in named
+                **self._build_line(resident_id, question.utterance),
+                "target": residents[question.target]["id"]
+                if question.target in residents
                 else question.target,
             }
-            for r in rounds
-            for resident_id in r.order
+            for round_ in rounds
+            for resident_id in round_.order
             if resident_id != but
-            for question in r.recorded[resident_id].questions
+            for question in round_.recorded[resident_id].questions
             if question.target in asked
         ]
 
-    def as_lines(self, said: Iterable[tuple[str, Utterance]]) -> list[StatementLine]:
+    def as_lines(self, utterances: Iterable[tuple[str, Utterance]]) -> list[StatementLine]:
         """Return (resident, utterance) pairs as prompts list them, without empty utterances."""
         return [
             self._build_line(resident_id, utterance)
-            for resident_id, utterance in said
+            for resident_id, utterance in utterances
             if utterance.text
         ]
 
-    def _build_line(self, resident: str, said: Utterance) -> StatementLine:
+    def _build_line(self, resident: str, utterance: Utterance) -> StatementLine:
         # The source names the resident whom the prompt names. Exposure compares it with the real
         # speaker.
         return {
             **self.named_residents[resident],
-            "text": on_one_line(said._replace(speaker_id=resident)),
+            "text": on_one_line(utterance._replace(speaker_id=resident)),
         }
 
 
@@ -248,37 +250,41 @@ def quote_round(number: int) -> int:
     return quote_value(number, "value", "protocol.round")
 
 
-def make_meeting(config: TownHallConfig, of: ResidentSet, level: Level, seed: int) -> Meeting:
+def make_meeting(
+    config: TownHallConfig, resident_set: ResidentSet, level: Level, seed: int
+) -> Meeting:
     """Return the meeting of one set at one level."""
-    people, orders = of.residents, of.orders
+    people, orders = resident_set.residents, resident_set.orders
     general = [resident.id for resident in people if not resident.is_vulnerable]
     vulnerable = [resident.id for resident in people if resident.is_vulnerable]
-    seats = assign_models(level.models, general, vulnerable, seed, of.number)
+    seats = assign_models(level.models, general, vulnerable, seed, resident_set.number)
     if not level.vulnerable:
-        instead = dict(zip(vulnerable, of.stand_ins, strict=True))
-        people = tuple(instead.get(resident.id, resident) for resident in people)
+        stand_in_of = dict(zip(vulnerable, resident_set.stand_ins, strict=True))
+        people = tuple(stand_in_of.get(resident.id, resident) for resident in people)
         orders = tuple(
             tuple(
-                instead[resident_id].id if resident_id in instead else resident_id
+                stand_in_of[resident_id].id if resident_id in stand_in_of else resident_id
                 for resident_id in order
             )
             for order in orders
         )
         seats = {
-            instead[resident_id].id if resident_id in instead else resident_id: model
+            stand_in_of[resident_id].id if resident_id in stand_in_of else resident_id: model
             for resident_id, model in seats.items()
         }
     if level.stories != "vulnerable":
-        people = with_stories(people, level.stories, seed, of.number)
-    residents = shuffle_labels(people, seed, of.number) if level.labels == "shuffled" else people
-    name = f"set{of.number:02d}_lv{level.name}"
-    return Meeting(name, of, level, seats, config, people, residents, orders)
+        people = with_stories(people, level.stories, seed, resident_set.number)
+    residents = (
+        shuffle_labels(people, seed, resident_set.number) if level.labels == "shuffled" else people
+    )
+    name = f"set{resident_set.number:02d}_lv{level.name}"
+    return Meeting(name, resident_set, level, seats, config, people, residents, orders)
 
 
-SATISFIED = "how satisfied with how the question is dealt with, and with the say in it"
+SATISFACTION_MATTER = "how satisfied with how the question is dealt with, and with the say in it"
 # Stage → the matter of its question, for the embedded respondent.
-ABOUT = {
-    "satisfaction_before": SATISFIED,
+QUESTION_MATTERS = {
+    "satisfaction_before": SATISFACTION_MATTER,
     "think": "thoughts on what was said, and a stance on the question",
     "speak": "a statement on the question",
     "round": "thoughts, and a statement on the question",
@@ -287,7 +293,7 @@ ABOUT = {
     "plan": "proposals to vote on",
     "vote": "a vote on each proposal",
     "consensus": "what the hall wants done",
-    "satisfaction_after": SATISFIED,
+    "satisfaction_after": SATISFACTION_MATTER,
 }
 
 
@@ -302,7 +308,7 @@ class Stage:
     @property
     def question_matter(self) -> str:
         """The matter of the question, for the embedded respondent."""
-        return ABOUT[self.name]
+        return QUESTION_MATTERS[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,18 +336,18 @@ class Call:
         return self.stage.round
 
 
-class PutTo(NamedTuple):
+class RecordedQuestion(NamedTuple):
     """A question in a statement. `target` is a resident's id, `all`, `moderator` or `planner`."""
 
     target: str
-    said: Utterance
+    utterance: Utterance
 
 
-class Recorded(NamedTuple):
+class RecordedTurn(NamedTuple):
     """The utterances of one resident's turn. Only prompts to that resident show `thoughts`."""
 
     statement: Utterance
-    questions: tuple[PutTo, ...] = ()
+    questions: tuple[RecordedQuestion, ...] = ()
     thoughts: Utterance | None = None
 
 
@@ -357,7 +363,7 @@ class Round:
     number: int
     order: tuple[str, ...]
     turns: Mapping[str, Turn]
-    recorded: Mapping[str, Recorded]
+    recorded: Mapping[str, RecordedTurn]
     moderation: Moderation | None = None
     moderator: Utterance | None = None
     reflections: Mapping[str, Reflection] = field(default_factory=dict)
@@ -401,11 +407,11 @@ class Discussion:
 
 def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int | str]]:
     """Return the statements of one resident in these rounds, for prompts."""
-    said = {r.number: r.recorded[resident].statement for r in rounds}
+    statements = {round_.number: round_.recorded[resident].statement for round_ in rounds}
     return [
-        {"round": quote_round(number), "text": on_one_line(own)}
-        for number, own in said.items()
-        if own.text
+        {"round": quote_round(number), "text": on_one_line(utterance)}
+        for number, utterance in statements.items()
+        if utterance.text
     ]
 
 
@@ -414,9 +420,9 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def on_one_line(said: Utterance) -> str:
+def on_one_line(utterance: Utterance) -> str:
     """Return an utterance without line breaks, with its source."""
-    return alter_text(said.quoted_text, one_line(said.text))
+    return alter_text(utterance.quoted_text, one_line(utterance.text))
 
 
 @dataclass(frozen=True)
@@ -439,12 +445,12 @@ class HallSpeakers:
         return self.meeting.ids
 
     def reading_context(
-        self, me: str, *, round: int = 2, stance: str = "", think: bool = True, most: int = 0
+        self, me: str, *, round: int = 2, stance: str = "", think: bool = True, max_items: int = 0
     ) -> AskContext:
         """Return the context in which an answer of the speaker `me` is read."""
         meeting = self.meeting
         return AskContext(
-            self.ids, me, round, stance, think, most, meeting.names_by_id, meeting.set.options
+            self.ids, me, round, stance, think, max_items, meeting.names_by_id, meeting.set.options
         )
 
 
@@ -454,14 +460,14 @@ def open_hall(scope: Scope, meeting: Meeting) -> HallSpeakers:
     The planner is not told who is vulnerable, and is the same model at every level.
     """
     level = meeting.level
-    known = {"residents": count_residents(meeting), "topic": meeting.topic}
-    shared = level.context == "shared"
+    prompt_variables = {"residents": count_residents(meeting), "topic": meeting.topic}
+    is_shared = level.context == "shared"
     portraits = {
         resident.id: describe_resident(scope, meeting, resident) for resident in meeting.people
     }
     moderator = None
     if level.is_moderated:
-        listed = [
+        vulnerable_residents = [
             {
                 **meeting.named_residents[resident.id],
                 "label": quote_value(
@@ -478,24 +484,26 @@ def open_hall(scope: Scope, meeting: Meeting) -> HallSpeakers:
             id="moderator",
             name="Moderator",
             role="moderator",
-            system=scope.prompt("moderator_system", vulnerable=listed, **known),
+            system=scope.prompt(
+                "moderator_system", vulnerable=vulnerable_residents, **prompt_variables
+            ),
             model=None if level.moderator == "model" else level.moderator,
         )
     return HallSpeakers(
         meeting,
         portraits,
         {}
-        if shared
+        if is_shared
         else {
-            resident_id: _resident_speaker(scope, meeting, resident_id, own)
-            for resident_id, own in portraits.items()
+            resident_id: _resident_speaker(scope, meeting, resident_id, portrait)
+            for resident_id, portrait in portraits.items()
         },
-        _shared_session(scope, meeting, list(portraits.values())) if shared else None,
+        _shared_session(scope, meeting, list(portraits.values())) if is_shared else None,
         Speaker(
             id="planner",
             name="Planner",
             role="planner",
-            system=scope.prompt("planner_system", **known),
+            system=scope.prompt("planner_system", **prompt_variables),
         ),
         moderator,
         longest_reply(meeting.config, scope.root.resolve_model("participant", meeting.one_model)),
@@ -540,17 +548,17 @@ def _shared_session(scope: Scope, meeting: Meeting, portraits: Sequence[str]) ->
 def describe_resident(scope: Scope, meeting: Meeting, resident: Resident) -> str:
     """Return a resident's persona in one paragraph, the same at all levels."""
     topic = meeting.config.topic
-    id = cell_id("portraits.portrait", meeting.id, resident.id)
-    if resident.id in meeting.oneself:
+    source_id = cell_id("portraits.portrait", meeting.id, resident.id)
+    if resident.id in meeting.ids_as_self:
         text = f"You are {SELF_DESCRIPTION_PLACEHOLDER} The others call you {resident.id}."
-        return quote_value(text, "persona", id, resident.id)
+        return quote_value(text, "persona", source_id, resident.id)
     text = scope.prompt(
         "portrait",
         r=resident.to_row() | {"story": resident.story} | meeting.named_residents[resident.id],
         contributions=meeting.topic_for(resident, topic.contributions),
-        stakes=[text for of in meeting.topic_for(resident, topic.stakes) for text in of],
+        stakes=[text for texts in meeting.topic_for(resident, topic.stakes) for text in texts],
     )
-    return quote_value(text, "persona", id, resident.id)
+    return quote_value(text, "persona", source_id, resident.id)
 
 
 class ResidentHistory(TypedDict):
@@ -573,13 +581,13 @@ class ResidentHistory(TypedDict):
 def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> ResidentHistory:
     """Return the history of one resident over these rounds."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
-    said = meeting.public_history(rounds, but=me)
+    history = meeting.public_history(rounds, excluding=me)
     return {
         "me": meeting.named_residents[me]["id"],
-        "last_round": said[-1]["round"] if said else 0,
-        "earlier": said[:-1],
-        "statements": said[-1]["statements"] if said else [],
-        "moderator": said[-1]["moderator"] if said else "",
+        "last_round": history[-1]["round"] if history else 0,
+        "earlier": history[:-1],
+        "statements": history[-1]["statements"] if history else [],
+        "moderator": history[-1]["moderator"] if history else "",
         "own": own_statements(rounds, me),
         "questions": meeting.questions_put_to(rounds[-1:], me, "all", but=me),
     }
@@ -624,35 +632,38 @@ class Answers(Generic[T]):
             resident_id: declined if resident_id in self.declined else unread for resident_id in ids
         }
         return {
-            resident_id: self.values.get(resident_id, none) for resident_id, none in missing.items()
+            resident_id: self.values.get(resident_id, fallback)
+            for resident_id, fallback in missing.items()
         }
 
 
 async def ask_speaker(
-    scope: Scope, who: Speaker, prompt: str, answer: AnswerType[T], stage: Stage
+    scope: Scope, speaker: Speaker, prompt: str, answer_type: AnswerType[T], stage: Stage
 ) -> SpeakerAnswer[T]:
     """Ask one speaker and return the answer. The session re-asks up to two times."""
-    got = await scope.ask_detailed(who, prompt, answer_type=answer, about=stage.question_matter)
-    value = None if isinstance(got.value, Missing) else got.value
-    return SpeakerAnswer(value, call_of(stage, who, 1, prompt, got))
+    result = await scope.ask_detailed(
+        speaker, prompt, answer_type=answer_type, about=stage.question_matter
+    )
+    value = None if isinstance(result.value, Missing) else result.value
+    return SpeakerAnswer(value, call_of(stage, speaker, 1, prompt, result))
 
 
 async def ask_alone(
     scope: Scope, hall: HallSpeakers, ask: Callable[[Scope, Speaker], Awaitable[SpeakerAnswer[T]]]
 ) -> tuple[Answers[T], list[Call]]:
     """Ask all residents at once, each in a separate session."""
-    got = await scope.map([hall.seats[resident_id] for resident_id in hall.ids], ask)
+    answers = await scope.map([hall.seats[resident_id] for resident_id in hall.ids], ask)
     values = {
         resident_id: speaker_answer.value
-        for resident_id, speaker_answer in got.items()
+        for resident_id, speaker_answer in answers.items()
         if speaker_answer.value is not None
     }
     declined = frozenset(
         resident_id
-        for resident_id, speaker_answer in got.items()
+        for resident_id, speaker_answer in answers.items()
         if speaker_answer.call.missing == DECLINED
     )
-    return Answers(values, declined), [speaker_answer.call for speaker_answer in got.values()]
+    return Answers(values, declined), [speaker_answer.call for speaker_answer in answers.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -683,47 +694,47 @@ async def ask_together(
 
     Residents who are missing in a reply are asked about again, until a call adds no resident.
     """
-    who, longest = session_of(hall), hall.longest_reply
+    session, max_reply_tokens = session_of(hall), hall.longest_reply
     waiting = list(group.answers)
     values: dict[str, V] = {}
     declined: set[str] = set()
     calls: list[Call] = []
     # At least one resident per call, even if its part is expected to be too long.
-    size = max(1, longest // max(1, group.tokens))
+    chunk_size = max(1, max_reply_tokens // max(1, group.tokens))
     while waiting:
-        chunk, waiting = waiting[:size], waiting[size:]
+        chunk, waiting = waiting[:chunk_size], waiting[chunk_size:]
         question = group.prompt(chunk, values)
-        answer = each_of({resident_id: group.answers[resident_id] for resident_id in chunk})
+        answer_type = each_of({resident_id: group.answers[resident_id] for resident_id in chunk})
         # Providers cut replies at a short default length if no maximum is set.
-        most = who.max_tokens or longest
+        max_tokens = session.max_tokens or max_reply_tokens
         about = group.stage.question_matter
-        got = await scope.ask_detailed(
-            who, question, answer_type=answer, max_tokens=most, about=about
+        result = await scope.ask_detailed(
+            session, question, answer_type=answer_type, max_tokens=max_tokens, about=about
         )
-        none: MapEntries[M] = MapEntries({}, {})
-        entries = none if isinstance(got.value, Missing) else got.value
-        found, refused = entries.values, entries.declined
-        calls.append(call_of(group.stage, who, len(chunk), question, got))
+        no_entries: MapEntries[M] = MapEntries({}, {})
+        entries = no_entries if isinstance(result.value, Missing) else result.value
+        parsed, refused = entries.values, entries.declined
+        calls.append(call_of(group.stage, session, len(chunk), question, result))
         values.update(
             {
-                resident_id: group.record(resident_id, value, got.address)
-                for resident_id, value in found.items()
+                resident_id: group.record(resident_id, value, result.address)
+                for resident_id, value in parsed.items()
             }
         )
         declined.update(refused)
-        if found or refused:
+        if parsed or refused:
             waiting = [
                 resident_id
                 for resident_id in chunk
-                if resident_id not in found and resident_id not in refused
+                if resident_id not in parsed and resident_id not in refused
             ] + waiting
     return Answers(values, frozenset(declined)), calls
 
 
 def each_of(answers: Mapping[str, Json[M]]) -> JsonMap[M]:
     """Return the answer type of one object with an entry for each resident."""
-    named_in = ("resident", "id", "agent_id")
-    return JsonMap(answers, match_key=resolve_id, name_fields=named_in, title="Residents")
+    name_fields = ("resident", "id", "agent_id")
+    return JsonMap(answers, match_key=resolve_id, name_fields=name_fields, title="Residents")
 
 
 def session_of(hall: HallSpeakers) -> Speaker:
@@ -732,23 +743,25 @@ def session_of(hall: HallSpeakers) -> Speaker:
     return hall.session
 
 
-def call_of(stage: Stage, who: Speaker, residents: int, question: str, got: AskResult[T]) -> Call:
+def call_of(
+    stage: Stage, speaker: Speaker, residents: int, question: str, result: AskResult[T]
+) -> Call:
     """Return the record of one answer, which holds the parts of `residents` residents.
 
     If the answer is lost, each of these residents gets a minimal structure.
     """
-    value = got.value
+    value = result.value
     missing = value.reason if isinstance(value, Missing) else ""
-    lost = bool(missing) and missing != DECLINED
+    is_lost = bool(missing) and missing != DECLINED
     return Call(
         stage=stage,
-        agent=who.id,
-        address=got.address,
+        agent=speaker.id,
+        address=result.address,
         question=question,
-        reply=got.reply,
-        parse_step="minimal" if lost else missing or got.parse_step,
-        reasks=got.reasks,
+        reply=result.reply,
+        parse_step="minimal" if is_lost else missing or result.parse_step,
+        reasks=result.reasks,
         missing=missing,
-        minimal=residents if lost else 0,
-        repairs=got.repairs,
+        minimal=residents if is_lost else 0,
+        repairs=result.repairs,
     )

@@ -30,7 +30,7 @@ QUESTIONS, CONSENSUS = "questions put to them", "final consensus"
 # A shared session holds the notes of all its residents.
 NOTES = "others' private notes"
 # Part of the address → name of the decision.
-OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "satisfaction after"}
+DECISION_OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "satisfaction after"}
 
 
 def label_source(source: Source) -> str:
@@ -60,7 +60,7 @@ class _Discussion:
     level: str
     portraits: dict[str, str] = field(default_factory=dict)
     proposals: list[str] = field(default_factory=list)
-    said: list[dict[str, Any]] = field(default_factory=list)
+    utterances: list[dict[str, Any]] = field(default_factory=list)
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
@@ -69,103 +69,135 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     A question to a shared session yields one decision for each of its residents.
     """
     config = TownHallConfig.model_validate(run.config)
-    found: dict[str, _Discussion] = {}
+    discussions: dict[str, _Discussion] = {}
     for row in run.read_table("portraits").iter_rows(named=True):
-        name, who = row["discussion_id"], row["agent_id"]
-        held = found.setdefault(name, _Discussion(row["level"]))
-        held.portraits[who] = cell_id("portraits.portrait", name, who)
+        discussion_id, resident_id = row["discussion_id"], row["agent_id"]
+        discussion = discussions.setdefault(discussion_id, _Discussion(row["level"]))
+        discussion.portraits[resident_id] = cell_id(
+            "portraits.portrait", discussion_id, resident_id
+        )
     for row in run.read_table("utterances").iter_rows(named=True):
-        if row["text"] and row["discussion_id"] in found:
-            found[row["discussion_id"]].said.append(row)
+        if row["text"] and row["discussion_id"] in discussions:
+            discussions[row["discussion_id"]].utterances.append(row)
     for row in run.read_table("items").iter_rows(named=True):
-        name = row["discussion_id"]
-        found[name].proposals.append(cell_id("items.text", name, row["item_id"]))
+        discussion_id = row["discussion_id"]
+        discussions[discussion_id].proposals.append(
+            cell_id("items.text", discussion_id, row["item_id"])
+        )
     for row in run.read_table("answers").filter(role="participant").iter_rows(named=True):
-        if (name := row["address"].partition("/")[0]) in found:
-            yield from _question_decisions(config, found[name], row["address"], row["speaker_id"])
+        if (discussion_id := row["address"].partition("/")[0]) in discussions:
+            yield from _question_decisions(
+                config, discussions[discussion_id], row["address"], row["speaker_id"]
+            )
 
 
 def _question_decisions(
-    config: TownHallConfig, held: _Discussion, address: str, speaker: str
+    config: TownHallConfig, discussion: _Discussion, address: str, speaker: str
 ) -> Iterator[Decision]:
     """Yield the decisions of one question: one, or one per resident of a shared session."""
-    discussion, part, *_, ask = address.split("/")
-    set_name = discussion.partition("_")[0]
-    shared, looks_back = speaker == "session", "/reflect/" in address
-    now = int(part.removeprefix("round")) if part.startswith("round") else config.rounds + 1
-    name = OF_PART.get(part, "first statement" if now == 1 else "later statement")
-    if looks_back:
+    discussion_id, part, *_, ask = address.split("/")
+    set_name = discussion_id.partition("_")[0]
+    is_shared, is_reflection = speaker == "session", "/reflect/" in address
+    round_number = (
+        int(part.removeprefix("round")) if part.startswith("round") else config.rounds + 1
+    )
+    name = DECISION_OF_PART.get(part, "first statement" if round_number == 1 else "later statement")
+    if is_reflection:
         name = "reflection"
         # A reflection looks back on the round that has just ended, so this round counts as an
         # earlier one.
-        now += 1
-    first = now if part == "before" else 1 if config.history == "all" else now - 1
-    in_round = part.startswith("round") and not looks_back
+        round_number += 1
+    first_round = (
+        round_number if part == "before" else 1 if config.history == "all" else round_number - 1
+    )
+    is_in_round = part.startswith("round") and not is_reflection
     # The first ask of a separate turn is THINK, and the second is SPEAK. Without THINK the first is
     # SPEAK.
-    thinks = known_levels(config)[held.level].think
-    speaks = in_round and not shared and (ask == "ask1" or not thinks)
+    has_thinking = known_levels(config)[discussion.level].think
+    is_statement = is_in_round and not is_shared and (ask == "ask1" or not has_thinking)
 
-    public = [row for row in held.said if row["public"]]
-    heard = [row for row in public if (row["round"] or now) in range(first, now)]
-    private = [row for row in held.said if not row["public"]]
+    public = [row for row in discussion.utterances if row["public"]]
+    history = [
+        row for row in public if (row["round"] or round_number) in range(first_round, round_number)
+    ]
+    private = [row for row in discussion.utterances if not row["public"]]
     # Notes that the prompt repeats to their owner: the last reflection in a turn, the thoughts of
     # the round in a reflection.
-    shown = {("reflect", now - 1)} if in_round else {("think", now - 1)} if looks_back else set()
-    if speaks or (shared and in_round and ask != "ask0"):
-        shown.add(("think", now))
-    noted = [
-        row for row in private if row["addressee"] is None and (row["stage"], row["round"]) in shown
-    ]
-    # Questions of the last round, which are recorded as private utterances with an addressee.
-    put = [
+    shown_notes = (
+        {("reflect", round_number - 1)}
+        if is_in_round
+        else {("think", round_number - 1)}
+        if is_reflection
+        else set()
+    )
+    if is_statement or (is_shared and is_in_round and ask != "ask0"):
+        shown_notes.add(("think", round_number))
+    notes = [
         row
         for row in private
-        if row["addressee"] is not None and row["round"] == now - 1 and part != "before"
+        if row["addressee"] is None and (row["stage"], row["round"]) in shown_notes
+    ]
+    # Questions of the last round, which are recorded as private utterances with an addressee.
+    questions = [
+        row
+        for row in private
+        if row["addressee"] is not None and row["round"] == round_number - 1 and part != "before"
     ]
     # True if the prompts of this decision repeat questions to the resident.
-    asks = not looks_back and part != "after"
+    shows_questions = not is_reflection and part != "after"
     # If a shared round took several replies, the prompts of later ones show the statements of
     # earlier ones.
-    further = [row for row in public if row["round"] == now] if shared and ask != "ask0" else []
-    among = [*further, *noted, *put] if shared else further
-    for who in held.portraits if shared else (speaker,):
-        to = (*held.portraits, "all") if shared else (who, "all")
-        own = [row for row in heard if row["speaker_id"] == who]
-        own_notes = [row for row in noted if row["speaker_id"] == who]
-        if speaks:
-            own += [
+    same_round = (
+        [row for row in public if row["round"] == round_number]
+        if is_shared and ask != "ask0"
+        else []
+    )
+    shared_rows = [*same_round, *notes, *questions] if is_shared else same_round
+    for resident_id in discussion.portraits if is_shared else (speaker,):
+        addressees = (*discussion.portraits, "all") if is_shared else (resident_id, "all")
+        own_rows = [row for row in history if row["speaker_id"] == resident_id]
+        own_notes = [row for row in notes if row["speaker_id"] == resident_id]
+        if is_statement:
+            own_rows += [
                 own_note
                 for own_note in own_notes
-                if own_note["round"] == now and own_note["stage"] == "think"
+                if own_note["round"] == round_number and own_note["stage"] == "think"
             ]
-        others = [
-            row for row in heard if row["speaker_id"] != who and row["speaker_role"] == RESIDENT
+        others_rows = [
+            row
+            for row in history
+            if row["speaker_id"] != resident_id and row["speaker_role"] == RESIDENT
         ]
         shows = {
-            LIFE_STORY: [*held.portraits.values()] if shared else [held.portraits[who]],
+            LIFE_STORY: [*discussion.portraits.values()]
+            if is_shared
+            else [discussion.portraits[resident_id]],
             MODERATOR_WORDS: _utterance_ids(
-                row for row in heard if row["speaker_role"] == MODERATOR
+                row for row in history if row["speaker_role"] == MODERATOR
             ),
-            PROPOSALS: held.proposals if part in ("vote", "after") else [],
+            PROPOSALS: discussion.proposals if part in ("vote", "after") else [],
         }
         # A prompt with statements of its own round is not expected to be free of statements.
-        if others or not further:
-            shows[STATEMENTS] = _utterance_ids(others)
+        if others_rows or not same_round:
+            shows[STATEMENTS] = _utterance_ids(others_rows)
         # Not every prompt repeats notes. So nothing is expected of own words if there are notes
         # alone.
-        if own or not (own_notes or further):
-            shows[OWN_WORDS] = _utterance_ids(own)
-        if asks and (
-            asked := [row for row in put if row["addressee"] in to and row["speaker_id"] != who]
+        if own_rows or not (own_notes or same_round):
+            shows[OWN_WORDS] = _utterance_ids(own_rows)
+        if shows_questions and (
+            asked_rows := [
+                row
+                for row in questions
+                if row["addressee"] in addressees and row["speaker_id"] != resident_id
+            ]
         ):
-            shows[QUESTIONS] = _utterance_ids(asked)
+            shows[QUESTIONS] = _utterance_ids(asked_rows)
         if part == "after" and (
             closing := [row for row in public if row["speaker_role"] == PLANNER]
         ):
             shows[CONSENSUS] = _utterance_ids(closing)
-        within = _utterance_ids([*among, *own_notes])
-        yield Decision(address, who, held.level, name, shows, within, set_name)
+        allowed_ids = _utterance_ids([*shared_rows, *own_notes])
+        yield Decision(address, resident_id, discussion.level, name, shows, allowed_ids, set_name)
 
 
 def _utterance_ids(rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> list[str]:

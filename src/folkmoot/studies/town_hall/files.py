@@ -67,7 +67,7 @@ def derived_files(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str,
 
 
 @dataclass(frozen=True)
-class HeldDiscussion:
+class StoredDiscussion:
     """The recorded rows of one discussion.
 
     `residents`: the residents of its set. `calls`: round → number of calls of the shared session.
@@ -88,95 +88,112 @@ class HeldDiscussion:
         return {"discussion_id": self.id, "set": self.set, "level": self.level}
 
 
-def read_discussions(run: RunFolder) -> Iterator[HeldDiscussion]:
+def read_discussions(run: RunFolder) -> Iterator[StoredDiscussion]:
     """Yield the discussions of a run in order."""
     config = TownHallConfig.model_validate(run.config)
     levels = run.plan["sealed"]["discussions"]["data"]["levels"]
     # Read and partition each table once, because a run may have hundreds of discussions.
     names = [row.table for row in TABLES if "discussion_id" in row.columns()]
-    parts = {
+    partitions = {
         name: run.read_table(name).partition_by("discussion_id", as_dict=True) for name in names
     }
     empty = {name: run.scan_table(name).head(0).collect() for name in names}
     residents = run.read_table("residents")
     calls = _calls_of_sessions(run)
-    for id, set_number, level in run.rows("discussions", "discussion_id", "set", "level"):
+    for discussion_id, set_number, level in run.rows(
+        "discussions", "discussion_id", "set", "level"
+    ):
         # Earlier versions wrote these files during the run and had no table `typed_answers`.
-        if (id,) not in parts["typed_answers"]:
+        if (discussion_id,) not in partitions["typed_answers"]:
             continue
-        yield HeldDiscussion(
-            id,
+        yield StoredDiscussion(
+            discussion_id,
             set_number,
             level,
             config,
             levels[level],
-            {name: parts[name].get((id,), empty[name]) for name in names},
+            {name: partitions[name].get((discussion_id,), empty[name]) for name in names},
             residents.filter(set=set_number).drop("set").to_dicts(),
-            calls.get(id, {}),
+            calls.get(discussion_id, {}),
         )
 
 
 def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
     """Return discussion → round → number of calls of the shared session."""
-    place = pl.col("scope").str.extract_groups(r"^(?<discussion>[^/]+)/round(?<round>\d+)")
-    asked = run.scan_table("answers").filter(pl.col("speaker_id") == "session").select(place=place)
-    counted = asked.unnest("place").drop_nulls().group_by("discussion", "round").len().collect()
-    found: dict[str, dict[int, int]] = {}
-    for discussion, number, calls in counted.iter_rows():
-        found.setdefault(discussion, {})[int(number)] = calls
-    return found
+    address_groups = pl.col("scope").str.extract_groups(r"^(?<discussion>[^/]+)/round(?<round>\d+)")
+    session_answers = (
+        run.scan_table("answers")
+        .filter(pl.col("speaker_id") == "session")
+        .select(place=address_groups)
+    )
+    counts = (
+        session_answers.unnest("place").drop_nulls().group_by("discussion", "round").len().collect()
+    )
+    calls_by_discussion: dict[str, dict[int, int]] = {}
+    for discussion, number, calls in counts.iter_rows():
+        calls_by_discussion.setdefault(discussion, {})[int(number)] = calls
+    return calls_by_discussion
 
 
-def discussion_files(held: HeldDiscussion) -> dict[str, Json]:
+def discussion_files(discussion: StoredDiscussion) -> dict[str, Json]:
     """Return file name (without folder and extension) → content."""
-    groups = compare_groups(held.tables)
-    outcome = final_consensus(held.tables, groups)
+    groups = compare_groups(discussion.tables)
+    outcome = final_consensus(discussion.tables, groups)
     contents = (
-        _discussion_log(held),
-        _reflection_log(held),
+        _discussion_log(discussion),
+        _reflection_log(discussion),
         {
             **groups,
             "final_consensus": outcome,
-            "agents": _agent_measures(held.tables),
-            "quality": _quality(held),
+            "agents": _agent_measures(discussion.tables),
+            "quality": _quality(discussion),
         },
-        _tracking_data(held.tables),
-        _spectrum_data(held, groups),
-        _voting_data(held.tables, outcome),
-        _satisfaction_data(held.tables, groups),
+        _tracking_data(discussion.tables),
+        _spectrum_data(discussion, groups),
+        _voting_data(discussion.tables, outcome),
+        _satisfaction_data(discussion.tables, groups),
     )
     return dict(zip(FILES, contents, strict=True))
 
 
-def _discussion_log(held: HeldDiscussion) -> Json:
-    tables = held.tables
+def _discussion_log(discussion: StoredDiscussion) -> Json:
+    tables = discussion.tables
     # The first round has one row per resident, with the model of the seat.
     first = tables["rounds"].filter(round=1)
     first = first.join(tables["portraits"], on="agent_id", maintain_order="left")
-    known = {resident["id"]: resident for resident in held.residents}
-    listed = ("label", "is_vulnerable", "vulnerable_type")
-    spoken = tables["utterances"].filter(pl.col("stage") == "speak", "public").sort("turn")
+    residents = {resident["id"]: resident for resident in discussion.residents}
+    portrait_columns = ("label", "is_vulnerable", "vulnerable_type")
+    statement_rows = tables["utterances"].filter(pl.col("stage") == "speak", "public").sort("turn")
     thoughts, statements, moderations = (
-        {(number, who): said for number, who, said in read_answers(tables, stage)}
+        {
+            (number, resident_id): answer
+            for number, resident_id, answer in read_answers(tables, stage)
+        }
         for stage in ("think", "speak", "moderate")
     )
     return {
-        "topic": held.config.topic.model_dump(exclude={"matters"}),
-        "switches": held.switches,
+        "topic": discussion.config.topic.model_dump(exclude={"matters"}),
+        "switches": discussion.switches,
         "residents": [
-            Resident(**known[row["agent_id"]] | {name: row[name] for name in listed}).to_json()
+            Resident(
+                **residents[row["agent_id"]] | {name: row[name] for name in portrait_columns}
+            ).to_json()
             | {"seat_model": row["seat_model"]}
             for row in first.iter_rows(named=True)
         ],
         "rounds": [
             {
                 "round": number,
-                "speaking_order": spoken.filter(round=number)["speaker_id"].to_list(),
-                "calls_of_shared_session": held.calls.get(number),
+                "speaking_order": statement_rows.filter(round=number)["speaker_id"].to_list(),
+                "calls_of_shared_session": discussion.calls.get(number),
                 "turns": [
-                    {"agent_id": who, "thinking": thoughts.get((number, who)), "speaking": said}
-                    for (now, who), said in statements.items()
-                    if now == number
+                    {
+                        "agent_id": resident_id,
+                        "thinking": thoughts.get((number, resident_id)),
+                        "speaking": speaking,
+                    }
+                    for (round_number, resident_id), speaking in statements.items()
+                    if round_number == number
                 ],
                 "moderator": moderations.get((number, "moderator")),
             }
@@ -185,19 +202,23 @@ def _discussion_log(held: HeldDiscussion) -> Json:
     }
 
 
-def _reflection_log(held: HeldDiscussion) -> Json:
+def _reflection_log(discussion: StoredDiscussion) -> Json:
     rounds: dict[int | None, list[Json]] = {}
-    for number, who, reflection in read_answers(held.tables, "reflect"):
-        rounds.setdefault(number, []).append({"agent_id": who, **reflection})
-    return {"rounds": [{"round": n, "reflections": said} for n, said in rounds.items()]}
+    for number, resident_id, reflection in read_answers(discussion.tables, "reflect"):
+        rounds.setdefault(number, []).append({"agent_id": resident_id, **reflection})
+    return {
+        "rounds": [
+            {"round": number, "reflections": reflections} for number, reflections in rounds.items()
+        ]
+    }
 
 
-def _quality(held: HeldDiscussion) -> Json:
-    counts = total_quality(held.tables["quality"].select(COUNT_COLUMNS).iter_rows())
+def _quality(discussion: StoredDiscussion) -> Json:
+    counts = total_quality(discussion.tables["quality"].select(COUNT_COLUMNS).iter_rows())
     # Both are true or false for one discussion. Rows hold them as counts of 0 or 1.
-    happened = {name: bool(counts[name]) for name in ("ballot_empty", "consensus_unread")}
-    calls = {str(number): n for number, n in sorted(held.calls.items())}
-    return {**counts, **happened, "calls_by_round": calls}
+    flags = {name: bool(counts[name]) for name in ("ballot_empty", "consensus_unread")}
+    calls = {str(number): count for number, count in sorted(discussion.calls.items())}
+    return {**counts, **flags, "calls_by_round": calls}
 
 
 def _survival(tables: Tables) -> dict[str, Json]:
@@ -206,8 +227,8 @@ def _survival(tables: Tables) -> dict[str, Json]:
         row["agent_id"]: {
             "agent_id": row["agent_id"],
             "citations_by_round": {
-                str(number): name
-                for number, name in zip(row["rounds"], row["citations"], strict=True)
+                str(number): count
+                for number, count in zip(row["rounds"], row["citations"], strict=True)
             },
             "rounds_cited": row["rounds_cited"],
             "survival": row["survival"],
@@ -222,8 +243,8 @@ def _agent_measures(tables: Tables) -> list[Json]:
     measured, survived = measure(tables, "agent_id"), _survival(tables)
     # A resident who responded in several rounds is listed once.
     responded: dict[str, set[str]] = {}
-    for who, responders in tables["rounds"].select("agent_id", "responders").iter_rows():
-        responded.setdefault(who, set()).update(filter(None, responders.split("|")))
+    for resident_id, responders in tables["rounds"].select("agent_id", "responders").iter_rows():
+        responded.setdefault(resident_id, set()).update(filter(None, responders.split("|")))
     names = (
         *("interaction_count", "total_reaction_count", "positive_reaction_ratio"),
         "weighted_inclusivity_score",
@@ -255,13 +276,16 @@ TRACKED = (
 
 def _tracking_data(tables: Tables) -> Json:
     """Return the records of the source (section 7.3), sorted by resident and then by round."""
-    kinds = tables["references"].group_by("target", "round").agg("interaction_type")
-    types = {(who, number): list(made) for who, number, made in kinds.iter_rows()}
+    references = tables["references"].group_by("target", "round").agg("interaction_type")
+    types_by_resident = {
+        (resident_id, number): list(interaction_types)
+        for resident_id, number, interaction_types in references.iter_rows()
+    }
     tracked: dict[bool, list[Json]] = {True: [], False: []}
     for row in tables["rounds"].sort("agent_id", maintain_order=True).iter_rows(named=True):
-        made = types.get((row["agent_id"], row["round"]), [])
+        interaction_types = types_by_resident.get((row["agent_id"], row["round"]), [])
         row["responders"] = _split(row["responders"])
-        row["interaction_types"] = {kind: made.count(kind) for kind in INTERACTIONS}
+        row["interaction_types"] = {kind: interaction_types.count(kind) for kind in INTERACTIONS}
         tracked[row["is_vulnerable"]].append(
             {
                 "agent_id": row["agent_id"],
@@ -271,7 +295,9 @@ def _tracking_data(tables: Tables) -> Json:
             }
         )
     vulnerable = find_vulnerable(tables)
-    survived = [own for who, own in _survival(tables).items() if who in vulnerable]
+    survived = [
+        survival for resident_id, survival in _survival(tables).items() if resident_id in vulnerable
+    ]
     return {
         "vulnerable": tracked[True],
         "opinion_survival": survived,
@@ -283,21 +309,24 @@ def _split(joined: str) -> list[str]:
     return joined.split("|") if joined else []
 
 
-def _spectrum_data(held: HeldDiscussion, groups: dict[str, Json]) -> Json:
+def _spectrum_data(discussion: StoredDiscussion, groups: dict[str, Json]) -> Json:
     names = (
         *("reaction_spectrum", "total_possible_reactions", "total_reaction_count"),
         *("positive_reaction_count", "positive_reaction_ratio", "weighted_inclusivity_score"),
     )
     # The file lists reactions to vulnerable residents only. The table `reactions` has all of them.
-    to_vulnerable = held.tables["reactions"].filter("target_vulnerable")
+    to_vulnerable = discussion.tables["reactions"].filter("target_vulnerable")
     reactions = to_vulnerable.select(
         *("round", "speaker", "target", "reaction_level", "reaction", "interaction_types")
     )
     return {
         "scale": {str(level): name for level, name in enumerate(SPECTRUM)},
-        "interaction_levels": interaction_levels(held.config),
-        "several_references": held.config.repeated_reaction,
-        **{group: {name: of[name] for name in names if name in of} for group, of in groups.items()},
+        "interaction_levels": interaction_levels(discussion.config),
+        "several_references": discussion.config.repeated_reaction,
+        **{
+            group: {name: measures[name] for name in names if name in measures}
+            for group, measures in groups.items()
+        },
         "reactions": [
             {**row, "interaction_types": _split(row["interaction_types"])}
             for row in reactions.rename({"reaction_level": "level"}).iter_rows(named=True)
@@ -307,7 +336,7 @@ def _spectrum_data(held: HeldDiscussion, groups: dict[str, Json]) -> Json:
 
 def _voting_data(tables: Tables, outcome: Json) -> Json:
     vulnerable = find_vulnerable(tables)
-    planned = [item for _, _, said in read_answers(tables, "plan") for item in said["items"]]
+    planned = [item for _, _, answer in read_answers(tables, "plan") for item in answer["items"]]
     # A discussion has exactly one closing text, also if it could not be read.
     closing = read_answers(tables, "consensus")[-1][2]
     items = tables["items"].drop(OfDiscussion.columns()).to_dicts()
@@ -321,15 +350,15 @@ def _voting_data(tables: Tables, outcome: Json) -> Json:
             {
                 "item_id": item.pop("item_id"),
                 "proposal": item.pop("text"),
-                "reasoning": words["reasoning"] or "",
+                "reasoning": planned_item["reasoning"] or "",
                 "originating_residents": _split(item.pop("origin")),
                 **item,
             }
-            for item, words in zip(items, planned, strict=True)
+            for item, planned_item in zip(items, planned, strict=True)
         ],
         "ballots": [
             {
-                "agent_id": who,
+                "agent_id": resident_id,
                 "votes": [
                     {
                         "item_id": vote["item_id"],
@@ -337,11 +366,11 @@ def _voting_data(tables: Tables, outcome: Json) -> Json:
                         "missing": vote["missing"],
                         "reason": ballot["reasons"].get(vote["item_id"]),
                     }
-                    for vote in votes.get(who, ())
+                    for vote in votes.get(resident_id, ())
                 ],
                 **_parse_error(ballot),
             }
-            for _, who, ballot in read_answers(tables, "vote")
+            for _, resident_id, ballot in read_answers(tables, "vote")
         ],
         "final_consensus": {
             "text": closing["consensus"] or "",
@@ -356,14 +385,14 @@ def _voting_data(tables: Tables, outcome: Json) -> Json:
 
 
 def _parse_error(answer: Json) -> Json:
-    return {name: mark for name, mark in answer.items() if name == "_parse_error"}
+    return {name: value for name, value in answer.items() if name == "_parse_error"}
 
 
 def _satisfaction_data(tables: Tables, groups: dict[str, Json]) -> Json:
     names = ("pre_satisfaction", "post_satisfaction", "satisfaction_delta")
     return {
         "agents": tables["satisfaction"].drop(OfDiscussion.columns()).to_dicts(),
-        **{group: {name: of[name] for name in names} for group, of in groups.items()},
+        **{group: {name: measures[name] for name in names} for group, measures in groups.items()},
     }
 
 
@@ -373,52 +402,56 @@ def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]
     Re-asks and missing answers come from the table `answers`. Times, tokens and cost of every try
     come from the journal.
     """
-    tries = [
+    call_rows = [
         {"discussion": name, **call}
         for name in run.read_table("discussions")["discussion_id"]
         for call in calls_within(journal, name)
     ]
-    if not tries:
+    if not call_rows:
         return {"discussions": {}, "models": {}}
     answers = run.read_table("answers").select("address", "reasks", "missing", asked=True)
     # Only the first try of an answer matches its address, so joined counts are not doubled.
-    calls = pl.DataFrame(tries, infer_schema_length=None).join(
+    calls = pl.DataFrame(call_rows, infer_schema_length=None).join(
         answers, on="address", how="left", maintain_order="left"
     )
     discussions = {}
-    for (name,), own in calls.partition_by("discussion", as_dict=True).items():
-        at: list[float] = own["at"].to_list()
-        ends: list[float] = (own["at"] + own["latency_s"]).to_list()
-        when = {"began": stamp(min(at)), "ended": stamp(max(ends))}
-        discussions[name] = {**_add_up(own), **when, "models": _by_model(own)}
+    for (name,), discussion_calls in calls.partition_by("discussion", as_dict=True).items():
+        start_times: list[float] = discussion_calls["at"].to_list()
+        end_times: list[float] = (discussion_calls["at"] + discussion_calls["latency_s"]).to_list()
+        times = {"began": stamp(min(start_times)), "ended": stamp(max(end_times))}
+        discussions[name] = {
+            **_sum_calls(discussion_calls),
+            **times,
+            "models": _by_model(discussion_calls),
+        }
     return {"discussions": discussions, "models": _by_model(calls)}
 
 
 def _by_model(calls: pl.DataFrame) -> dict[str, dict[str, object]]:
-    of = calls.sort("model", maintain_order=True).partition_by("model", as_dict=True)
-    return {model: _add_up(own) for (model,), own in of.items()}
+    partitions = calls.sort("model", maintain_order=True).partition_by("model", as_dict=True)
+    return {model: _sum_calls(model_calls) for (model,), model_calls in partitions.items()}
 
 
-def _add_up(calls: pl.DataFrame) -> dict[str, object]:
+def _sum_calls(calls: pl.DataFrame) -> dict[str, object]:
     """Return the totals of calls.
 
     Tokens and cost (USD) are None if they are unknown for any call.
     """
-    lost = calls["missing"].drop_nulls() != DECLINED
+    is_lost = calls["missing"].drop_nulls() != DECLINED
     unknown = {name for name in TOOK if calls[name].has_nulls()}
     return {
         "calls": calls["asked"].count(),
         "asked_again": calls["reasks"].sum(),
-        "errors": lost.sum(),
+        "errors": is_lost.sum(),
         **{name: None if name in unknown else round(calls[name].sum(), 6) for name in TOOK},
         "latency_s": round(calls["latency_s"].sum(), 3),
     }
 
 
 # Log levels in ascending order.
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 # Maximum length of a preview in a log, in characters.
-PREVIEW = 160
+PREVIEW_CHARACTERS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,17 +484,17 @@ class Entry:
         }
 
     def as_plain_line(self, discussion: Discussion) -> str:
-        place = f"{discussion.meeting.id} round {self.round or '-'} {self.agent}"
+        location = f"{discussion.meeting.id} round {self.round or '-'} {self.agent}"
         data = json.dumps(self.data)
-        return f"{stamp(self.at)} {self.level} {place}: {self.action} {data}"
+        return f"{stamp(self.at)} {self.level} {location}: {self.action} {data}"
 
 
 def log_lines(discussion: Discussion) -> tuple[str, str]:
     """Return the log as JSON lines, from the configured level up, and its errors as plain lines."""
-    wanted = LEVELS[LEVELS.index(discussion.meeting.config.log_level) :]
-    kept = list(log_entries(discussion))
-    lines = [entry.to_json(discussion) for entry in kept if entry.level in wanted]
-    errors = [entry.as_plain_line(discussion) for entry in kept if entry.level == "ERROR"]
+    levels = LOG_LEVELS[LOG_LEVELS.index(discussion.meeting.config.log_level) :]
+    entries = list(log_entries(discussion))
+    lines = [entry.to_json(discussion) for entry in entries if entry.level in levels]
+    errors = [entry.as_plain_line(discussion) for entry in entries if entry.level == "ERROR"]
     return (
         "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines),
         "".join(f"{line}\n" for line in errors),
@@ -470,24 +503,26 @@ def log_lines(discussion: Discussion) -> tuple[str, str]:
 
 def log_entries(discussion: Discussion) -> Iterator[Entry]:
     """Yield the entries of a discussion's log in the order of the protocol."""
-    calls, full = discussion.calls, discussion.meeting.config.log_texts == "full"
+    calls, has_full_texts = discussion.calls, discussion.meeting.config.log_texts == "full"
     before = [call for call in calls if call.stage.name == "satisfaction_before"]
     # Calls of rounds have a round number. The remaining calls come after the rounds.
     after = [call for call in calls if call.round is None and call not in before]
     yield Entry("INFO", "discussion", "discussion_started", _first_call_time(calls))
     for call in before:
-        yield from _of_call(call, full)
+        yield from _call_entries(call, has_full_texts)
     for round_ in discussion.rounds:
-        number, own = round_.number, [call for call in calls if call.round == round_.number]
-        yield Entry("INFO", "discussion", "round_started", _first_call_time(own), round=number)
-        for call in own:
-            yield from _of_call(call, full)
-        yield from _round_actions(round_, _last_call_time(own))
+        number, round_calls = round_.number, [call for call in calls if call.round == round_.number]
+        yield Entry(
+            "INFO", "discussion", "round_started", _first_call_time(round_calls), round=number
+        )
+        for call in round_calls:
+            yield from _call_entries(call, has_full_texts)
+        yield from _round_actions(round_, _last_call_time(round_calls))
         if discussion.meeting.level.context == "separate":
-            yield from _round_memories(discussion.rounds[:number], _last_call_time(own))
-        yield Entry("INFO", "discussion", "round_ended", _last_call_time(own), round=number)
+            yield from _round_memories(discussion.rounds[:number], _last_call_time(round_calls))
+        yield Entry("INFO", "discussion", "round_ended", _last_call_time(round_calls), round=number)
     for call in after:
-        yield from _of_call(call, full)
+        yield from _call_entries(call, has_full_texts)
     # The log is also written after each round, when the discussion has not ended.
     if discussion.after:
         outcome = {
@@ -497,13 +532,13 @@ def log_entries(discussion: Discussion) -> Iterator[Entry]:
         yield Entry("INFO", "discussion", "discussion_ended", _last_call_time(calls), outcome)
 
 
-def _of_call(call: Call, full: bool) -> Iterator[Entry]:
+def _call_entries(call: Call, full: bool) -> Iterator[Entry]:
     """Yield the entry of a call, and an entry for each irregularity of it."""
 
     def build_entry(level: str, action: str, **data: object) -> Entry:
         # The three speakers that are no residents have components of the same name.
-        official = call.agent in ("moderator", "planner", "session")
-        component = call.agent if official else "resident"
+        is_leader = call.agent in ("moderator", "planner", "session")
+        component = call.agent if is_leader else "resident"
         return Entry(level, component, action, reply.started_at, data, call.round, call.agent)
 
     # `build_entry` reads this variable when it is called, which is below this line.
@@ -527,8 +562,8 @@ def _of_call(call: Call, full: bool) -> Iterator[Entry]:
     if call.parse_step in ("fenced", "repaired"):
         yield build_entry("WARNING", "unexpected_response", parse_step=call.parse_step)
     for repair in call.repairs:
-        what = {"field": repair.field, "kind": repair.kind, "was": repair.original}
-        yield build_entry("WARNING", "repaired", **what, became=repair.replacement or None)
+        repair_data = {"field": repair.field, "kind": repair.kind, "was": repair.original}
+        yield build_entry("WARNING", "repaired", **repair_data, became=repair.replacement or None)
     if call.missing == DECLINED:
         yield build_entry("WARNING", "declined")
     elif call.minimal or call.missing:
@@ -558,16 +593,16 @@ def _round_memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry
     """
     last = rounds[-1]
     for resident in last.order:
-        said = [bool(r.turns[resident].speaking.full_statement) for r in rounds]
+        has_spoken = [bool(round_.turns[resident].speaking.full_statement) for round_ in rounds]
         reflection = last.reflections.get(resident)
-        remembered = reflection is not None and not reflection.unanswered
-        added = ["own statement"] * said[-1] + ["reflection"] * remembered
-        data = {"memory_length": sum(said) + remembered, "added": added}
+        is_remembered = reflection is not None and not reflection.unanswered
+        additions = ["own statement"] * has_spoken[-1] + ["reflection"] * is_remembered
+        data = {"memory_length": sum(has_spoken) + is_remembered, "added": additions}
         yield Entry("DEBUG", "resident", "memory_changed", at, data, last.number, resident)
 
 
 def _preview_text(text: str) -> str:
-    return shorten(" ".join(text.split()), PREVIEW)
+    return shorten(" ".join(text.split()), PREVIEW_CHARACTERS)
 
 
 def _first_call_time(calls: Iterable[Call]) -> float | None:
@@ -589,6 +624,8 @@ def keep_log(scope: Scope, discussion: Discussion) -> None:
     """Write the logs of a discussion as far as it has come."""
     lines, errors = log_lines(discussion)
     # The start of the run names the files, so a resumed run writes the same files again.
-    stamp = "".join(column for column in scope.root.started_at[:19] if column.isalnum())
-    scope.write_text(f"logs/{discussion.meeting.id}_{stamp}.jsonl", lines)
-    scope.write_text(f"logs/{discussion.meeting.id}_{stamp}_errors.log", errors)
+    file_stamp = "".join(
+        character for character in scope.root.started_at[:19] if character.isalnum()
+    )
+    scope.write_text(f"logs/{discussion.meeting.id}_{file_stamp}.jsonl", lines)
+    scope.write_text(f"logs/{discussion.meeting.id}_{file_stamp}_errors.log", errors)

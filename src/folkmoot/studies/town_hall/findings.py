@@ -85,30 +85,34 @@ Levels = Mapping[str, Json]
 
 def compute_findings(run: RunFolder) -> list[Finding]:
     """Return all findings of a run, the headline first."""
-    compared = compare_levels(run)
-    main, apart = compared["main"], compared["supplementary"]
+    comparison = compare_levels(run)
+    main, supplementary = comparison["main"], comparison["supplementary"]
     levels: Levels = main["levels"]
     results = read_results(run, TownHallConfig, declare_claims)
     # Claims that compare two main levels. The others compare groups or a supplementary level.
-    between = [result for result in results if {*result.claim.contrast} <= levels.keys()]
+    between_levels = [result for result in results if {*result.claim.contrast} <= levels.keys()]
     # Supplementary levels have a separate finding and must not enter the pooled tables.
-    reactions, rounds = (run.read_table(t).filter(part="main") for t in ("reactions", "rounds"))
+    reactions, rounds = (
+        run.read_table(table).filter(part="main") for table in ("reactions", "rounds")
+    )
     return collect_findings(
-        inclusion_finding(levels, results, compared["sets"]) if levels else None,
-        step_finding(between, main["differences"], compared["sets"]),
+        inclusion_finding(levels, results, comparison["sets"]) if levels else None,
+        step_finding(between_levels, main["differences"], comparison["sets"]),
         concerns_finding(run),
         spectrum_finding(reactions),
         response_findings(reactions, run.read_table("residents")),
         [
-            outcome_finding(levels, compared["sets"]),
-            satisfaction_finding(levels, results, compared["sets"]),
-            all_measures_finding(levels, compared),
+            outcome_finding(levels, comparison["sets"]),
+            satisfaction_finding(levels, results, comparison["sets"]),
+            all_measures_finding(levels, comparison),
         ]
         if levels
         else None,
         # Without supplementary levels there is nothing to report apart.
-        replication_finding(apart, levels, _between_parts(results, between), compared["sets"])
-        if apart["levels"]
+        replication_finding(
+            supplementary, levels, _between_parts(results, between_levels), comparison["sets"]
+        )
+        if supplementary["levels"]
         else None,
         stance_finding(rounds),
         answer_quality_finding(quality_of_run(run)) if run.has_table("quality") else None,
@@ -125,12 +129,12 @@ def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
     """
     seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
     models = seats.agg(pl.col("seat_model").first())
-    stated = run.read_table("satisfaction").join(
+    satisfaction = run.read_table("satisfaction").join(
         models, on=["discussion_id", "agent_id"], how="left", maintain_order="left"
     )
-    pairs = combinations(stated["level"].unique(maintain_order=True).to_list(), 2)
+    pairs = combinations(satisfaction["level"].unique(maintain_order=True).to_list(), 2)
     before, after = (
-        stated.with_columns(
+        satisfaction.with_columns(
             answer=pl.col(f"{when}_satisfaction").cast(pl.Float64), when=pl.lit(when)
         )
         for when in ("pre", "post")
@@ -138,12 +142,12 @@ def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
     # Before a discussion the levels ask the same resident of the same model the same question, so a
     # difference is noise.
     by_level = before.with_columns(occasion="level")
-    both = pl.concat([before, after]).with_columns(occasion="when")
+    before_and_after = pl.concat([before, after]).with_columns(occasion="when")
     resident = ["set", "agent_id"]
     return [
         *pair_answers(by_level, pairs, [*resident, "seat_model"], unit=resident, untouched=True),
         *pair_answers(
-            both,
+            before_and_after,
             [("pre", "post")],
             ["discussion_id", "agent_id"],
             unit=["set"],
@@ -164,13 +168,13 @@ def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[s
     are left out.
     """
     groups: dict[object, str] = {(True,): "vulnerable", (False,): "general"}
-    found = {}
+    estimates = {}
     for result in results:
         where = dict(result.claim.where)
         if result.claim.measure == measure and where["level"] == (level,) and any(result.counts):
             group = where.get("is_vulnerable")
-            found["gap" if group is None else groups[group]] = result.estimate
-    return found
+            estimates["gap" if group is None else groups[group]] = result.estimate
+    return estimates
 
 
 def _level_figures(summary: Json, figure: str) -> dict[str, Estimate]:
@@ -188,37 +192,43 @@ def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
 
 def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
     """Build the finding on the weighted inclusivity score and its gap at each level."""
-    own = {
+    estimates_by_level = {
         level: _level_figures(summary, SCORE) | _within_level(results, INCLUSION, level)
         for level, summary in levels.items()
     }
     # Runs of earlier versions counted only references that the rule finds, and have one score.
-    checked = all(SAID_ALOUD in summary["figures"] for summary in levels.values())
-    aloud = {level: _level_figures(levels[level], SAID_ALOUD) if checked else {} for level in own}
+    has_public_scores = all(SAID_ALOUD in summary["figures"] for summary in levels.values())
+    public_estimates = {
+        level: _level_figures(levels[level], SAID_ALOUD) if has_public_scores else {}
+        for level in estimates_by_level
+    }
     rows = [
         {
             "level": level,
             **_figure_values(levels[level], SCORE),
-            **estimate_cells(e["gap"], "gap"),
+            **estimate_cells(estimates["gap"], "gap"),
             **{
                 f"{group}_said_aloud": known(estimate.value)
-                for group, estimate in aloud[level].items()
+                for group, estimate in public_estimates[level].items()
             },
-            "sets": e["gap"].clusters,
+            "sets": estimates["gap"].clusters,
         }
-        for level, e in own.items()
+        for level, estimates in estimates_by_level.items()
     ]
-    says = [_describe_scores(level, levels[level]["switches"], e) for level, e in own.items()]
-    if checked:
-        says.append(_compare_scores(own, aloud))
+    sentences = [
+        _describe_scores(level, levels[level]["switches"], estimates)
+        for level, estimates in estimates_by_level.items()
+    ]
+    if has_public_scores:
+        sentences.append(_compare_scores(estimates_by_level, public_estimates))
     # Without intervals (fewer than five sets) no reader would conclude anything from a gap.
-    if any(e["gap"].has_interval for e in own.values()):
-        says.append("Gaps at one level are exploratory: nothing is concluded from them.")
-    gaps = {f"level {level}": e["gap"] for level, e in own.items()}
+    if any(estimates["gap"].has_interval for estimates in estimates_by_level.values()):
+        sentences.append("Gaps at one level are exploratory: nothing is concluded from them.")
+    gaps = {f"level {level}": estimates["gap"] for level, estimates in estimates_by_level.items()}
     return Finding(
         "inclusion",
         "Who is heard",
-        " ".join(says),
+        " ".join(sentences),
         ResultTable.from_records(rows, SCALE),
         interval_chart(gaps, "inclusion gap (vulnerable minus general)", zero=0.0),
         notes=(
@@ -239,41 +249,52 @@ def _describe_scores(level: str, switches: Json, estimates: Mapping[str, Estimat
     general = format_mean_value(estimates["general"].value, 3)
     if not switches["vulnerable"] or known(estimates["vulnerable"].value) is None:
         return f"At level {level} no vulnerable residents were heard; the others scored {general}."
-    who = "the vulnerable residents"
+    group_text = "the vulnerable residents"
     if switches["labels"] == "shuffled":
-        who = "those drawn as vulnerable by lot"
+        group_text = "those drawn as vulnerable by lot"
     placebo = " placebo" * (switches["labels"] == "shuffled")
     return (
-        f"At level {level} {who} scored {format_mean_value(estimates['vulnerable'].value, 3)} of 4 "
+        f"At level {level} {group_text} scored "
+        f"{format_mean_value(estimates['vulnerable'].value, 3)} of 4 "
         "and the others "
         f"{general}: a{placebo} gap of {format_change(estimates['gap'])}."
     )
 
 
 def _compare_scores(
-    own: Mapping[str, Mapping[str, Estimate]], aloud: Mapping[str, Mapping[str, Estimate]]
+    estimates_by_level: Mapping[str, Mapping[str, Estimate]],
+    public_estimates: Mapping[str, Mapping[str, Estimate]],
 ) -> str:
     """Return a sentence on the gaps of both scores, and on levels at which their signs differ."""
-    pairs = {level: (own[level]["gap"].value, aloud[level]["gap"].value) for level in own}
-    both = {
-        name: ab
-        for name, ab in pairs.items()
-        if known(ab[0]) is not None and known(ab[1]) is not None
+    pairs = {
+        level: (estimates_by_level[level]["gap"].value, public_estimates[level]["gap"].value)
+        for level in estimates_by_level
     }
-    if not both:
+    known_pairs = {
+        name: pair
+        for name, pair in pairs.items()
+        if known(pair[0]) is not None and known(pair[1]) is not None
+    }
+    if not known_pairs:
         return ""
     gaps = [
-        f"{format_signed(b)} instead of {format_signed(a)} at level {name}"
-        for name, (a, b) in both.items()
-        if format_signed(a) != format_signed(b)
+        f"{format_signed(public_gap)} instead of {format_signed(score_gap)} at level {name}"
+        for name, (score_gap, public_gap) in known_pairs.items()
+        if format_signed(score_gap) != format_signed(public_gap)
     ]
     if not gaps:
         return (
             "The gaps are equal to two decimals if only references count that a rule over words "
             "finds in the statement."
         )
-    turned = [name for name, (a, b) in both.items() if a * b < 0]
-    warning = f" The direction differs at level {join_clauses(turned)}" if turned else ""
+    reversed_levels = [
+        name for name, (score_gap, public_gap) in known_pairs.items() if score_gap * public_gap < 0
+    ]
+    warning = (
+        f" The direction differs at level {join_clauses(reversed_levels)}"
+        if reversed_levels
+        else ""
+    )
     return (
         "If only references count that a rule over words finds in the statement, the gaps are "
         f"{join_clauses(gaps)}{warning}"
@@ -304,22 +325,24 @@ def step_finding(
     )
 
 
-def replication_finding(apart: Json, main: Levels, results: Sequence[Result], sets: int) -> Finding:
+def replication_finding(
+    supplementary: Json, main: Levels, results: Sequence[Result], sets: int
+) -> Finding:
     """Build the finding on supplementary levels, apart from the main comparison."""
     rows = [
         {"level": level, **_figure_values(summary, SCORE), "part": part}
-        for part, levels in (("supplementary", apart["levels"]), ("main", main))
+        for part, levels in (("supplementary", supplementary["levels"]), ("main", main))
         for level, summary in levels.items()
     ]
-    names = ", ".join(apart["levels"])
-    held = [result for result in results if result.counts != (0, 0)]
-    gaps = f" {say_claims(held, 'Inclusion gap')}" if held else ""
+    names = ", ".join(supplementary["levels"])
+    available = [result for result in results if result.counts != (0, 0)]
+    gaps = f" {say_claims(available, 'Inclusion gap')}" if available else ""
     return Finding(
         "replication",
         "Replication on another model",
         f"Level {names} is reported apart from the main comparison.{gaps}",
         ResultTable.from_records(rows, "Weighted inclusivity score"),
-        claim_lines(held, "difference of the inclusion gap"),
+        claim_lines(available, "difference of the inclusion gap"),
         section="Replication",
         headline=not main,
         unit="set",
@@ -330,29 +353,34 @@ def replication_finding(apart: Json, main: Levels, results: Sequence[Result], se
 def outcome_finding(levels: Levels, sets: int) -> Finding:
     """Build the finding on residents' points in the ballot, the votes and the closing text."""
     rows = [
-        {"figure": words, "level": level, **_figure_values(summary, name)}
-        for name, words in OUTCOMES.items()
+        {"figure": label, "level": level, **_figure_values(summary, name)}
+        for name, label in OUTCOMES.items()
         for level, summary in levels.items()
     ]
-    rates = {level: _level_figures(s, "opinion_reflection_rate") for level, s in levels.items()}
-    passed = {
-        f"{group}, level {level}": of[group]
-        for group in ("vulnerable", "general")
-        for level, of in rates.items()
+    rates = {
+        level: _level_figures(summary, "opinion_reflection_rate")
+        for level, summary in levels.items()
     }
-    says = [
+    pass_rates = {
+        f"{group}, level {level}": estimates[group]
+        for group in ("vulnerable", "general")
+        for level, estimates in rates.items()
+    }
+    clauses = [
         f"{format_share(estimate) if known(estimate.value) is not None else 'none (no such item)'} "
-        f"at {who[1]}"
-        for who, estimate in ((label.split(", "), estimate) for label, estimate in passed.items())
-        if who[0] == "vulnerable"
+        f"at {group_and_level[1]}"
+        for group_and_level, estimate in (
+            (label.split(", "), estimate) for label, estimate in pass_rates.items()
+        )
+        if group_and_level[0] == "vulnerable"
     ]
     return Finding(
         "outcome",
         "What is carried into the outcome",
         f"Of the items that vulnerable residents raised these shares passed, as a mean over sets: "
-        f"{join_clauses(says)}",
+        f"{join_clauses(clauses)}",
         ResultTable.from_records(rows, "Per resident, except for the rate; means over sets"),
-        interval_chart(passed, "share of the items raised that passed", percent=True),
+        interval_chart(pass_rates, "share of the items raised that passed", percent=True),
         notes=(
             "An item that several residents raised counts for each.",
             "Reflection rate: the share of the items raised that passed.",
@@ -378,21 +406,22 @@ def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -
         {
             "level": level,
             "group": group,
-            "before": _figure_values(s, "pre_satisfaction")[group],
-            "after": _figure_values(s, "post_satisfaction")[group],
+            "before": _figure_values(summary, "pre_satisfaction")[group],
+            "after": _figure_values(summary, "post_satisfaction")[group],
             **estimate_cells(changes[f"{group}, level {level}"], "change"),
         }
-        for level, s in levels.items()
+        for level, summary in levels.items()
         for group in ("vulnerable", "general")
     ]
-    says = [
+    clauses = [
         f"{format_change(changes[f'vulnerable, level {level}'])} at level {level}"
         for level in levels
     ]
     return Finding(
         "satisfaction",
         "Satisfaction before and after",
-        f"{ESTIMATES} the satisfaction of the vulnerable residents changed by {join_clauses(says)}",
+        f"{ESTIMATES} the satisfaction of the vulnerable residents changed by "
+        f"{join_clauses(clauses)}",
         ResultTable.from_records(rows, "Scale 1 to 10"),
         interval_chart(changes, "satisfaction after minus before", zero=0.0),
         notes=(GAPS,),
@@ -401,9 +430,9 @@ def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -
     )
 
 
-def all_measures_finding(levels: Levels, compared: Json) -> Finding:
+def all_measures_finding(levels: Levels, comparison: Json) -> Finding:
     """Build the finding that lists each figure at each level, with its gap."""
-    meanings: Mapping[str, str] = compared["figures"]
+    meanings: Mapping[str, str] = comparison["figures"]
     rows = []
     for name in meanings:
         for level, summary in levels.items():
@@ -416,11 +445,11 @@ def all_measures_finding(levels: Levels, compared: Json) -> Finding:
         notes=(
             "Means over sets, for looking up. Gaps are differences of means, and nothing is tested "
             "here: the claims of the study are those of “What was tested”.",
-            *(f"{name}: {words}" for name, words in meanings.items()),
+            *(f"{name}: {meaning}" for name, meaning in meanings.items()),
         ),
         section="All measures",
         unit="set",
-        units=compared["sets"],
+        units=comparison["sets"],
     )
 
 
@@ -439,8 +468,8 @@ def concerns_finding(run: RunFolder) -> list[Finding]:
 
     The list is empty if no coder with evidence coded the concerns. The embedded coder gives none.
     """
-    read = coding.read_codings(run).get(CONCERN)
-    if read is None or not read.supports_findings:
+    codings = coding.read_codings(run).get(CONCERN)
+    if codings is None or not codings.supports_findings:
         return []
     vulnerable = {
         (row["discussion_id"], row["agent_id"]): row["is_vulnerable"]
@@ -450,44 +479,55 @@ def concerns_finding(run: RunFolder) -> list[Finding]:
         row["discussion_id"]: (row["level"], row["set"])
         for row in run.read_table("discussions").iter_rows(named=True)
     }
-    rows: list[CodedConcern] = []
+    concerns: list[CodedConcern] = []
     # A text that could not be coded is left out, since an empty list of codes means "not heard".
-    for text_id in read.texts:
-        discussion, _, who = text_id.rpartition("/")
-        if (codes := read.codes_of(text_id)) is not None:
+    for text_id in codings.texts:
+        discussion, _, resident_id = text_id.rpartition("/")
+        if (codes := codings.codes_of(text_id)) is not None:
             level, number = levels[discussion]
-            group = "vulnerable" if vulnerable[discussion, who] else "general"
-            rows.append(CodedConcern(text_id, level, number, group, codes))
-    if not rows:
+            group = "vulnerable" if vulnerable[discussion, resident_id] else "general"
+            concerns.append(CodedConcern(text_id, level, number, group, codes))
+    if not concerns:
         return []
     table: list[Row] = []
-    says: dict[str, list[tuple[str, float, Result]]] = {}
+    shares_by_level: dict[str, list[tuple[str, float, Result]]] = {}
     sides = {
         _concern_claim(level, code): _sides(
-            [coded_concern for coded_concern in rows if coded_concern.level == level], code
+            [coded_concern for coded_concern in concerns if coded_concern.level == level], code
         )
-        for level in dict.fromkeys(coded_concern.level for coded_concern in rows)
-        for code in (code.name for code in read.book.codes)
+        for level in dict.fromkeys(coded_concern.level for coded_concern in concerns)
+        for code in (code.name for code in codings.book.codes)
     }
     results = judge_families(
         list(sides), lambda claim: (claim, *sides[claim]) if sides[claim][0].units else NO_SET
     )
     for result in results:
         level, code = (str(value) for _, (value,) in result.claim.where)
-        own = [coded_concern for coded_concern in rows if coded_concern.level == level]
+        level_concerns = [
+            coded_concern for coded_concern in concerns if coded_concern.level == level
+        ]
         groups = {
-            group: fmean(code in coded_concern.codes for coded_concern in of)
+            group: fmean(code in coded_concern.codes for coded_concern in group_concerns)
             for group in ("vulnerable", "general")
-            if (of := [coded_concern for coded_concern in own if coded_concern.group == group])
+            if (
+                group_concerns := [
+                    coded_concern
+                    for coded_concern in level_concerns
+                    if coded_concern.group == group
+                ]
+            )
         }
         values: Row = {f"{group}_share": value for group, value in groups.items()}
-        counted: Row = {"concerns": len(own)}
-        about: Row = {"level": level, "code": code}
-        table.append(about | values | result_cells(result, "gap_points", "_points") | counted)
+        count_cells: Row = {"concerns": len(level_concerns)}
+        labels: Row = {"level": level, "code": code}
+        table.append(labels | values | result_cells(result, "gap_points", "_points") | count_cells)
         if "vulnerable" in groups:
-            says.setdefault(level, []).append((code, groups["vulnerable"], result))
-    gaps = {f"level {level}, {_describe_code(code)}": result.estimate
-            for level, of in says.items() for code, _, result in of}  # fmt: skip
+            shares_by_level.setdefault(level, []).append((code, groups["vulnerable"], result))
+    gaps = {
+        f"level {level}, {_describe_code(code)}": result.estimate
+        for level, level_shares in shares_by_level.items()
+        for code, _, result in level_shares
+    }
     return [
         Finding(
             "heard",
@@ -495,17 +535,17 @@ def concerns_finding(run: RunFolder) -> list[Finding]:
             " ".join(
                 f"At level {level}, of the concerns that vulnerable residents voiced, "
                 + join_clauses(
-                    f"{format_percent(part)} were {_describe_code(code)}" + _to_the_others(result)
-                    for code, part, result in about_level
+                    f"{format_percent(share)} were {_describe_code(code)}" + _gap_to_others(result)
+                    for code, share, result in level_shares
                 )
-                for level, about_level in says.items()
+                for level, level_shares in shares_by_level.items()
             ),
             ResultTable.from_records(
                 table, "Share of voiced concerns; gap: vulnerable minus general"
             ),
             interval_chart(gaps, "gap in the share of concerns", zero=0.0, percent=True),
             notes=(
-                read.note,
+                codings.note,
                 "One concern a resident: the points that they made aloud. Who never spoke is left "
                 "out. Gaps are differences of means of sets that have both groups.",
                 LEVELS,
@@ -513,11 +553,15 @@ def concerns_finding(run: RunFolder) -> list[Finding]:
             ),
             headline=True,
             unit="set",
-            units=len({coded_concern.set_no for coded_concern in rows}),
+            units=len({coded_concern.set_no for coded_concern in concerns}),
         ),
         _quotes_finding(
-            read,
-            [coded_concern for coded_concern in rows if coded_concern.set_no == rows[0].set_no],
+            codings,
+            [
+                coded_concern
+                for coded_concern in concerns
+                if coded_concern.set_no == concerns[0].set_no
+            ],
         ),
     ]
 
@@ -525,7 +569,7 @@ def concerns_finding(run: RunFolder) -> list[Finding]:
 NO_SET = "no set has concerns of both groups"
 
 
-def _to_the_others(result: Result) -> str:
+def _gap_to_others(result: Result) -> str:
     estimate = result.estimate
     if not math.isfinite(estimate.value):
         return ""
@@ -549,25 +593,25 @@ def _concern_claim(level: str, code: str) -> Claim:
     )
 
 
-def _sides(own: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
+def _sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
     """Return the data of both groups, from the sets that have concerns of both."""
-    both = set.intersection(
+    common_sets = set.intersection(
         *(
-            {coded_concern.set_no for coded_concern in own if coded_concern.group == group}
+            {coded_concern.set_no for coded_concern in concerns if coded_concern.group == group}
             for group in ("vulnerable", "general")
         )
     )
     vulnerable, general = (
         Side.from_values(
-            [code in coded_concern.codes for coded_concern in of],
-            [coded_concern.set_no for coded_concern in of],
+            [code in coded_concern.codes for coded_concern in group_concerns],
+            [coded_concern.set_no for coded_concern in group_concerns],
         )
         for group in ("vulnerable", "general")
-        for of in [
+        for group_concerns in [
             [
                 coded_concern
-                for coded_concern in own
-                if coded_concern.group == group and coded_concern.set_no in both
+                for coded_concern in concerns
+                if coded_concern.group == group and coded_concern.set_no in common_sets
             ]
         ]
     )
@@ -607,34 +651,36 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
     if reactions.is_empty():
         return None
     rows: list[Row] = []
-    bars, ignored = [], []
-    parts = reactions.group_by("target_vulnerable", "level", maintain_order=True)
+    bars, ignored_shares = [], []
+    partitions = reactions.group_by("target_vulnerable", "level", maintain_order=True)
     # Vulnerable residents first. Sorting is stable, so levels keep their order.
-    for (vulnerable, level), own in sorted(parts, key=lambda part: not part[0][0]):
-        who = "vulnerable" if vulnerable else "general"
-        counts = Counter(own["reaction"].to_list())
-        part = category_shares({text: counts[text] for text in SPECTRUM})
-        columns: Row = {f"{text}_share": value for text, value in part.items()}
-        estimate = clustered_share((own["reaction"] == "ignore").to_list(), own["set"].to_list())
-        about: Row = {"to": who, "level": str(level)}
+    for (vulnerable, level), group_reactions in sorted(partitions, key=lambda part: not part[0][0]):
+        group = "vulnerable" if vulnerable else "general"
+        counts = Counter(group_reactions["reaction"].to_list())
+        shares = category_shares({text: counts[text] for text in SPECTRUM})
+        columns: Row = {f"{text}_share": value for text, value in shares.items()}
+        estimate = clustered_share(
+            (group_reactions["reaction"] == "ignore").to_list(), group_reactions["set"].to_list()
+        )
+        labels: Row = {"to": group, "level": str(level)}
         bounds = {
             key: value
             for key, value in estimate_cells(estimate, "ignore", "_share").items()
             if key != "ignore"
         }
-        rows.append({**about, **columns, **bounds, "n": own.height})
+        rows.append({**labels, **columns, **bounds, "n": group_reactions.height})
         # The bars leave out `ignore`, which would dwarf the other levels.
         bars += [
-            (f"{who}, level {level}", text, value or 0.0)
-            for text, value in part.items()
+            (f"{group}, level {level}", text, value or 0.0)
+            for text, value in shares.items()
             if text != "ignore"
         ]
-        ignored += [f"{format_share(estimate)} at level {level}"] * bool(vulnerable)
+        ignored_shares += [f"{format_share(estimate)} at level {level}"] * bool(vulnerable)
     return Finding(
         "spectrum",
         "How others react",
         "The vulnerable residents got no reaction in these shares of cases: "
-        f"{join_clauses(ignored)}",
+        f"{join_clauses(ignored_shares)}",
         ResultTable.from_records(
             rows, "Share of possible reactions; low and high: of those ignored"
         ),
@@ -650,33 +696,33 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
 
 def stance_finding(rounds: pl.DataFrame) -> Finding | None:
     """Build the finding on how stances changed between rounds."""
-    moved = rounds.filter(pl.col("change_type").is_not_null())
-    if moved.is_empty():
+    with_change = rounds.filter(pl.col("change_type").is_not_null())
+    if with_change.is_empty():
         return None
     rows: list[Row] = []
-    kept = []
-    for (level,), own in moved.group_by("level", maintain_order=True):
-        counts = Counter(own["change_type"].to_list())
-        part = category_shares({kind: counts[kind] for kind in CHANGES})
-        columns: Row = {f"{kind}_share": value for kind, value in part.items()}
+    kept_shares = []
+    for (level,), level_rows in with_change.group_by("level", maintain_order=True):
+        counts = Counter(level_rows["change_type"].to_list())
+        shares = category_shares({kind: counts[kind] for kind in CHANGES})
+        columns: Row = {f"{kind}_share": value for kind, value in shares.items()}
         estimate = clustered_share(
-            (own["change_type"] == "maintain").to_list(), own["set"].to_list()
+            (level_rows["change_type"] == "maintain").to_list(), level_rows["set"].to_list()
         )
         bounds = {
             key: value
             for key, value in estimate_cells(estimate, "maintain", "_share").items()
             if key != "maintain"
         }
-        rows.append({"level": str(level), **columns, **bounds, "n": own.height})
-        kept.append(f"{format_share(estimate)} at level {level}")
+        rows.append({"level": str(level), **columns, **bounds, "n": level_rows.height})
+        kept_shares.append(f"{format_share(estimate)} at level {level}")
     return Finding(
         "stances",
         "How stances move between rounds",
-        f"The share of reflections in which a stance was kept: {join_clauses(kept)}",
+        f"The share of reflections in which a stance was kept: {join_clauses(kept_shares)}",
         ResultTable.from_records(rows, "Share of reflections; low and high: of those kept"),
         notes=(INTERVALS,),
         unit="set",
-        units=moved["set"].n_unique(),
+        units=with_change["set"].n_unique(),
     )
 
 
@@ -688,33 +734,37 @@ def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[
     if reactions.is_empty():
         return []
     # One set is shown, because residents with the same id differ between sets.
-    first = min(reactions["set"].to_list())
-    mine = reactions.filter(set=first)
+    first_set = min(reactions["set"].to_list())
+    first_reactions = reactions.filter(set=first_set)
     names = {
         row["id"]: f"{row['id']}*" if row["is_vulnerable"] else row["id"]
-        for row in residents.filter(set=first).sort("id").iter_rows(named=True)
+        for row in residents.filter(set=first_set).sort("id").iter_rows(named=True)
     }
     note = (
-        f"* vulnerable resident. The discussion of set {first}; the table reactions has those of "
+        f"* vulnerable resident. The discussion of set {first_set}; the table reactions "
+        "has those of "
         "all sets. A response refutes, asks, cites or agrees."
     )
-    some = []
-    for level in sorted(mine["level"].unique()):
+    findings = []
+    for level in sorted(first_reactions["level"].unique()):
         # A reference of unknown type is a response, too.
-        some_response = (pl.col("reaction") != "ignore").fill_null(True)
-        answered = mine.filter(pl.col("level") == level, some_response)
-        counts = Counter(answered.select("speaker", "target").iter_rows())
+        is_response = (pl.col("reaction") != "ignore").fill_null(True)
+        responses = first_reactions.filter(pl.col("level") == level, is_response)
+        counts = Counter(responses.select("speaker", "target").iter_rows())
         rows = [
             {
-                "who": names[name],
-                **{names[b]: None if name == b else counts[name, b] for b in names},
-                "given": sum(counts[name, b] for b in names),
-                "received": sum(counts[b, name] for b in names),
+                "who": names[resident_id],
+                **{
+                    names[other]: None if resident_id == other else counts[resident_id, other]
+                    for other in names
+                },
+                "given": sum(counts[resident_id, other] for other in names),
+                "received": sum(counts[other, resident_id] for other in names),
             }
-            for name in names
+            for resident_id in names
         ]
         caption = "Responses over all rounds: rows respond, columns are responded to"
-        some.append(
+        findings.append(
             Finding(
                 f"who_responded_{level}",
                 f"Who responded to whom, level {level}",
@@ -725,7 +775,7 @@ def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[
                 section="Who responded to whom",
             )
         )
-    return some
+    return findings
 
 
 def _describe_responses(counts: Counter[tuple[str, str]], names: Mapping[str, str]) -> str:
@@ -735,10 +785,13 @@ def _describe_responses(counts: Counter[tuple[str, str]], names: Mapping[str, st
         return (
             f"{format_count(counts.total(), 'response')} between residents who are not on record."
         )
-    received = {name: sum(counts[name, answer] for name in names) for answer, name in names.items()}
-    most = max(received, key=lambda name: received[name])
-    unheard = [name for name, n in received.items() if not n]
-    rest = (
+    received = {
+        label: sum(counts[speaker, resident_id] for speaker in names)
+        for resident_id, label in names.items()
+    }
+    most_answered = max(received, key=lambda name: received[name])
+    unheard = [name for name, count in received.items() if not count]
+    unheard_text = (
         f"{format_count(len(unheard), 'resident')} got no response ({', '.join(unheard)})."
         if unheard
         else "Everybody got some response."
@@ -746,5 +799,5 @@ def _describe_responses(counts: Counter[tuple[str, str]], names: Mapping[str, st
     return (
         f"{format_count(counts.total(), 'response')} between "
         f"{format_count(len(names), 'resident')}, most of "
-        f"them to {most} ({received[most]}). {rest}"
+        f"them to {most_answered} ({received[most_answered]}). {unheard_text}"
     )

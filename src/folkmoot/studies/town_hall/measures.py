@@ -72,16 +72,19 @@ def _frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
 
 def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json]]:
     """Return round, speaker's id and fields of each answer of a stage, in order."""
-    found = tables["typed_answers"].filter(stage=stage).select("round", "agent_id", "answer")
-    return [(round_, who, orjson.loads(answer)) for round_, who, answer in found.iter_rows()]
+    answers = tables["typed_answers"].filter(stage=stage).select("round", "agent_id", "answer")
+    return [
+        (round_, resident_id, orjson.loads(answer))
+        for round_, resident_id, answer in answers.iter_rows()
+    ]
 
 
 def read_concerns(tables: Tables) -> list[Json]:
     """Return the concerns that the closing text mentions."""
     return [
-        column
-        for _, _, text in read_answers(tables, "consensus")
-        for column in text["concerns_reflected"] or ()
+        concern
+        for _, _, answer in read_answers(tables, "consensus")
+        for concern in answer["concerns_reflected"] or ()
     ]
 
 
@@ -91,19 +94,21 @@ def _read_remarks(tables: Tables) -> pl.DataFrame:
     `kind` is reaction, question, compelling or disagreed. A private reaction counts even if the
     statement after it could not be read.
     """
-    found: list[tuple[str, str, int | None, bool | None]] = [
-        ("reaction", r["target_agent"], r["agree_level"], r["want_to_respond"])
+    remarks: list[tuple[str, str, int | None, bool | None]] = [
+        ("reaction", reaction["target_agent"], reaction["agree_level"], reaction["want_to_respond"])
         for _, _, thoughts in read_answers(tables, "think")
-        for r in thoughts["reactions"] or ()
+        for reaction in thoughts["reactions"] or ()
     ]
-    for _, _, said in read_answers(tables, "speak"):
-        found += [("question", q["target"], None, None) for q in said["questions"] or ()]
+    for _, _, speaking in read_answers(tables, "speak"):
+        remarks += [
+            ("question", question["target"], None, None) for question in speaking["questions"] or ()
+        ]
     for _, _, reflection in read_answers(tables, "reflect"):
         for kind in ("compelling", "disagreed"):
-            if most := reflection[f"most_{kind}"]:
-                found.append((kind, most["agent_id"], None, None))
-    kinds = {"kind": pl.String, "target": pl.String, "agree_level": pl.Int64}
-    return pl.DataFrame(found, schema=kinds | {"want_to_respond": pl.Boolean}, orient="row")
+            if opinion := reflection[f"most_{kind}"]:
+                remarks.append((kind, opinion["agent_id"], None, None))
+    schema = {"kind": pl.String, "target": pl.String, "agree_level": pl.Int64}
+    return pl.DataFrame(remarks, schema=schema | {"want_to_respond": pl.Boolean}, orient="row")
 
 
 def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
@@ -141,11 +146,11 @@ def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
             cited_as_disagreed_count=(kind == "disagreed").sum(),
         )
     )
-    found = pl.DataFrame({"agent_id": residents}, schema={"agent_id": pl.String})
-    for part in (reacted, referred, remarked):
-        found = found.join(part, on="agent_id", how="left", maintain_order="left")
+    measures = pl.DataFrame({"agent_id": residents}, schema={"agent_id": pl.String})
+    for table in (reacted, referred, remarked):
+        measures = measures.join(table, on="agent_id", how="left", maintain_order="left")
     # A resident without rows got nothing, so the counts are 0. Ratios and means stay null.
-    filled = found.with_columns(cs.integer().fill_null(0), cs.string().fill_null(""))
+    filled = measures.with_columns(cs.integer().fill_null(0), cs.string().fill_null(""))
     return {str(row["agent_id"]): row for row in filled.iter_rows(named=True)}
 
 
@@ -207,15 +212,19 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
     None and not 0.
     """
     rounds = tables["rounds"]
-    who = rounds.select("agent_id", group=by).unique(maintain_order=True)
+    members = rounds.select("agent_id", group=by).unique(maintain_order=True)
     # Both groups are listed, because a discussion may have no vulnerable residents.
     groups = (
-        pl.DataFrame({"group": [True, False]}) if by == "is_vulnerable" else who.select("group")
+        pl.DataFrame({"group": [True, False]}) if by == "is_vulnerable" else members.select("group")
     )
 
-    def pool(table: pl.DataFrame, column: str, *sums: pl.Expr, **named: pl.Expr) -> pl.DataFrame:
-        of_groups = table.join(who, left_on=column, right_on="agent_id", maintain_order="left")
-        return of_groups.group_by("group").agg(*sums, **named)
+    def pool(
+        table: pl.DataFrame, column: str, *sums: pl.Expr, **aggregates: pl.Expr
+    ) -> pl.DataFrame:
+        with_groups = table.join(
+            members, left_on=column, right_on="agent_id", maintain_order="left"
+        )
+        return with_groups.group_by("group").agg(*sums, **aggregates)
 
     level, kind = pl.col("reaction_level"), pl.col("interaction_type")
     responses = tables["reactions"].filter(level.ne_missing(0))
@@ -225,11 +234,11 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
     origins = tables["items"].with_columns(pl.col("origin").str.split("|")).explode("origin")
     passed = pl.col("item_id").filter(pl.col("passed"))
     reflected = pl.DataFrame(
-        {"resident": [c["resident"] for c in read_concerns(tables)]},
+        {"resident": [concern["resident"] for concern in read_concerns(tables)]},
         schema={"resident": pl.String},
     )
-    found = groups
-    for part in (
+    measures = groups
+    for table in (
         pool(rounds, "agent_id", pl.col(SUMMED).sum(), residents=pl.col("agent_id").n_unique()),
         pool(
             tables["reactions"],
@@ -263,11 +272,13 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
             pl.col("pre_satisfaction", "post_satisfaction", "satisfaction_delta").mean(),
         ),
     ):
-        found = found.join(part, on="group", how="left", maintain_order="left")
+        measures = measures.join(table, on="group", how="left", maintain_order="left")
     # Sums of nothing are 0. Means of nothing stay null.
-    counted = found.with_columns(cs.integer().fill_null(0))
+    counted = measures.with_columns(cs.integer().fill_null(0))
     has_items = not tables["items"].is_empty()
-    has_text = any(not text.get("_parse_error") for _, _, text in read_answers(tables, "consensus"))
+    has_text = any(
+        not answer.get("_parse_error") for _, _, answer in read_answers(tables, "consensus")
+    )
     return {
         row["group"]: _name_measures(row, has_items=has_items, has_text=has_text)
         for row in counted.iter_rows(named=True)
@@ -276,8 +287,8 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
 
 def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
     """Return the totals and figures of one group under their names."""
-    survived, residents = row["survival"] or [], row["residents"]
-    known = {
+    survivals, residents = row["survival"] or [], row["residents"]
+    measures = {
         **row,
         **{figure: ratio_or_none(row[total], residents) for figure, total in PER_RESIDENT.items()},
         "reaction_spectrum": {name: row[f"reactions_{name}"] for name in SPECTRUM},
@@ -286,14 +297,14 @@ def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
         "positive_reaction_ratio": ratio_or_none(
             row["positive_reaction_count"], row["total_reaction_count"]
         ),
-        "opinion_survival": ratio_or_none(sum(survived), len(survived)),
+        "opinion_survival": ratio_or_none(sum(survivals), len(survivals)),
         "opinion_reflection_rate": ratio_or_none(row["items_passed"], row["originated_items"]),
     }
     if not has_items:
-        known |= dict.fromkeys(("items_originated_per_resident", "items_passed_per_resident"))
+        measures |= dict.fromkeys(("items_originated_per_resident", "items_passed_per_resident"))
     if not has_text:
-        known["concerns_in_final_per_resident"] = None
-    return {name: known[name] for name in (*TOTALS, *FIGURES)}
+        measures["concerns_in_final_per_resident"] = None
+    return {name: measures[name] for name in (*TOTALS, *FIGURES)}
 
 
 def compare_groups(tables: Tables) -> dict[str, Json]:
@@ -312,22 +323,22 @@ def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
     """
     items = tables["items"]
     vulnerable = find_vulnerable(tables)
-    found: Json = {
+    outcome: Json = {
         "total_vote_items": items.height,
         "items_passed": int(items["passed"].sum()),
         "ties_failed": int(items["tie"].sum()),
     }
     for name in ("vulnerable", "general"):
         group = groups[name]
-        found[f"{name}_originated_items"] = group["originated_items"]
-        found[f"{name}_items_passed"] = group["items_passed"]
-        found[f"{name}_opinion_reflection_rate"] = group["opinion_reflection_rate"]
-        found[f"{name}_concerns_in_final"] = [
+        outcome[f"{name}_originated_items"] = group["originated_items"]
+        outcome[f"{name}_items_passed"] = group["items_passed"]
+        outcome[f"{name}_opinion_reflection_rate"] = group["opinion_reflection_rate"]
+        outcome[f"{name}_concerns_in_final"] = [
             concern
             for concern in read_concerns(tables)
             if (concern["resident"] in vulnerable) == (name == "vulnerable")
         ]
-    return found
+    return outcome
 
 
 def find_vulnerable(tables: Tables) -> set[str]:
@@ -355,9 +366,9 @@ SWITCHES = (
 def compare_levels(run: RunFolder) -> Json:
     """Compare the levels of a run, using the sets that are complete."""
     levels = run.plan["sealed"]["discussions"]["data"]["levels"]
-    held = run.read_table("discussions")
+    discussions = run.read_table("discussions")
     # A set that lacks a level cannot be compared within itself, so it is left out of all means.
-    complete = held.filter(pl.col("level").n_unique().over("set") == len(levels))
+    complete = discussions.filter(pl.col("level").n_unique().over("set") == len(levels))
     return compare_all_levels([Level.from_json(level) for level in levels.values()], complete)
 
 
@@ -373,10 +384,10 @@ def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Js
     # (level, column) → set number → value.
     by_set: dict[tuple[str, str], dict[int, float]] = {}
     for row in discussions.iter_rows(named=True):
-        for column in (column for of in columns.values() for column in of.values()):
-            own = by_set.setdefault((row["level"], column), {})
+        for column in (column for by_group in columns.values() for column in by_group.values()):
+            values = by_set.setdefault((row["level"], column), {})
             if row[column] is not None:
-                own[row["set"]] = row[column]
+                values[row["set"]] = row[column]
 
     def estimate_each(estimate: Callable[[str, str], Json]) -> Json:
         return {
@@ -389,16 +400,21 @@ def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Js
             return _over_sets(own, _find_bounds(name, difference=group == "gap"))
 
         switches = level.to_json()
-        kept = {name: switches[name] for name in SWITCHES}
-        return {"switches": kept, "figures": estimate_each(estimate)}
+        switch_values = {name: switches[name] for name in SWITCHES}
+        return {"switches": switch_values, "figures": estimate_each(estimate)}
 
     def compare_two(before: Level, after: Level) -> Json:
         def estimate(name: str, group: str) -> Json:
             column = columns[name][group]
             # Only sets that have the figure at both levels enter, so that each difference is within
             # a set.
-            a, b = (by_set.get((level.name, column), {}) for level in (before, after))
-            steps = {n: b[n] - a[n] for n in sorted(a.keys() & b.keys())}
+            before_values, after_values = (
+                by_set.get((level.name, column), {}) for level in (before, after)
+            )
+            steps = {
+                n: after_values[n] - before_values[n]
+                for n in sorted(before_values.keys() & after_values.keys())
+            }
             return _over_sets(steps, _find_bounds(name, difference=True), tested=True)
 
         old, new = before.to_json(), after.to_json()
@@ -410,9 +426,9 @@ def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Js
             "figures": estimate_each(estimate),
         }
 
-    main = [level for level in levels if level.part == "main"]
-    apart = [level for level in levels if level.part != "main"]
-    following = set(pairwise(level.name for level in main))
+    main_levels = [level for level in levels if level.part == "main"]
+    supplementary_levels = [level for level in levels if level.part != "main"]
+    following = set(pairwise(level.name for level in main_levels))
     return {
         "sets": discussions["set"].n_unique(),
         "intervals": (
@@ -421,12 +437,18 @@ def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Js
         ),
         "figures": {name: FIGURES[name] for name in names},
         "main": {
-            "levels": {level.name: describe_level(level) for level in main},
-            "differences": [compare_two(level, b) for level, b in combinations(main, 2)],
+            "levels": {level.name: describe_level(level) for level in main_levels},
+            "differences": [
+                compare_two(level, later) for level, later in combinations(main_levels, 2)
+            ],
         },
         "supplementary": {
-            "levels": {level.name: describe_level(level) for level in apart},
-            "differences": [compare_two(b, level) for level in apart for b in main],
+            "levels": {level.name: describe_level(level) for level in supplementary_levels},
+            "differences": [
+                compare_two(main_level, level)
+                for level in supplementary_levels
+                for main_level in main_levels
+            ],
         },
     }
 
@@ -455,9 +477,9 @@ def _over_sets(by_set: Mapping[int, float], bounds: Bounds, *, tested: bool = Fa
     if by_set:
         mean = _estimate_mean(tuple(by_set.values()), tuple(by_set), bounds)
     limits = {"estimate": mean.value, "low": mean.low, "high": mean.high}
-    p = {"p": _round_finite(mean.p)} if tested else {}
+    p_cell = {"p": _round_finite(mean.p)} if tested else {}
     rounded = {name: _round_finite(value) for name, value in limits.items()}
-    return {**rounded, "sets": mean.n, "each": list(mean.each), **p}
+    return {**rounded, "sets": mean.n, "each": list(mean.each), **p_cell}
 
 
 NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan, 0, 0)
@@ -482,14 +504,14 @@ def _round_finite(value: float) -> float | None:
     return round(value, 12) if math.isfinite(value) else None
 
 
-def comparison_rows(compared: Json) -> Iterator[Row]:
+def comparison_rows(comparison: Json) -> Iterator[Row]:
     """Yield the rows of `levels` and `differences`: one for each figure and group."""
     for part in ("main", "supplementary"):
-        for level, summary in compared[part]["levels"].items():
+        for level, summary in comparison[part]["levels"].items():
             for cells in _each(summary["figures"]):
                 yield LevelRow(part=part, level=level, **cells)
-        for step in compared[part]["differences"]:
-            about = {
+        for step in comparison[part]["differences"]:
+            labels = {
                 "part": part,
                 "from_level": step["from"],
                 "to_level": step["to"],
@@ -497,11 +519,11 @@ def comparison_rows(compared: Json) -> Iterator[Row]:
                 "switches_changed": "|".join(step["switches_changed"]),
             }
             for cells in _each(step["figures"]):
-                yield DifferenceRow(**about, **cells)
+                yield DifferenceRow(**labels, **cells)
 
 
 def _each(figures: Json) -> Iterator[Json]:
     for figure, groups in figures.items():
-        for group, found in groups.items():
-            cells = {name: value for name, value in found.items() if name != "each"}
+        for group, estimates in groups.items():
+            cells = {name: value for name, value in estimates.items() if name != "each"}
             yield {"figure": figure, "group": group, **cells}

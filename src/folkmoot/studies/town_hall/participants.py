@@ -133,11 +133,11 @@ class Profile(BaseModel):
     def _check_possible(cls, pressure: Pressure, info: ValidationInfo) -> Pressure:
         known = info.data
         if {"income_level", "can_afford_contribution"} <= known.keys():
-            clash = find_contradiction(
+            contradiction = find_contradiction(
                 known["income_level"], pressure, known["can_afford_contribution"]
             )
-            if clash:
-                raise ValueError(f"{clash}; change one of the three")
+            if contradiction:
+                raise ValueError(f"{contradiction}; change one of the three")
         return pressure
 
 
@@ -198,30 +198,35 @@ def make_set(
     The draw depends on seed and set number alone.
     """
     general, vulnerable = resident_ids(config.residents.general, len(profiles))
-    n = len(general) + len(vulnerable)
+    resident_count = len(general) + len(vulnerable)
     # Stand-ins have ids after all others, so that no id means two residents in one set.
-    instead = [f"A{i:0{len(general[0]) - 1}d}" for i in range(n + 1, n + len(vulnerable) + 1)]
+    stand_in_ids = [
+        f"A{i:0{len(general[0]) - 1}d}"
+        for i in range(resident_count + 1, resident_count + len(vulnerable) + 1)
+    ]
     # Stand-ins are named together with the others, so that no name occurs twice in a set.
-    everybody = name_residents(
+    all_residents = name_residents(
         (
             *sample_residents(config.residents, general, seed, number),
             *(
                 resident.model_copy(update={"id": resident_id})
                 for resident, resident_id in zip(profiles, vulnerable, strict=True)
             ),
-            *sample_residents(config.residents, instead, seed, number),
+            *sample_residents(config.residents, stand_in_ids, seed, number),
         ),
         seed,
         number,
     )
-    all_ids = [resident.id for resident in everybody[:n]]
+    all_ids = [resident.id for resident in all_residents[:resident_count]]
     rng = generator(seed, ("town_hall", f"set{number:02d}", "orders"))
     orders = tuple(
-        tuple(all_ids[resident_id] for resident_id in rng.permutation(len(all_ids)))
+        tuple(all_ids[index] for index in rng.permutation(len(all_ids)))
         for _ in range(config.rounds)
     )
     options = draw_option_orders(seed, number)
-    return ResidentSet(number, everybody[:n], orders, everybody[n:], options)
+    return ResidentSet(
+        number, all_residents[:resident_count], orders, all_residents[resident_count:], options
+    )
 
 
 def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
@@ -231,15 +236,17 @@ def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[
     """
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "labels"))
     labels = ("is_vulnerable", "vulnerable_type", "label")
-    dealt = [
-        people[resident_id].model_dump(include=set(labels))
-        for resident_id in rng.permutation(len(people))
+    shuffled = [
+        people[index].model_dump(include=set(labels)) for index in rng.permutation(len(people))
     ]
-    return tuple(resident.model_copy(update=of) for resident, of in zip(people, dealt, strict=True))
+    return tuple(
+        resident.model_copy(update=attributes)
+        for resident, attributes in zip(people, shuffled, strict=True)
+    )
 
 
 def with_stories(
-    people: Sequence[Resident], who: str, seed: int, set_no: int
+    people: Sequence[Resident], story_setting: str, seed: int, set_no: int
 ) -> tuple[Resident, ...]:
     """Return the same residents with their life stories changed.
 
@@ -247,12 +254,12 @@ def with_stories(
     resident without a story gets sentences of everyday life, as long as the existing stories on
     average.
     """
-    if who == "none":
+    if story_setting == "none":
         return tuple(resident.model_copy(update={"story": ""}) for resident in people)
     lengths = [len(resident.story.split()) for resident in people if resident.story] or [
         STORY_WORDS
     ]
-    words = round(sum(lengths) / len(lengths))
+    word_count = round(sum(lengths) / len(lengths))
     # Each resident has a random stream, so that a further resident does not change another's story.
     rngs = {
         resident.id: generator(seed, ("town_hall", f"set{set_no:02d}", "story", resident.id))
@@ -261,25 +268,36 @@ def with_stories(
     return tuple(
         resident
         if resident.story
-        else resident.model_copy(update={"story": _draw_story(resident, words, rngs[resident.id])})
+        else resident.model_copy(
+            update={"story": _draw_story(resident, word_count, rngs[resident.id])}
+        )
         for resident in people
     )
 
 
-def _draw_story(of: Resident, words: int, rng: np.random.Generator) -> str:
+def _draw_story(resident: Resident, word_count: int, rng: np.random.Generator) -> str:
     """Return a story of about `words` words of everyday life that fits a resident."""
-    work = STORIES["work"]["retired" if of.occupation.startswith("retired") else "working"]
-    own = {"work": work, "neighbours": STORIES["neighbours"][of.community_engagement]}
-    topics = [list(own.get(topic, sentences)) for topic, sentences in STORIES.items()]
-    said: list[str] = []
+    work_sentences = STORIES["work"][
+        "retired" if resident.occupation.startswith("retired") else "working"
+    ]
+    sentences_by_topic = {
+        "work": work_sentences,
+        "neighbours": STORIES["neighbours"][resident.community_engagement],
+    }
+    topics = [
+        list(sentences_by_topic.get(topic, sentences)) for topic, sentences in STORIES.items()
+    ]
+    story: list[str] = []
     # Take one sentence from each topic in turn until the story is long enough or none is left.
-    while (left := words - sum(len(text.split()) for text in said)) > 0 and any(topics):
+    while (words_left := word_count - sum(len(text.split()) for text in story)) > 0 and any(topics):
         topic = topics.pop(0)
         topics.append(topic)
         if topic:
-            said.append(topic.pop(int(rng.integers(len(topic)))))
+            story.append(topic.pop(int(rng.integers(len(topic)))))
     # Keep the last sentence only if the story is then nearer to the wanted length.
-    return " ".join(said if len(said) < 2 or -left <= len(said[-1].split()) / 2 else said[:-1])
+    return " ".join(
+        story if len(story) < 2 or -words_left <= len(story[-1].split()) / 2 else story[:-1]
+    )
 
 
 def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
@@ -295,16 +313,18 @@ def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tup
     ]
     # The middle of a decade, or 50 if the age group gives no age. It only selects names in fashion.
     ages = [
-        (found.youngest if (found := find_ages(resident.age_group)) else 45) + 5
+        (bounds.youngest if (bounds := find_ages(resident.age_group)) else 45) + 5
         for resident in residents
     ]
-    own = {resident.name for resident in residents if resident.name}
-    drawn = draw_names(list(zip(sexes, ages, strict=True)), rng, taken=own)
-    given = Counter(name.split()[0] for name in drawn)
-    short = [name if given[name.split()[0]] > 1 else name.split()[0] for name in drawn]
+    own_names = {resident.name for resident in residents if resident.name}
+    drawn_names = draw_names(list(zip(sexes, ages, strict=True)), rng, taken=own_names)
+    first_name_counts = Counter(name.split()[0] for name in drawn_names)
+    short_names = [
+        name if first_name_counts[name.split()[0]] > 1 else name.split()[0] for name in drawn_names
+    ]
     return tuple(
         resident if resident.name else resident.model_copy(update={"name": name})
-        for resident, name in zip(residents, short, strict=True)
+        for resident, name in zip(residents, short_names, strict=True)
     )
 
 
@@ -322,56 +342,62 @@ def sample_residents(
 
     The draw depends on seed, set and id alone.
     """
-    both = joint_shares(settings.ratios.income_level, settings.ratios.economic_pressure)
+    joint = joint_shares(settings.ratios.income_level, settings.ratios.economic_pressure)
     return [
-        _sample_one(settings, both, name, generator(seed, ("town_hall", f"set{set_no:02d}", name)))
+        _sample_resident(
+            settings, joint, name, generator(seed, ("town_hall", f"set{set_no:02d}", name))
+        )
         for name in names
     ]
 
 
-def _sample_one(
-    settings: ResidentSettings, both: NDArray[np.float64], resident: str, rng: np.random.Generator
+def _sample_resident(
+    settings: ResidentSettings, joint: NDArray[np.float64], resident: str, rng: np.random.Generator
 ) -> Resident:
     ratios = settings.ratios
     income = _draw_key(rng, ratios.income_level)
-    pressure = _draw_key(rng, dict(zip(PRESSURES, both[INCOMES.index(income)], strict=True)))
+    pressure = _draw_key(rng, dict(zip(PRESSURES, joint[INCOMES.index(income)], strict=True)))
     age = _draw_key(rng, ratios.age_group)
     years = settings.residence_years
     ages = find_ages(age)
     # Only the age group of a sampled resident is known, so the youngest age of the group limits the
     # years of residence.
-    most = min(years.high, ages.youngest or ages.oldest) if ages else years.high
-    lived = min(int(np.clip(round(rng.normal(years.mean, years.sd)), years.low, years.high)), most)
-    coin = bool(rng.random() < settings.affords_in_between)
+    max_years = min(years.high, ages.youngest or ages.oldest) if ages else years.high
+    residence_years = min(
+        int(np.clip(round(rng.normal(years.mean, years.sd)), years.low, years.high)), max_years
+    )
+    affords_by_lot = bool(rng.random() < settings.affords_in_between)
     work = settings.occupations.get(age) or OCCUPATIONS[age]
     # The order of these draws is fixed. A change would change all residents of existing seeds.
-    drawn: dict[str, object] = {trait: _draw_key(rng, settings.personality) for trait in TRAITS}
+    attributes: dict[str, object] = {
+        trait: _draw_key(rng, settings.personality) for trait in TRAITS
+    }
     for name in ("gender", "ownership"):
-        drawn[name] = _draw_key(rng, getattr(ratios, name))
-    drawn["occupation"] = work[income][int(rng.integers(len(work[income])))]
+        attributes[name] = _draw_key(rng, getattr(ratios, name))
+    attributes["occupation"] = work[income][int(rng.integers(len(work[income])))]
     for name in ("participation_tendency", "information_access", "community_engagement"):
-        drawn[name] = _draw_key(rng, getattr(ratios, name))
-    known = {
+        attributes[name] = _draw_key(rng, getattr(ratios, name))
+    fixed_attributes = {
         "id": resident,
         "age_group": age,
-        "residence_years": lived,
+        "residence_years": residence_years,
         "income_level": income,
-        "can_afford_contribution": can_afford_contribution(income, pressure, coin),
+        "can_afford_contribution": can_afford_contribution(income, pressure, affords_by_lot),
         "economic_pressure": pressure,
     }
-    return Resident.model_validate(known | drawn)
+    return Resident.model_validate(fixed_attributes | attributes)
 
 
 def _draw_key(rng: np.random.Generator, shares: Mapping[K, float]) -> K:
-    names = list(shares)
-    weights = np.array([shares[name] for name in names], dtype=float)
+    keys = list(shares)
+    weights = np.array([shares[key] for key in keys], dtype=float)
     # Normalise, because shares that sum to 1 only after rounding could leave a draw without a
     # category.
     edges = np.cumsum(weights / weights.sum())
-    return names[min(int(np.searchsorted(edges, rng.random(), side="right")), len(names) - 1)]
+    return keys[min(int(np.searchsorted(edges, rng.random(), side="right")), len(keys) - 1)]
 
 
-def can_afford_contribution(income: str, pressure: str, coin: bool) -> bool:
+def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
     """Return whether a resident can pay the contribution.
 
     `coin` decides if income and pressure do not.
@@ -380,7 +406,7 @@ def can_afford_contribution(income: str, pressure: str, coin: bool) -> bool:
         return False
     if income == "high" or pressure == "comfortable":
         return True
-    return coin
+    return by_lot
 
 
 def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
@@ -428,8 +454,8 @@ def joint_problem(incomes: Mapping[str, float], pressures: Mapping[str, float]) 
     return ""
 
 
-def _safe_ratio(wanted: NDArray[np.float64], there: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.divide(wanted, there, out=np.zeros_like(wanted), where=there > 0)
+def _safe_ratio(target: NDArray[np.float64], current: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(target, current, out=np.zeros_like(target), where=current > 0)
 
 
 # Vulnerable residents come from Markdown files with front matter. A researcher can edit, add or
@@ -445,10 +471,10 @@ def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
 
     Raises InputError with all problems of all files.
     """
-    found, problems = read_profiles(places, folder)
+    residents, problems = read_profiles(places, folder)
     if problems:
         raise InputError(problems)
-    return found
+    return residents
 
 
 def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], list[Problem]]:
@@ -462,9 +488,9 @@ def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], 
         path = BUILT_IN if place == TOKEN else (folder / Path(place).expanduser())
         files = [path] if path.is_file() else sorted(path.glob("*.md")) if path.is_dir() else []
         if not files:
-            what = f"no .md file in {path}" if path.is_dir() else f"there is no file {path}"
+            message = f"no .md file in {path}" if path.is_dir() else f"there is no file {path}"
             hint = "name a profile, a folder of profiles, or `builtin`"
-            problems.append(Problem(what, key="vulnerable", hint=hint))
+            problems.append(Problem(message, key="vulnerable", hint=hint))
         for file in files:
             try:
                 residents.append(read_profile(file))

@@ -45,15 +45,15 @@ def matches_study(raw: Mapping[str, object]) -> bool:
     return isinstance(topic, Mapping) and "background" in topic and "levels" in raw
 
 
-def limit_sets(config: TownHallConfig, most: int) -> TownHallConfig:
+def limit_sets(config: TownHallConfig, max_sets: int) -> TownHallConfig:
     """Return a copy of `config` with at most `most` sets. Each set is one discussion per level."""
-    return config.model_copy(update={"sets": min(config.sets, most)})
+    return config.model_copy(update={"sets": min(config.sets, max_sets)})
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
     """Return the discussions and residents that the pre-registered plan requires in the tables."""
     plan = sealed.get("discussions", {})
-    talks = tuple(
+    discussion_rows = tuple(
         {
             "discussion_id": name,
             "set": int(name.partition("_")[0].removeprefix("set")),
@@ -61,7 +61,7 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
         }
         for name in plan.get("seats", {})
     )
-    people = tuple(
+    resident_rows = tuple(
         {
             "set": int(name.removeprefix("set")),
             **{column: resident[column] for column in ("id", "name", "occupation")},
@@ -70,8 +70,8 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
         for resident in residents
     )
     return [
-        ExpectedRows("discussions", ("discussion_id",), talks, "discussion", part="set"),
-        ExpectedRows("residents", ("set", "id"), people, "resident"),
+        ExpectedRows("discussions", ("discussion_id",), discussion_rows, "discussion", part="set"),
+        ExpectedRows("residents", ("set", "id"), resident_rows, "resident"),
     ]
 
 
@@ -80,11 +80,11 @@ def unusable_reason(run: RunFolder) -> str:
 
     A run is unusable if no resident made a readable statement in any discussion.
     """
-    said = run.read_table("utterances").filter(speaker_role=RESIDENT, public=True)
+    statements = run.read_table("utterances").filter(speaker_role=RESIDENT, public=True)
     # A null in `missing` marks a statement that could be read.
-    if said.is_empty() or said["missing"].null_count():
+    if statements.is_empty() or statements["missing"].null_count():
         return ""
-    if (said["missing"] == DECLINED).any():
+    if (statements["missing"] == DECLINED).any():
         return "no resident made a statement: all declined or could not be read"
     return "no resident's statement could be read"
 
@@ -102,14 +102,18 @@ def seat_models(config: TownHallConfig) -> list[str]:
     hosted `model`. Otherwise only models that the file itself names are returned.
     """
     levels = levels_of(config)
-    named = [model for level in levels for model in level.models]
-    named += [lv.moderator for lv in levels if lv.moderator not in ("none", "model")]
+    models = [model for level in levels for model in level.models]
+    models += [level.moderator for level in levels if level.moderator not in ("none", "model")]
     # A run with the embedded respondent or a local model must not need keys of five vendors.
     if not names_hosted_model(config):
         settings = config.level_settings.values()
-        in_file = {m for of in settings for m in (*(of.models or ()), of.moderator)}
-        named = [name for name in named if name in in_file]
-    return list(dict.fromkeys(named))
+        file_models = {
+            model
+            for level_settings in settings
+            for model in (*(level_settings.models or ()), level_settings.moderator)
+        }
+        models = [model for model in models if model in file_models]
+    return list(dict.fromkeys(models))
 
 
 def config_advisories(config: TownHallConfig) -> list[str]:
@@ -120,120 +124,124 @@ def config_advisories(config: TownHallConfig) -> list[str]:
     if config.sets < FEWEST_UNITS:
         lines.append(f"fewer than {FEWEST_UNITS} sets are an illustration: no intervals, no tests")
     for key in ("gender", "ownership"):
-        usual = Ratios.model_fields[key].default
-        for word in getattr(config.residents.ratios, key).keys() - usual.keys():
-            guess = did_you_mean(word, usual)
-            lines.append(f"prompts use the {key} {word!r} as it is written. {guess}".rstrip())
-    idle = [
-        level_setting
-        for level_setting in config.level_settings
-        if level_setting not in BUILT_IN and level_setting not in config.levels
+        known_words = Ratios.model_fields[key].default
+        for word in getattr(config.residents.ratios, key).keys() - known_words.keys():
+            suggestion = did_you_mean(word, known_words)
+            lines.append(f"prompts use the {key} {word!r} as it is written. {suggestion}".rstrip())
+    unlisted = [
+        name for name in config.level_settings if name not in BUILT_IN and name not in config.levels
     ]
     lines += [
-        f"level_settings describes level {name}, but levels does not list it" for name in idle
+        f"level_settings describes level {name}, but levels does not list it" for name in unlisted
     ]
-    apart = [level.name for level in levels if level.part != "main"]
-    if apart:
-        lines.append(f"reported apart, not in the main comparison: level {', '.join(apart)}")
+    supplementary = [level.name for level in levels if level.part != "main"]
+    if supplementary:
+        lines.append(
+            f"reported apart, not in the main comparison: level {', '.join(supplementary)}"
+        )
     return lines
 
 
 def find_problems(config: TownHallConfig, folder: Path) -> list[Problem]:
     """Return all problems of a study file that its types alone do not show."""
-    profiles, found = read_profiles(config.vulnerable, folder)
+    profiles, problems = read_profiles(config.vulnerable, folder)
     # With unreadable profiles the number of vulnerable residents is unknown. Zero avoids follow-up
     # problems.
-    found += level_problems(config, 0 if found else len(profiles))
-    known = {"all", *config.residents.ratios.ownership}
-    known |= {
+    problems += level_problems(config, 0 if problems else len(profiles))
+    known_keys = {"all", *config.residents.ratios.ownership}
+    known_keys |= {
         word
         for resident in profiles
         for word in (resident.ownership, resident.vulnerable_type or "", resident.label)
     }
     for key in ("contributions", "stakes"):
-        for who in getattr(config.topic, key).keys() - known:
-            hint = did_you_mean(who, known, f"known are {', '.join(sorted(known))}")
-            what = "no resident matches this"
-            found.append(Problem(what, key=f"topic.{key}.{who}", hint=hint))
+        for group in getattr(config.topic, key).keys() - known_keys:
+            hint = did_you_mean(group, known_keys, f"known are {', '.join(sorted(known_keys))}")
+            message = "no resident matches this"
+            problems.append(Problem(message, key=f"topic.{key}.{group}", hint=hint))
     labels = [resident.label for resident in profiles]
     # Tables and topic entries name vulnerable residents by label.
     for label in sorted({label for label in labels if labels.count(label) > 1}):
-        what = f"two vulnerable profiles have the label {label!r}"
+        message = f"two vulnerable profiles have the label {label!r}"
         hint = "give each a label of its own, or name each file once"
-        found.append(Problem(what, key="vulnerable", hint=hint))
-    return [*found, *_check_residents(config.residents)]
+        problems.append(Problem(message, key="vulnerable", hint=hint))
+    return [*problems, *_check_residents(config.residents)]
 
 
 def _check_residents(settings: ResidentSettings) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for name in Ratios.model_fields:
         shares, key = getattr(settings.ratios, name), f"residents.ratios.{name}"
         # Any age group with occupations is allowed, and any word for gender and ownership. The
         # other categories are limited to those that the prompts can express.
         if options := get_args(Profile.model_fields[name].annotation):
-            found += _check_known_shares(shares, options, key)
-        found += _sums_to_one(shares, key)
+            problems += _check_known_shares(shares, options, key)
+        problems += _check_sum_is_one(shares, key)
     personality = {str(key): value for key, value in settings.personality.items()}
-    found += _check_known_shares(personality, tuple("12345"), "residents.personality")
-    found += _sums_to_one(personality, "residents.personality")
+    problems += _check_known_shares(personality, tuple("12345"), "residents.personality")
+    problems += _check_sum_is_one(personality, "residents.personality")
     years = settings.residence_years
     if years.low >= years.high:
-        what = f"low ({years.low}) is not below high ({years.high})"
-        found.append(Problem(what, key="residents.residence_years", hint="swap them"))
-    for group, part in settings.ratios.age_group.items():
+        message = f"low ({years.low}) is not below high ({years.high})"
+        problems.append(Problem(message, key="residents.residence_years", hint="swap them"))
+    for group, share in settings.ratios.age_group.items():
         ages = find_ages(group)
-        if part and years.low < years.high and ages and years.low > (ages.youngest or ages.oldest):
-            what = f"low ({years.low}) is more than the age of the youngest of age group {group}"
+        if share and years.low < years.high and ages and years.low > (ages.youngest or ages.oldest):
+            message = f"low ({years.low}) is more than the age of the youngest of age group {group}"
             key, hint = (
                 "residents.residence_years.low",
                 "residents live here no longer than they live",
             )
-            found.append(Problem(what, key=key, hint=f"{hint}: lower it"))
-    found += _check_occupations(settings)
+            problems.append(Problem(message, key=key, hint=f"{hint}: lower it"))
+    problems += _check_occupations(settings)
     # Contradicting shares are reported only if each of them is valid by itself.
-    if not found:
-        clash = joint_problem(settings.ratios.income_level, settings.ratios.economic_pressure)
-        if clash:
+    if not problems:
+        contradiction = joint_problem(
+            settings.ratios.income_level, settings.ratios.economic_pressure
+        )
+        if contradiction:
             key = "residents.ratios.economic_pressure"
-            what = f"these shares contradict each other: {clash}"
-            found.append(Problem(what, key=key, hint="lower one of the two"))
-    return found
+            message = f"these shares contradict each other: {contradiction}"
+            problems.append(Problem(message, key=key, hint="lower one of the two"))
+    return problems
 
 
 def _check_known_shares(
     shares: Mapping[str, object], options: Sequence[str], key: str
 ) -> list[Problem]:
-    found = []
+    problems = []
     for name in shares:
         if name not in options:
             hint = did_you_mean(name, options, f"known are {', '.join(options)}")
-            found.append(Problem("unknown category", key=f"{key}.{name}", hint=hint))
-    return found
+            problems.append(Problem("unknown category", key=f"{key}.{name}", hint=hint))
+    return problems
 
 
-def _sums_to_one(shares: Mapping[str, float], key: str) -> list[Problem]:
+def _check_sum_is_one(shares: Mapping[str, float], key: str) -> list[Problem]:
     total = sum(shares.values())
     if abs(total - 1) <= TOLERANCE:
         return []
-    over = total - 1
-    hint = f"take {over:g} away" if over > 0 else f"add {-over:g}"
+    excess = total - 1
+    hint = f"take {excess:g} away" if excess > 0 else f"add {-excess:g}"
     return [Problem(f"the shares sum to {total:g}, not to 1", key=key, hint=hint)]
 
 
 def _check_occupations(settings: ResidentSettings) -> list[Problem]:
-    found = []
+    problems = []
     for age, share in settings.ratios.age_group.items():
-        own: Mapping[str, Sequence[str]] = settings.occupations.get(age) or OCCUPATIONS.get(age, {})
-        lacking = [income for income in INCOMES if not own.get(income)]
-        if share and lacking:
-            what = f"age group {age} has no occupations for {', '.join(lacking)} income"
+        occupations: Mapping[str, Sequence[str]] = settings.occupations.get(age) or OCCUPATIONS.get(
+            age, {}
+        )
+        missing_incomes = [income for income in INCOMES if not occupations.get(income)]
+        if share and missing_incomes:
+            message = f"age group {age} has no occupations for {', '.join(missing_incomes)} income"
             hint = f"add residents.occupations: {{{age!r}: {{low: […], middle: […], high: […]}}}}"
-            found.append(Problem(what, key=f"residents.ratios.age_group.{age}", hint=hint))
-    return found
+            problems.append(Problem(message, key=f"residents.ratios.age_group.{age}", hint=hint))
+    return problems
 
 
 def design_size(config: TownHallConfig, folder: Path) -> DesignSize:
     """Return the size of the design for `folkmoot power`: every set takes part at all levels."""
-    people = config.residents.general + len(load_profiles(config.vulnerable, folder))
+    resident_count = config.residents.general + len(load_profiles(config.vulnerable, folder))
     key = ("sets", config.sets)
-    return DesignSize("paired", len(config.levels), config.sets, people, "set", key)
+    return DesignSize("paired", len(config.levels), config.sets, resident_count, "set", key)

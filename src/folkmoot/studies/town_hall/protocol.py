@@ -45,16 +45,16 @@ async def run_protocol(session: Session[TownHallConfig]) -> None:
     """Draw residents and seats, hold all discussions and code the residents' concerns."""
     meetings = await draw_residents_and_seats(session)
 
-    async def hold_and_keep(scope: Scope, meeting: Meeting) -> list[TextToCode]:
+    async def hold_and_select_texts(scope: Scope, meeting: Meeting) -> list[TextToCode]:
         return concern_texts(await hold_discussion(scope, meeting), scope.seed)
 
     # A meeting asks all its residents at once. The session uses this `width` to decide how many
     # meetings keep the model busy.
     residents = max(len(meeting.ids) for meeting in meetings)
-    voiced = await session.map(
-        meetings, hold_and_keep, block=lambda meeting: meeting.set.number, width=residents
+    texts_by_meeting = await session.map(
+        meetings, hold_and_select_texts, block=lambda meeting: meeting.set.number, width=residents
     )
-    await code_concerns(session, [text for texts in voiced.values() for text in texts])
+    await code_concerns(session, [text for texts in texts_by_meeting.values() for text in texts])
 
 
 def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet], list[Meeting]]:
@@ -63,11 +63,11 @@ def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet]
     Both depend on the study file and its seed alone, so seats can be listed before a run.
     """
     profiles, seed = load_profiles(config.vulnerable, folder), config.random_seed
-    sets = [make_set(config, profiles, seed, n) for n in range(1, config.sets + 1)]
+    sets = [make_set(config, profiles, seed, number) for number in range(1, config.sets + 1)]
     return sets, [
-        make_meeting(config, resident_set, lv, seed)
+        make_meeting(config, resident_set, level, seed)
         for resident_set in sets
-        for lv in levels_of(config)
+        for level in levels_of(config)
     ]
 
 
@@ -79,9 +79,9 @@ def available_seats(config: TownHallConfig, folder: Path) -> list[Seat]:
 
 def _seat(meeting: Meeting, id: str) -> Seat:
     level = meeting.level
-    together = f"at level {level.name} one call of a model speaks for all residents"
-    closed = together if level.context == "shared" else ""
-    return Seat(id, (meeting.id,), condition=level.name, closed_reason=closed)
+    shared_note = f"at level {level.name} one call of a model speaks for all residents"
+    closed_reason = shared_note if level.context == "shared" else ""
+    return Seat(id, (meeting.id,), condition=level.name, closed_reason=closed_reason)
 
 
 async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Meeting]:
@@ -90,14 +90,16 @@ async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Mee
     meetings = [
         replace(
             meeting,
-            oneself=frozenset(id for id in meeting.ids if session.speaks_as_self(id, meeting.id)),
+            ids_as_self=frozenset(
+                id for id in meeting.ids if session.speaks_as_self(id, meeting.id)
+            ),
         )
         for meeting in meetings
     ]
     # Seal the plan before the first call, so that the draw cannot depend on an answer.
     await session.seal("discussions", plan_of(sets, meetings))
-    for of in sets:
-        record_set(session, of, all_residents(of, meetings))
+    for resident_set in sets:
+        record_set(session, resident_set, all_residents(resident_set, meetings))
     return meetings
 
 
@@ -122,15 +124,22 @@ def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, objec
     }
 
 
-def all_residents(of: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
+def all_residents(resident_set: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
     """Return the residents who take part in any meeting of a set, each once.
 
     Stand-ins are included only if a level replaces the vulnerable residents.
     """
-    known = {
-        resident_id for meeting in meetings if meeting.set is of for resident_id in meeting.ids
+    present_ids = {
+        resident_id
+        for meeting in meetings
+        if meeting.set is resident_set
+        for resident_id in meeting.ids
     }
-    return [resident for resident in (*of.residents, *of.stand_ins) if resident.id in known]
+    return [
+        resident
+        for resident in (*resident_set.residents, *resident_set.stand_ins)
+        if resident.id in present_ids
+    ]
 
 
 async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
@@ -139,32 +148,32 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
     The order is: survey, rounds, ballot, vote, closing text, survey.
     """
     hall = open_hall(scope, meeting)
-    so_far, recorder = Discussion(meeting), Recorder(scope, hall)
+    discussion, recorder = Discussion(meeting), Recorder(scope, hall)
 
-    before, calls = await ask_satisfaction(scope.child("before"), hall, so_far, BEFORE)
-    so_far = so_far.with_stage(calls, before=before)
+    before, calls = await ask_satisfaction(scope.child("before"), hall, discussion, BEFORE)
+    discussion = discussion.with_stage(calls, before=before)
 
     for number in range(1, meeting.round_count + 1):
-        round_, calls = await hold_round(scope.child(f"round{number}"), hall, so_far.rounds)
-        so_far = so_far.with_stage(calls, rounds=(*so_far.rounds, round_))
-        recorder.end_round(so_far.rounds)
-        keep_log(scope, so_far)
+        round_, calls = await hold_round(scope.child(f"round{number}"), hall, discussion.rounds)
+        discussion = discussion.with_stage(calls, rounds=(*discussion.rounds, round_))
+        recorder.end_round(discussion.rounds)
+        keep_log(scope, discussion)
 
-    planned, calls = await draw_up_ballot(scope.child("plan"), hall, so_far)
-    so_far = so_far.with_stage(calls, planned=planned)
+    planned, calls = await draw_up_ballot(scope.child("plan"), hall, discussion)
+    discussion = discussion.with_stage(calls, planned=planned)
 
-    ballots, calls = await ask_votes(scope.child("vote"), hall, so_far)
-    so_far = so_far.with_stage(calls, ballots=ballots)
-    so_far = so_far.with_stage([], item_outcomes=recorder.end_vote(so_far))
+    ballots, calls = await ask_votes(scope.child("vote"), hall, discussion)
+    discussion = discussion.with_stage(calls, ballots=ballots)
+    discussion = discussion.with_stage([], item_outcomes=recorder.end_vote(discussion))
 
-    closing, said, call = await write_consensus(scope.child("consensus"), hall, so_far)
-    so_far = so_far.with_stage([call], closing=closing, consensus=said)
+    closing, consensus, call = await write_consensus(scope.child("consensus"), hall, discussion)
+    discussion = discussion.with_stage([call], closing=closing, consensus=consensus)
 
-    after, calls = await ask_satisfaction(scope.child("after"), hall, so_far, AFTER)
-    so_far = so_far.with_stage(calls, after=after)
-    recorder.end_discussion(so_far)
-    keep_log(scope, so_far)
-    return so_far
+    after, calls = await ask_satisfaction(scope.child("after"), hall, discussion, AFTER)
+    discussion = discussion.with_stage(calls, after=after)
+    recorder.end_discussion(discussion)
+    keep_log(scope, discussion)
+    return discussion
 
 
 async def hold_round(
@@ -175,19 +184,24 @@ async def hold_round(
     The order is THINK, SPEAK, the moderator if the level has one, and REFLECT except in the last
     round. Residents reflect after the moderator, so they can respond to the moderator's words.
     """
-    level, last = hall.meeting.level, len(earlier) + 1 == hall.meeting.round_count
-    reflects = level.reflect and not last
+    level, is_last = hall.meeting.level, len(earlier) + 1 == hall.meeting.round_count
+    should_reflect = level.reflect and not is_last
     if hall.session is not None:
         # One reply of a shared session also holds the reflections, unless the moderator speaks in
         # between.
-        session, at_once = scope.child("session"), reflects and not level.is_moderated
-        round_, calls = await shared_round(session, hall, earlier, reflects=at_once)
+        session_scope, reflects_at_once = (
+            scope.child("session"),
+            should_reflect and not level.is_moderated,
+        )
+        round_, calls = await shared_round(session_scope, hall, earlier, reflects=reflects_at_once)
     else:
         round_, calls = await take_turns(scope.child("turns"), hall, earlier)
     if level.is_moderated:
         round_, call = await ask_moderation(scope.child("moderator"), hall, (*earlier, round_))
         calls = [*calls, call]
-    if reflects and not round_.reflections:
-        round_, made = await ask_reflections(scope.child("reflect"), hall, (*earlier, round_))
-        calls = [*calls, *made]
+    if should_reflect and not round_.reflections:
+        round_, reflection_calls = await ask_reflections(
+            scope.child("reflect"), hall, (*earlier, round_)
+        )
+        calls = [*calls, *reflection_calls]
     return round_, calls

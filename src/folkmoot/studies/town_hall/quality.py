@@ -32,7 +32,7 @@ def count_quality(discussion: Discussion) -> Counts:
     """Return the counts of one discussion: parse steps, re-asks, repairs and missing answers."""
     calls, rounds = discussion.calls, discussion.rounds
     repairs = [repair for call in calls for repair in call.repairs]
-    turns = [turn for r in rounds for turn in r.turns.values()]
+    turns = [turn for round_ in rounds for turn in round_.turns.values()]
     reflections = [reflection for round_ in rounds for reflection in round_.reflections.values()]
     surveys = [*discussion.before.values(), *discussion.after.values()]
     return {
@@ -70,13 +70,13 @@ def count_quality(discussion: Discussion) -> Counts:
         ),
         "ballot_empty": not discussion.items,
         "consensus_unread": discussion.closing.parse_error,
-        "rounds_split": sum(r.parts > r.planned_parts for r in rounds),
+        "rounds_split": sum(round_.parts > round_.planned_parts for round_ in rounds),
     }
 
 
 def _ways_out(discussion: Discussion) -> Counts:
     """Return way out → number of stances, agreements, votes and ratings that took it."""
-    turns = [turn for r in discussion.rounds for turn in r.turns.values()]
+    turns = [turn for round_ in discussion.rounds for turn in round_.turns.values()]
     thoughts = [turn.thinking for turn in turns if turn.thinking]
     reflections = [
         reflection for round_ in discussion.rounds for reflection in round_.reflections.values()
@@ -93,13 +93,13 @@ def _ways_out(discussion: Discussion) -> Counts:
     missing += [ballot.missing for ballot in discussion.ballots.values()]
     # A change from or to an unstated stance is a consequence of the missing stance, so it is not
     # counted again.
-    taken = [
+    ways_out = [
         reason
         for reasons in missing
         for name, reason in reasons.items()
         if reason in WAYS_OUT and name != "change_type"
     ]
-    return {way: taken.count(way) for way in WAYS_OUT}
+    return {way: ways_out.count(way) for way in WAYS_OUT}
 
 
 # Name of the count, stage or None, kind or None, number.
@@ -112,18 +112,18 @@ def count_rows(counts: Counts) -> Iterator[Count]:
 
     An empty count by kind yields one row with kind "".
     """
-    for name, found in counts.items():
-        if isinstance(found, int):
-            yield name, None, None, int(found)
+    for name, counts_of_name in counts.items():
+        if isinstance(counts_of_name, int):
+            yield name, None, None, int(counts_of_name)
             continue
         # Without this row `total_quality` could not restore a count that is empty.
-        if not found:
+        if not counts_of_name:
             yield name, None, "", 0
-        for kind, n in found.items():
-            if isinstance(n, int):
-                yield name, None, kind, n
+        for kind, value in counts_of_name.items():
+            if isinstance(value, int):
+                yield name, None, kind, value
             else:
-                yield from ((name, kind, step, total_count(n, step)) for step in n)
+                yield from ((name, kind, step, total_count(value, step)) for step in value)
 
 
 def total_quality(rows: Iterable[Count]) -> Counts:
@@ -134,11 +134,11 @@ def total_quality(rows: Iterable[Count]) -> Counts:
             total[name] = total_count(total, name) + n
             continue
         # The row of an empty count only creates its entry.
-        of = total.setdefault(name, {})
-        if stage is not None and isinstance(of, dict):
-            of = of.setdefault(stage, {})
-        if kind and isinstance(of, dict):
-            of[kind] = total_count(of, kind) + n
+        nested = total.setdefault(name, {})
+        if stage is not None and isinstance(nested, dict):
+            nested = nested.setdefault(stage, {})
+        if kind and isinstance(nested, dict):
+            nested[kind] = total_count(nested, kind) + n
     return total
 
 
@@ -153,22 +153,24 @@ def quality_of_run(run: RunFolder) -> OfRun:
     """Return the counts of all discussions of a run, in all and by level."""
     rows = run.read_table("quality")
     by_level = {
-        level: total_quality(of.select(COUNT_COLUMNS).iter_rows())
-        for (level,), of in rows.partition_by("level", as_dict=True, maintain_order=True).items()
+        level: total_quality(level_rows.select(COUNT_COLUMNS).iter_rows())
+        for (level,), level_rows in rows.partition_by(
+            "level", as_dict=True, maintain_order=True
+        ).items()
     }
     return {"all": total_quality(rows.select(COUNT_COLUMNS).iter_rows()), "levels": by_level}
 
 
 def total_count(counts: Counts, *names: str) -> int:
     """Return the count with these names, summed over kinds. It is 0 if there is no such count."""
-    found: int | Counts = counts
+    value: int | Counts = counts
     for name in names:
-        found = found.get(name, 0) if isinstance(found, dict) else 0
-    return found if isinstance(found, int) else sum(total_count(found, kind) for kind in found)
+        value = value.get(name, 0) if isinstance(value, dict) else 0
+    return value if isinstance(value, int) else sum(total_count(value, kind) for kind in value)
 
 
-def _parse_steps(found: Iterable[str]) -> Counts:
-    counts = Counter(found)
+def _parse_steps(parse_steps: Iterable[str]) -> Counts:
+    counts = Counter(parse_steps)
     return {
         name: counts[name] for name in (*PARSE_STEPS, *sorted(counts.keys() - set(PARSE_STEPS)))
     }
@@ -183,21 +185,21 @@ def answer_quality_finding(quality: OfRun) -> Finding:
     rows: list[Row] = [
         {
             "level": level,
-            "answers": total_count(own, "answers"),
+            "answers": total_count(counts, "answers"),
             **{
-                step: total_count(own, "parse_steps", step)
+                step: total_count(counts, "parse_steps", step)
                 for step in ("exact", "fenced", "repaired")
             },
-            "asked again": total_count(own, "reasks"),
-            "minimal structures": total_count(own, "minimal_structures"),
-            "fields repaired": total_count(own, "repaired"),
-            "fields dropped": total_count(own, "dropped"),
-            "silent turns": total_count(own, "silent_turns"),
-            "ways out": total_count(own, "ways_out"),
-            "votes uncast": total_count(own, "votes_uncast"),
-            "rounds split": total_count(own, "rounds_split"),
+            "asked again": total_count(counts, "reasks"),
+            "minimal structures": total_count(counts, "minimal_structures"),
+            "fields repaired": total_count(counts, "repaired"),
+            "fields dropped": total_count(counts, "dropped"),
+            "silent turns": total_count(counts, "silent_turns"),
+            "ways out": total_count(counts, "ways_out"),
+            "votes uncast": total_count(counts, "votes_uncast"),
+            "rounds split": total_count(counts, "rounds_split"),
         }
-        for level, own in quality["levels"].items()
+        for level, counts in quality["levels"].items()
     ]
     total = partial(total_count, quality["all"])
     return Finding(

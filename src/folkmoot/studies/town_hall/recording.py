@@ -45,8 +45,8 @@ from folkmoot.studies.town_hall.discussion import (
     Discussion,
     HallSpeakers,
     Meeting,
-    PutTo,
-    Recorded,
+    RecordedQuestion,
+    RecordedTurn,
     Round,
     on_one_line,
     one_line,
@@ -120,18 +120,26 @@ class Reply:
 
         A text with a `part` is private. `columns` are columns of `SpokenRow`, and `missing`.
         """
-        meeting, who = self.meeting, self.speaker
-        of = {"discussion_id": meeting.id, "set": meeting.set.number, "level": meeting.level.name}
-        own = {"turn": None, "is_vulnerable": who.id in meeting.vulnerable_ids, "addressee": None}
+        meeting, speaker = self.meeting, self.speaker
+        discussion_columns = {
+            "discussion_id": meeting.id,
+            "set": meeting.set.number,
+            "level": meeting.level.name,
+        }
+        speaker_columns = {
+            "turn": None,
+            "is_vulnerable": speaker.id in meeting.vulnerable_ids,
+            "addressee": None,
+        }
         return scope.say(
-            who,
+            speaker,
             text,
             address=self.address,
-            part=".".join(filter(None, (who.id if self.shared else "", part))),
+            part=".".join(filter(None, (speaker.id if self.shared else "", part))),
             public=not part,
             stage=stage,
             round=self.round,
-            **{**of, **own, **columns},
+            **{**discussion_columns, **speaker_columns, **columns},
         )
 
 
@@ -150,23 +158,23 @@ def record_thoughts(scope: Scope, reply: Reply, thinking: Thinking | None) -> Ut
     """
     if thinking is None or thinking.unanswered:
         return None
-    noted = thinking.to_prompt()
-    if not noted["reactions"]:
+    thoughts = thinking.to_prompt()
+    if not thoughts["reactions"]:
         # The answer type of round 1 has no reactions, so a later prompt shows no empty list either.
-        del noted["reactions"]
-    return reply.record_text(scope, _as_json(noted), "think", THOUGHTS)
+        del thoughts["reactions"]
+    return reply.record_text(scope, _as_json(thoughts), "think", THOUGHTS)
 
 
 def record_statement(
     scope: Scope, reply: Reply, turn: Turn, thoughts: Utterance | None
-) -> Recorded:
+) -> RecordedTurn:
     """Record a resident's public statement and each question in it.
 
     An empty statement is silence. Only prompts to the addressee show a question as a question.
     """
     speaking, me = turn.speaking, reply.speaker.id
     assert reply.round is not None
-    said = reply.record_text(
+    statement = reply.record_text(
         scope,
         speaking.full_statement,
         "speak",
@@ -178,10 +186,10 @@ def record_statement(
     for number, question in enumerate(speaking.questions, start=1):
         # Without a statement no other resident can have heard the question.
         if speaking.full_statement and question.content:
-            part, to = f"{QUESTION}{number}", question.target
-            put = reply.record_text(scope, question.content, "speak", part, addressee=to)
-            questions.append(PutTo(to, put))
-    return Recorded(said, tuple(questions), thoughts)
+            part, target = f"{QUESTION}{number}", question.target
+            utterance = reply.record_text(scope, question.content, "speak", part, addressee=target)
+            questions.append(RecordedQuestion(target, utterance))
+    return RecordedTurn(statement, tuple(questions), thoughts)
 
 
 def record_reflection(scope: Scope, reply: Reply, reflection: Reflection) -> Utterance | None:
@@ -195,27 +203,29 @@ def record_reflection(scope: Scope, reply: Reply, reflection: Reflection) -> Utt
 
 
 def record_moderation(
-    scope: Scope, meeting: Meeting, who: Speaker, said: Moderation, call: Call
+    scope: Scope, meeting: Meeting, speaker: Speaker, moderation: Moderation, call: Call
 ) -> Utterance:
     """Record the moderator's speech after a round."""
-    missing = call.missing or (UNREAD if said.parse_error or "spoken" in said.missing else None)
-    reply = Reply(meeting, who, call.round, call.address)
+    missing = call.missing or (
+        UNREAD if moderation.parse_error or "spoken" in moderation.missing else None
+    )
+    reply = Reply(meeting, speaker, call.round, call.address)
     # The moderator speaks after all residents.
     turn = len(meeting.ids) + 1
-    return reply.record_text(scope, said.spoken, "moderate", missing=missing, turn=turn)
+    return reply.record_text(scope, moderation.spoken, "moderate", missing=missing, turn=turn)
 
 
 def record_consensus(
-    scope: Scope, meeting: Meeting, who: Speaker, closing: Closing, call: Call
+    scope: Scope, meeting: Meeting, speaker: Speaker, closing: Closing, call: Call
 ) -> Utterance:
     """Record the closing text."""
     missing = call.missing or (UNREAD if closing.parse_error else None)
-    reply = Reply(meeting, who, None, call.address)
+    reply = Reply(meeting, speaker, None, call.address)
     return reply.record_text(scope, closing.consensus, "consensus", missing=missing)
 
 
-def _as_json(noted: dict[str, object]) -> str:
-    return json.dumps(noted, ensure_ascii=False)
+def _as_json(fields: dict[str, object]) -> str:
+    return json.dumps(fields, ensure_ascii=False)
 
 
 # Level 0 (ignore) has no interaction type: it is the absence of a reference.
@@ -231,17 +241,19 @@ DEFAULT_LEVELS: Mapping[str, int] = {
 
 def interaction_levels(config: TownHallConfig) -> dict[str, int]:
     """Return interaction type → reaction level, with the levels that the study file changes."""
-    own = {str(kind): level for kind, level in config.reaction_levels.items()}
-    return {**DEFAULT_LEVELS, **own}
+    own_levels = {str(kind): level for kind, level in config.reaction_levels.items()}
+    return {**DEFAULT_LEVELS, **own_levels}
 
 
-def record_set(scope: Scope, of: ResidentSet, residents: Sequence[Resident]) -> None:
+def record_set(scope: Scope, resident_set: ResidentSet, residents: Sequence[Resident]) -> None:
     """Record the residents of one set and the orders in which it lists options."""
     for resident in residents:
-        scope.record(ResidentRow(set=of.number, **resident.to_row()))
-    for name, options in of.options.to_json().items():
+        scope.record(ResidentRow(set=resident_set.number, **resident.to_row()))
+    for name, options in resident_set.options.to_json().items():
         for position, option in enumerate(options, start=1):
-            row = OptionOrderRow(set=of.number, field=name, position=position, option=option)
+            row = OptionOrderRow(
+                set=resident_set.number, field=name, position=position, option=option
+            )
             scope.record(row)
 
 
@@ -270,18 +282,18 @@ class Recorder:
 
     def end_round(self, rounds: Sequence[Round]) -> None:
         """Record the rows of the last of `rounds`."""
-        meeting, key, now = self._meeting, self._key, rounds[-1]
+        meeting, key, round_ = self._meeting, self._key, rounds[-1]
         # Rows are built first and recorded last, because the row of a resident needs the measures
         # of all.
-        references = list(_reference_rows(meeting, now, key))
+        references = list(_reference_rows(meeting, round_, key))
         reactions = list(_reaction_rows(meeting, rounds, references, key))
-        answers = list(self._answers_of_round(now))
-        found = measure_round(build_tables([*answers, *references, *reactions]), meeting.ids)
-        own = (
-            _round_row(meeting, resident, now, found[resident.id], key)
+        answers = list(self._answers_of_round(round_))
+        measures = measure_round(build_tables([*answers, *references, *reactions]), meeting.ids)
+        round_rows = (
+            _round_row(meeting, resident, round_, measures[resident.id], key)
             for resident in meeting.residents
         )
-        self._add([*answers, *own, *reactions, *references])
+        self._add([*answers, *round_rows, *reactions, *references])
 
     def end_vote(self, discussion: Discussion) -> tuple[ItemRow, ...]:
         """Record the ballot and all votes, and return the items with their outcomes."""
@@ -293,7 +305,9 @@ class Recorder:
             _item_row(self._meeting, id, item, ballots, self._key)
             for id, item in discussion.items.items()
         )
-        answers = (self._answer("vote", who, ballot) for who, ballot in ballots.items())
+        answers = (
+            self._answer("vote", resident_id, ballot) for resident_id, ballot in ballots.items()
+        )
         votes = _vote_rows(self._meeting, outcomes, ballots, self._key)
         self._add([*answers, *outcomes, *votes])
         return outcomes
@@ -319,18 +333,28 @@ class Recorder:
         self._add(_satisfaction_rows(discussion, key))
         tables, counts = build_tables(self._rows), count_quality(discussion)
         groups = compare_groups(tables)
-        figures = {f"{group}_{name}": of[name] for group, of in groups.items() for name in FIGURES}
-        named = final_consensus(tables, groups) | {
+        figures = {
+            f"{group}_{name}": values[name] for group, values in groups.items() for name in FIGURES
+        }
+        named_values = final_consensus(tables, groups) | {
             name: total_count(counts, name) for name in counts
         }
         # The remaining columns of the row have the names of counts or of outcomes.
-        rest = DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
+        other_columns = (
+            DiscussionRow.columns().keys() - OfDiscussion.columns().keys() - figures.keys()
+        )
         self._add(
             QualityRow(**key, count=count, stage=stage, kind=kind, n=n)
             for count, stage, kind, n in count_rows(counts)
         )
         # This row comes last: a report takes a discussion as complete if its row exists.
-        self._add([DiscussionRow(**key, **figures, **{name: named[name] for name in rest})])
+        self._add(
+            [
+                DiscussionRow(
+                    **key, **figures, **{name: named_values[name] for name in other_columns}
+                )
+            ]
+        )
 
     def _add(self, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -338,20 +362,22 @@ class Recorder:
             self._rows.append(row)
 
     def _answers_of_round(self, round_: Round) -> Iterator[TypedAnswerRow]:
-        for who, turn in round_.turns.items():
+        for resident_id, turn in round_.turns.items():
             if turn.thinking:
-                yield self._answer("think", who, turn.thinking, round_.number)
-            yield self._answer("speak", who, turn.speaking, round_.number)
+                yield self._answer("think", resident_id, turn.thinking, round_.number)
+            yield self._answer("speak", resident_id, turn.speaking, round_.number)
         if round_.moderation:
             yield self._answer("moderate", "moderator", round_.moderation, round_.number)
-        for who, reflection in round_.reflections.items():
-            yield self._answer("reflect", who, reflection, round_.number)
+        for resident_id, reflection in round_.reflections.items():
+            yield self._answer("reflect", resident_id, reflection, round_.number)
 
     def _answer(
-        self, stage: str, who: str, said: Record | Ballot, round_: int | None = None
+        self, stage: str, agent_id: str, answer: Record | Ballot, round_: int | None = None
     ) -> TypedAnswerRow:
-        text = orjson.dumps(said.to_json()).decode()
-        return TypedAnswerRow(**self._key, stage=stage, round=round_, agent_id=who, answer=text)
+        text = orjson.dumps(answer.to_json()).decode()
+        return TypedAnswerRow(
+            **self._key, stage=stage, round=round_, agent_id=agent_id, answer=text
+        )
 
 
 def _reference_rows(
@@ -365,7 +391,7 @@ def _reference_rows(
     # Only ids and names are needed for the rule over words.
     asked = AskContext(meeting.ids, names=meeting.names_by_id)
     for speaker, turn in round_.turns.items():
-        said = turn.speaking.full_statement
+        statement = turn.speaking.full_statement
         for reference in turn.speaking.references:
             target = reference.target_agent
             yield ReferenceRow.from_source(
@@ -375,7 +401,8 @@ def _reference_rows(
                 speaker=speaker,
                 target=target,
                 missing=reference.missing.get("interaction_type"),
-                said_aloud=bool(said) and asked.was_said_publicly(reference.content, target, said),
+                said_aloud=bool(statement)
+                and asked.was_said_publicly(reference.content, target, statement),
             )
 
 
@@ -388,63 +415,74 @@ def _reaction_rows(
     """Yield all possible reactions in the last of `rounds`, public and private side by side."""
     if len(rounds) < 2:
         return
-    (before, now), config = rounds[-2:], meeting.config
+    (before, current), config = rounds[-2:], meeting.config
     # A reaction needs a statement to react to. An unreadable statement had no hearers.
-    heard = [resident_id for resident_id in meeting.ids if before.turns[resident_id].has_statement]
-    made: dict[tuple[str, str], list[ReferenceRow]] = {}
+    heard_ids = [
+        resident_id for resident_id in meeting.ids if before.turns[resident_id].has_statement
+    ]
+    references_by_pair: dict[tuple[str, str], list[ReferenceRow]] = {}
     for reference in references:
-        made.setdefault((reference.speaker, reference.target), []).append(reference)
+        references_by_pair.setdefault((reference.speaker, reference.target), []).append(reference)
     # A speaker with unknown references is left out, so that unreadable answers do not count as
     # silence.
     for speaker in (
-        resident_id for resident_id in meeting.ids if now.turns[resident_id].has_known_references
+        resident_id
+        for resident_id in meeting.ids
+        if current.turns[resident_id].has_known_references
     ):
-        thoughts = now.turns[speaker].thinking
-        private = (
+        thoughts = current.turns[speaker].thinking
+        reactions_by_target = (
             {reaction.target_agent: reaction for reaction in thoughts.reactions} if thoughts else {}
         )
-        for target in (resident_id for resident_id in heard if resident_id != speaker):
-            own, felt = made.get((speaker, target), []), private.get(target)
-            aloud = [reference_row for reference_row in own if reference_row.said_aloud]
-            level = _find_level(own, config)
+        for target in (resident_id for resident_id in heard_ids if resident_id != speaker):
+            own_references, private_reaction = (
+                references_by_pair.get((speaker, target), []),
+                reactions_by_target.get(target),
+            )
+            public_references = [
+                reference_row for reference_row in own_references if reference_row.said_aloud
+            ]
+            level = _find_level(own_references, config)
             yield ReactionRow(
                 **key,
-                round=now.number,
+                round=current.number,
                 speaker=speaker,
                 target=target,
                 reaction_level=level,
                 reaction=None if level is None else SPECTRUM[level],
                 interaction_types="|".join(
                     reference_row.interaction_type
-                    for reference_row in own
+                    for reference_row in own_references
                     if reference_row.interaction_type
                 ),
-                said_aloud=bool(aloud) if own else None,
-                reaction_level_said_aloud=_find_level(aloud, config),
-                agree_level=felt.agree_level if felt else None,
-                agree_missing=felt.missing.get("agree_level") if felt else None,
-                my_feeling=felt.my_feeling if felt else None,
-                want_to_respond=felt.want_to_respond if felt else None,
+                said_aloud=bool(public_references) if own_references else None,
+                reaction_level_said_aloud=_find_level(public_references, config),
+                agree_level=private_reaction.agree_level if private_reaction else None,
+                agree_missing=private_reaction.missing.get("agree_level")
+                if private_reaction
+                else None,
+                my_feeling=private_reaction.my_feeling if private_reaction else None,
+                want_to_respond=private_reaction.want_to_respond if private_reaction else None,
                 speaker_vulnerable=speaker in meeting.vulnerable_ids,
                 target_vulnerable=target in meeting.vulnerable_ids,
             )
 
 
-def _find_level(made: Sequence[ReferenceRow], config: TownHallConfig) -> int | None:
+def _find_level(references: Sequence[ReferenceRow], config: TownHallConfig) -> int | None:
     """Return the reaction level of one speaker's references to one resident in one round.
 
     Return 0 if there is no reference, and None if no reference has a known type.
     """
     levels = interaction_levels(config)
-    found = [
+    found_levels = [
         levels[reference_row.interaction_type]
-        for reference_row in made
+        for reference_row in references
         if reference_row.interaction_type
     ]
-    if not found:
-        return None if made else 0
+    if not found_levels:
+        return None if references else 0
     # The study file decides which of several references counts.
-    by_rule = {"highest": max(found), "lowest": min(found), "last": found[-1]}
+    by_rule = {"highest": max(found_levels), "lowest": min(found_levels), "last": found_levels[-1]}
     return by_rule[config.repeated_reaction]
 
 
@@ -459,7 +497,7 @@ def _round_row(
     evolution = reflection.stance_evolution if reflection else None
     compelling = reflection.most_compelling if reflection else None
     disagreed = reflection.most_disagreed if reflection else None
-    points, references = _count_made(turn)
+    points, references = _count_points_and_references(turn)
     return RoundRow(
         **key,
         **measured,
@@ -486,11 +524,15 @@ def _round_row(
     )
 
 
-def _count_made(turn: Turn) -> tuple[int | None, int | None]:
+def _count_points_and_references(turn: Turn) -> tuple[int | None, int | None]:
     """Return the number of new points and of references of a turn, each None if unknown."""
-    said = turn.speaking
-    points = None if said.unanswered or "new_points" in said.missing else len(said.new_points)
-    return points, len(said.references) if turn.has_known_references else None
+    speaking = turn.speaking
+    points = (
+        None
+        if speaking.unanswered or "new_points" in speaking.missing
+        else len(speaking.new_points)
+    )
+    return points, len(speaking.references) if turn.has_known_references else None
 
 
 def _why_no_stance(
@@ -594,10 +636,10 @@ def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
     meeting = discussion.meeting
     rng = generator(seed, ("town_hall", f"set{meeting.set.number:02d}", "concerns"))
     # Sizes are equal so that coding costs no more than the comparison of groups needs.
-    some = rng.permutation(len(meeting.general_ids))[: len(meeting.vulnerable_ids)]
+    sampled = rng.permutation(len(meeting.general_ids))[: len(meeting.vulnerable_ids)]
     chosen = [
         *meeting.vulnerable_ids,
-        *(meeting.general_ids[resident_id] for resident_id in sorted(some)),
+        *(meeting.general_ids[index] for index in sorted(sampled)),
     ]
     return [
         text_to_code
@@ -606,37 +648,47 @@ def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
     ]
 
 
-def _concern_text(discussion: Discussion, me: str) -> coding.TextToCode | None:
+def _concern_text(discussion: Discussion, resident_id: str) -> coding.TextToCode | None:
     """Return the coder's text on one resident, or None if the resident never spoke.
 
     The concern is the resident's public points, or the statements if there are no points. The text
     holds all that others said and proposed after the first of them.
     """
     rounds, names = discussion.rounds, discussion.meeting.names_by_id
-    spoke = [r for r in rounds if r.turns[me].speaking.full_statement]
-    if not spoke:
+    spoken_rounds = [
+        round_ for round_ in rounds if round_.turns[resident_id].speaking.full_statement
+    ]
+    if not spoken_rounds:
         return None
-    points = [new_point for r in spoke for new_point in r.turns[me].speaking.new_points]
-    points = points or [one_line(r.turns[me].speaking.full_statement) for r in spoke]
+    points = [
+        new_point
+        for round_ in spoken_rounds
+        for new_point in round_.turns[resident_id].speaking.new_points
+    ]
+    points = points or [
+        one_line(round_.turns[resident_id].speaking.full_statement) for round_ in spoken_rounds
+    ]
     # A response can come only after the concern was voiced.
-    first = spoke[0].number
-    said = [
-        concatenate_texts((s["name"], " (", s["id"], "): ", s["text"]), plain=None)
+    first_number = spoken_rounds[0].number
+    statements = [
+        concatenate_texts((line["name"], " (", line["id"], "): ", line["text"]), plain=None)
         for row in discussion.meeting.public_history(
-            [r for r in rounds if r.number > first], but=me
+            [round_ for round_ in rounds if round_.number > first_number], excluding=resident_id
         )
-        for s in row["statements"]
+        for line in row["statements"]
     ]
     # The moderator speaks after the statements, so the first round's moderation is included.
-    chair = [on_one_line(r.moderator) for r in rounds[first - 1 :] if r.moderator]
+    moderator_texts = [
+        on_one_line(round_.moderator) for round_ in rounds[first_number - 1 :] if round_.moderator
+    ]
     items = [
         quote_item(discussion.meeting, item_row.item_id, item_row.text)
         for item_row in discussion.item_outcomes
     ]
     closing = discussion.consensus
     parts = [
-        *said,
-        *(concatenate_texts(("The chair: ", words), plain=None) for words in chair if words),
+        *statements,
+        *(concatenate_texts(("The chair: ", text), plain=None) for text in moderator_texts if text),
         *(
             concatenate_texts(("Proposal ", item["id"], ": ", item["text"]), plain=None)
             for item in items
@@ -644,8 +696,13 @@ def _concern_text(discussion: Discussion, me: str) -> coding.TextToCode | None:
     ]
     if closing is not None and closing.text:
         parts.append(concatenate_texts(("The final text: ", closing.quoted_text), plain=None))
-    about = {"resident": f"{names[me]} ({me})", "concern": " ".join(dict.fromkeys(points))}
-    return coding.TextToCode(f"{discussion.meeting.id}/{me}", join_texts("\n\n", parts), me, about)
+    context = {
+        "resident": f"{names[resident_id]} ({resident_id})",
+        "concern": " ".join(dict.fromkeys(points)),
+    }
+    return coding.TextToCode(
+        f"{discussion.meeting.id}/{resident_id}", join_texts("\n\n", parts), resident_id, context
+    )
 
 
 async def code_concerns(

@@ -31,8 +31,8 @@ def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
     if key[0] not in run.read_table("discussions")["discussion_id"]:
         return
     portraits = run.read_table("portraits").filter(discussion_id=key[0])
-    known = run.read_table("residents").filter(set=portraits["set"][0])
-    names = {id: f"{id} {name}" for id, name in known.select("id", "name").iter_rows()}
+    residents = run.read_table("residents").filter(set=portraits["set"][0])
+    names = {id: f"{id} {name}" for id, name in residents.select("id", "name").iter_rows()}
     items = run.read_table("items").filter(discussion_id=key[0]).to_dicts()
     if len(key) > 1 and key[1] in names:
         yield from _list_responses(run, key, names)
@@ -42,9 +42,9 @@ def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
     if len(key) > 1:
         return
     vulnerable = find_vulnerable({"rounds": run.read_table("rounds").filter(discussion_id=key[0])})
-    for who, label in portraits.select("agent_id", "label").iter_rows():
-        if who in vulnerable:
-            yield f"[dim]{names[who]} is the {escape(label)}[/dim]"
+    for resident_id, label in portraits.select("agent_id", "label").iter_rows():
+        if resident_id in vulnerable:
+            yield f"[dim]{names[resident_id]} is the {escape(label)}[/dim]"
     yield from _list_items(items, names)
     yield from _describe_consensus(run, key[0], names, vulnerable)
 
@@ -62,7 +62,7 @@ def _list_discussions(run: RunFolder) -> Iterator[str]:
 def _list_items(items: Sequence[Row], names: Mapping[str, str]) -> Iterator[str]:
     yield "\n[underline]Vote[/underline]"
     for item in items:
-        word, colour = ("passed", "green") if item["passed"] else ("failed", "red")
+        outcome, colour = ("passed", "green") if item["passed"] else ("failed", "red")
         tie = ", a tie" if item["tie"] else ""
         origin = (
             ", ".join(
@@ -70,7 +70,7 @@ def _list_items(items: Sequence[Row], names: Mapping[str, str]) -> Iterator[str]
             )
             or "nobody named"
         )
-        result = f"[{colour}]{word} {item['yes']}:{item['no']}{tie}[/{colour}]"
+        result = f"[{colour}]{outcome} {item['yes']}:{item['no']}{tie}[/{colour}]"
         yield f"[bold]{item['item_id']}[/bold] {result}  {escape(item['text'])}"
         yield f"    [dim]from {origin}[/dim]"
     if not items:
@@ -80,8 +80,10 @@ def _list_items(items: Sequence[Row], names: Mapping[str, str]) -> Iterator[str]
 def _describe_consensus(
     run: RunFolder, discussion: str, names: Mapping[str, str], vulnerable: Collection[str]
 ) -> Iterator[str]:
-    said = run.read_table("utterances").filter(discussion_id=discussion, stage="consensus")
-    text = "".join(said["text"])
+    consensus_rows = run.read_table("utterances").filter(
+        discussion_id=discussion, stage="consensus"
+    )
+    text = "".join(consensus_rows["text"])
     yield f"\n[underline]Final consensus[/underline]\n{escape(text or '(none)')}"
     # Runs of earlier versions lack this table.
     if not run.has_table("typed_answers"):
@@ -91,10 +93,12 @@ def _describe_consensus(
     answers = run.read_table("typed_answers").filter(discussion_id=discussion)
     for concern in read_concerns({"typed_answers": answers}):
         name = names[concern["resident"]]
-        mark = f"[bold yellow]{name}[/bold yellow]" if concern["resident"] in vulnerable else name
-        by_concern.setdefault(concern["concern"], []).append(mark)
-    for words, residents in by_concern.items():
-        yield f"reflects: {escape(words)} ({', '.join(residents)})"
+        display_name = (
+            f"[bold yellow]{name}[/bold yellow]" if concern["resident"] in vulnerable else name
+        )
+        by_concern.setdefault(concern["concern"], []).append(display_name)
+    for concern_text, residents in by_concern.items():
+        yield f"reflects: {escape(concern_text)} ({', '.join(residents)})"
 
 
 def _list_responses(run: RunFolder, key: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
@@ -102,19 +106,21 @@ def _list_responses(run: RunFolder, key: Sequence[str], names: Mapping[str, str]
     if not run.has_table("references"):
         return
     rows = run.read_table("references").filter(discussion_id=key[0], target=key[1]).to_dicts()
-    kinds = (f"{names[row['speaker']]} ({row['interaction_type'] or 'refer to'})" for row in rows)
+    responses = (
+        f"{names[row['speaker']]} ({row['interaction_type'] or 'refer to'})" for row in rows
+    )
     if rows:
-        yield f"\n[cyan]answered by {', '.join(kinds).replace('_', ' ')}[/cyan]"
+        yield f"\n[cyan]answered by {', '.join(responses).replace('_', ' ')}[/cyan]"
 
 
 def _describe_concern(run: RunFolder, concern: str) -> Iterator[str]:
     """Yield the codes of the resident's concern, each with the quote that shows it."""
-    read = coding.read_codings(run).get(CONCERN)
-    codes = read.codes_of(concern) if read else None
-    if read is None or codes is None:
+    codings = coding.read_codings(run).get(CONCERN)
+    codes = codings.codes_of(concern) if codings else None
+    if codings is None or codes is None:
         return
-    by = " (by the embedded coder: no evidence)" * (not read.supports_findings)
-    yield f"\n[underline]What became of the concern[/underline]{by}"
+    coder_note = " (by the embedded coder: no evidence)" * (not codings.supports_findings)
+    yield f"\n[underline]What became of the concern[/underline]{coder_note}"
     yield from (
         (escape(f"{code.replace('_', ' ')}: “{quote}”") for code, quote in codes.items())
         if codes

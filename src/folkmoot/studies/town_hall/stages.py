@@ -56,14 +56,14 @@ from folkmoot.studies.town_hall.answers.turns import (
     reflection_answer_type,
     speaking_answer_type,
     thinking_answer_type,
-    turn,
+    turn_answer_type,
 )
 from folkmoot.studies.town_hall.discussion import (
     Call,
     Discussion,
     HallSpeakers,
     Meeting,
-    Recorded,
+    RecordedTurn,
     Round,
     SharedRequest,
     SpeakerAnswer,
@@ -97,70 +97,76 @@ Rounds = tuple[Round, ...]
 
 
 async def ask_satisfaction(
-    scope: Scope, hall: HallSpeakers, so_far: Discussion, when: str
+    scope: Scope, hall: HallSpeakers, so_far: Discussion, stage_name: str
 ) -> tuple[dict[str, Satisfaction], list[Call]]:
     """Ask for satisfaction, 1–10 with a reason.
 
     `when` is `BEFORE` the first round or `AFTER` the outcome.
     """
-    after = when == AFTER
+    is_after = stage_name == AFTER
     outcomes = with_outcomes(so_far)
-    said, meeting = so_far.consensus, hall.meeting
-    consensus = said.quoted_text if said else ""
+    consensus_utterance, meeting = so_far.consensus, hall.meeting
+    consensus = consensus_utterance.quoted_text if consensus_utterance else ""
     answer_format = SATISFACTION.describe_format()
 
-    async def ask_one_resident(own: Scope, who: Speaker) -> SpeakerAnswer[Satisfaction]:
-        known = resident_history(hall, so_far.rounds, who.id)
-        if after:
-            votes = so_far.ballots[who.id].votes
+    async def ask_one_resident(
+        resident_scope: Scope, speaker: Speaker
+    ) -> SpeakerAnswer[Satisfaction]:
+        history = resident_history(hall, so_far.rounds, speaker.id)
+        if is_after:
+            votes = so_far.ballots[speaker.id].votes
             items = [
                 {
                     **outcome,
                     "mine": quote_value(
                         votes.get(outcome["id"], ""),
                         "value",
-                        cell_id("votes.vote", meeting.id, outcome["id"], who.id),
-                        who.id,
+                        cell_id("votes.vote", meeting.id, outcome["id"], speaker.id),
+                        speaker.id,
                     ),
                 }
                 for outcome in outcomes
             ]
-            prompt = own.prompt(
-                AFTER, items=items, consensus=consensus, **known, answer_format=answer_format
+            prompt = resident_scope.prompt(
+                AFTER, items=items, consensus=consensus, **history, answer_format=answer_format
             )
         else:
-            prompt = own.prompt(BEFORE, me=known["me"], answer_format=answer_format)
+            prompt = resident_scope.prompt(BEFORE, me=history["me"], answer_format=answer_format)
         return await ask_speaker(
-            own, who, prompt, SATISFACTION, Stage(when, None, len(known["own"]))
+            resident_scope,
+            speaker,
+            prompt,
+            SATISFACTION,
+            Stage(stage_name, None, len(history["own"])),
         )
 
     def shared_prompt(residents: list[str], _: object) -> str:
-        known = shared_history(hall, so_far.rounds)
+        history = shared_history(hall, so_far.rounds)
         return scope.prompt(
             "shared_satisfaction",
             ids=meeting.ids_of(residents),
-            after=after,
+            after=is_after,
             items=outcomes,
             consensus=consensus,
-            **known,
+            **history,
             answer_format=each_of(dict.fromkeys(residents, SATISFACTION)).describe_format(),
         )
 
     if hall.session is None:
-        found, calls = await ask_alone(scope, hall, ask_one_resident)
+        answers, calls = await ask_alone(scope, hall, ask_one_resident)
     else:
-        stage = Stage(when, None, len(so_far.rounds))
-        each = dict.fromkeys(hall.ids, SATISFACTION)
-        group = SharedRequest(stage, each, SATISFACTION_TOKENS, shared_prompt, keep_answer)
-        found, calls = await ask_together(scope, hall, group)
-    return found.of_all(hall.ids, UNKNOWN, REFUSED_SATISFACTION), calls
+        stage = Stage(stage_name, None, len(so_far.rounds))
+        answer_types = dict.fromkeys(hall.ids, SATISFACTION)
+        group = SharedRequest(stage, answer_types, SATISFACTION_TOKENS, shared_prompt, keep_answer)
+        answers, calls = await ask_together(scope, hall, group)
+    return answers.of_all(hall.ids, UNKNOWN, REFUSED_SATISFACTION), calls
 
 
-class Taken(NamedTuple):
+class CompletedTurn(NamedTuple):
     """A resident's turn and its recorded utterances."""
 
     turn: Turn
-    recorded: Recorded
+    recorded: RecordedTurn
 
 
 async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple[Round, list[Call]]:
@@ -170,48 +176,61 @@ async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple
     """
     number, meeting = len(earlier) + 1, hall.meeting
 
-    async def take_turn(own: Scope, who: Speaker) -> tuple[Taken, list[Call]]:
+    async def take_turn(
+        resident_scope: Scope, speaker: Speaker
+    ) -> tuple[CompletedTurn, list[Call]]:
         calls = []
         thoughts: Thinking | None = None
-        noted: Utterance | None = None
+        recorded_thoughts: Utterance | None = None
         if meeting.level.think:
-            got = await ask_thinking(own, hall, who, earlier)
-            thoughts = got.or_else(MINIMAL_THINKING, Thinking.refused_answer())
-            reply = reply_of(meeting, who.id, number, got.call.address)
-            noted = record_thoughts(own, reply, thoughts)
-            calls.append(got.call)
-        said = await ask_statement(own, hall, (who, noted), earlier)
-        spoken = said.or_else(MINIMAL_SPEAKING, Speaking.refused_answer())
+            thinking = await ask_thinking(resident_scope, hall, speaker, earlier)
+            thoughts = thinking.or_else(MINIMAL_THINKING, Thinking.refused_answer())
+            reply = reply_of(meeting, speaker.id, number, thinking.call.address)
+            recorded_thoughts = record_thoughts(resident_scope, reply, thoughts)
+            calls.append(thinking.call)
+        statement = await ask_statement(resident_scope, hall, (speaker, recorded_thoughts), earlier)
+        speaking = statement.or_else(MINIMAL_SPEAKING, Speaking.refused_answer())
         # The parts are validated already, so validation is skipped.
-        turn = Turn.model_construct(thinking=thoughts, speaking=spoken)
-        reply = reply_of(meeting, who.id, number, said.call.address)
-        return Taken(turn, record_statement(own, reply, turn, noted)), [*calls, said.call]
+        turn = Turn.model_construct(thinking=thoughts, speaking=speaking)
+        reply = reply_of(meeting, speaker.id, number, statement.call.address)
+        return CompletedTurn(
+            turn, record_statement(resident_scope, reply, turn, recorded_thoughts)
+        ), [
+            *calls,
+            statement.call,
+        ]
 
-    taken = await scope.map([hall.seats[resident_id] for resident_id in hall.ids], take_turn)
-    turns = {resident: of.turn for resident, (of, _) in taken.items()}
-    recorded = {resident: of.recorded for resident, (of, _) in taken.items()}
+    turns_and_calls = await scope.map(
+        [hall.seats[resident_id] for resident_id in hall.ids], take_turn
+    )
+    turns = {resident: completed.turn for resident, (completed, _) in turns_and_calls.items()}
+    recorded = {
+        resident: completed.recorded for resident, (completed, _) in turns_and_calls.items()
+    }
     order = meeting.orders[number - 1]
     round_ = Round(number, order, turns, recorded)
-    return round_, [call for _, calls in taken.values() for call in calls]
+    return round_, [call for _, calls in turns_and_calls.values() for call in calls]
 
 
 async def ask_thinking(
-    scope: Scope, hall: HallSpeakers, who: Speaker, earlier: Rounds
+    scope: Scope, hall: HallSpeakers, speaker: Speaker, earlier: Rounds
 ) -> SpeakerAnswer[Thinking]:
     """Ask one resident for THINK: private reactions to the last round, and a stance."""
-    number, last = len(earlier) + 1, earlier[-1] if earlier else None
-    known = resident_history(hall, earlier, who.id)
-    note = last.notes.get(who.id) if last else None
-    answer = thinking_answer_type(hall.reading_context(who.id, round=number))
+    number, last_round = len(earlier) + 1, earlier[-1] if earlier else None
+    history = resident_history(hall, earlier, speaker.id)
+    note = last_round.notes.get(speaker.id) if last_round else None
+    answer_type = thinking_answer_type(hall.reading_context(speaker.id, round=number))
     prompt = scope.prompt(
         "think",
         **hall.meeting.round_numbers(number),
-        **known,
-        reflection=quote_fields(last.reflections[who.id], note) if last and note else None,
-        answer_format=hall.meeting.describe_format(answer),
+        **history,
+        reflection=quote_fields(last_round.reflections[speaker.id], note)
+        if last_round and note
+        else None,
+        answer_format=hall.meeting.describe_format(answer_type),
     )
-    stage = Stage("think", number, len(known["own"]) + bool(note))
-    return await ask_speaker(scope, who, prompt, answer, stage)
+    stage = Stage("think", number, len(history["own"]) + bool(note))
+    return await ask_speaker(scope, speaker, prompt, answer_type, stage)
 
 
 def quote_fields(reflection: Reflection, note: Utterance) -> dict[str, object]:
@@ -219,33 +238,36 @@ def quote_fields(reflection: Reflection, note: Utterance) -> dict[str, object]:
 
     def quote_field(value: object) -> object:
         if isinstance(value, Mapping):
-            return {name: quote_field(inner) for name, inner in value.items()}
+            return {name: quote_field(nested) for name, nested in value.items()}
         return quote_value(value, "utterance", note.id, note.speaker_id)
 
     return {name: quote_field(value) for name, value in reflection.to_prompt().items()}
 
 
 async def ask_statement(
-    scope: Scope, hall: HallSpeakers, mind: tuple[Speaker, Utterance | None], earlier: Rounds
+    scope: Scope,
+    hall: HallSpeakers,
+    speaker_and_thoughts: tuple[Speaker, Utterance | None],
+    earlier: Rounds,
 ) -> SpeakerAnswer[Speaking]:
     """Ask one resident for SPEAK: a public statement.
 
     `mind` holds the speaker and the speaker's thoughts of this round, which are None without THINK.
     """
-    who, thoughts = mind
+    speaker, thoughts = speaker_and_thoughts
     number = len(earlier) + 1
-    answer = speaking_answer_type(hall.reading_context(who.id, round=number))
+    answer_type = speaking_answer_type(hall.reading_context(speaker.id, round=number))
     prompt = scope.prompt(
         "speak",
         **hall.meeting.round_numbers(number),
         thoughts=thoughts.quoted_text if thoughts else None,
         heard=bool(earlier),
-        **resident_history(hall, earlier, who.id),
+        **resident_history(hall, earlier, speaker.id),
         moderated=hall.meeting.level.is_moderated,
-        answer_format=hall.meeting.describe_format(answer),
+        answer_format=hall.meeting.describe_format(answer_type),
     )
     return await ask_speaker(
-        scope, who, prompt, answer, Stage("speak", number, int(thoughts is not None))
+        scope, speaker, prompt, answer_type, Stage("speak", number, int(thoughts is not None))
     )
 
 
@@ -262,38 +284,42 @@ async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tu
     # With `history: last` the moderator would not see the previous moderation.
     if not earlier and len(rounds) > 1:
         earlier = [{**meeting.public_history(rounds[-2:-1])[0], "statements": []}]
-    answer = Json(Moderation, validation_context=hall.reading_context("moderator"))
+    answer_type = Json(Moderation, validation_context=hall.reading_context("moderator"))
     prompt = scope.prompt(
         "moderator",
         **meeting.round_numbers(round_.number),
         earlier=earlier,
         statements=meeting.statements(round_),
         quiet=[
-            concatenate_texts((named["id"], " (", named["name"], ")"), plain=None)
-            for named in (
+            concatenate_texts((resident["id"], " (", resident["name"], ")"), plain=None)
+            for resident in (
                 meeting.named_residents[resident_id] for resident_id in quiet_residents(round_)
             )
         ],
         questions=meeting.questions_put_to([round_], "moderator", "all"),
-        answer_format=hall.meeting.describe_format(answer),
+        answer_format=hall.meeting.describe_format(answer_type),
     )
-    stage = Stage("moderate", round_.number, sum(bool(e["moderator"]) for e in earlier))
-    got = await ask_speaker(scope, hall.moderator, prompt, answer, stage)
-    said = got.value or MINIMAL_MODERATION
-    spoken = record_moderation(scope, meeting, hall.moderator, said, got.call)
-    return replace(round_, moderation=said, moderator=spoken), got.call
+    stage = Stage("moderate", round_.number, sum(bool(record["moderator"]) for record in earlier))
+    result = await ask_speaker(scope, hall.moderator, prompt, answer_type, stage)
+    moderation = result.value or MINIMAL_MODERATION
+    utterance = record_moderation(scope, meeting, hall.moderator, moderation, result.call)
+    return replace(round_, moderation=moderation, moderator=utterance), result.call
 
 
 def quiet_residents(round_: Round) -> list[str]:
     """Return residents with no words or less than half of the median, sorted by id."""
-    words = {
+    word_counts = {
         resident_id: len(turn.speaking.full_statement.split())
         for resident_id, turn in round_.turns.items()
         # An unreadable statement is no silence, so its resident is not called quiet.
         if turn.has_statement
     }
-    middle = median(words.values()) if words else 0
-    return sorted(resident_id for resident_id, n in words.items() if n == 0 or n < middle / 2)
+    middle = median(word_counts.values()) if word_counts else 0
+    return sorted(
+        resident_id
+        for resident_id, count in word_counts.items()
+        if count == 0 or count < middle / 2
+    )
 
 
 async def ask_reflections(
@@ -302,51 +328,65 @@ async def ask_reflections(
     """Ask all residents for REFLECT on the last of `rounds`, and return it with reflections."""
     round_, meeting = rounds[-1], hall.meeting
     if hall.session is not None:
-        noted, calls = await _ask_missing_reflections(scope, hall, rounds, list(round_.order))
+        notes, calls = await _ask_missing_reflections(scope, hall, rounds, list(round_.order))
         # Reflections after a moderator need a separate call, which is planned and no split.
         parts, planned_parts = round_.parts + len(calls), round_.planned_parts + 1
         round_ = replace(round_, parts=parts, planned_parts=planned_parts)
-        return with_notes(round_, hall.ids, noted), calls
+        return with_notes(round_, hall.ids, notes), calls
 
-    async def look_back(own: Scope, who: Speaker) -> SpeakerAnswer[Noted]:
-        turn = round_.turns[who.id]
-        known = resident_history(hall, rounds, who.id)
-        answer = reflection_answer_type(hall.reading_context(who.id, stance=turn.stance))
-        prompt = own.prompt(
+    async def reflect(resident_scope: Scope, speaker: Speaker) -> SpeakerAnswer[ReflectionNote]:
+        turn = round_.turns[speaker.id]
+        history = resident_history(hall, rounds, speaker.id)
+        answer_type = reflection_answer_type(hall.reading_context(speaker.id, stance=turn.stance))
+        prompt = resident_scope.prompt(
             "reflect",
             **meeting.round_numbers(round_.number),
-            **known,
+            **history,
             own_statement=turn.speaking.full_statement,
-            stance=round_.quote_stance(who.id),
-            answer_format=hall.meeting.describe_format(answer),
+            stance=round_.quote_stance(speaker.id),
+            answer_format=hall.meeting.describe_format(answer_type),
         )
-        got = await ask_speaker(own, who, prompt, answer, Stage("reflect", round_.number, 1))
-        if got.value is None:
-            return SpeakerAnswer(None, got.call)
-        reply = reply_of(meeting, who.id, round_.number, got.call.address)
-        return SpeakerAnswer(Noted(got.value, record_reflection(own, reply, got.value)), got.call)
+        result = await ask_speaker(
+            resident_scope, speaker, prompt, answer_type, Stage("reflect", round_.number, 1)
+        )
+        if result.value is None:
+            return SpeakerAnswer(None, result.call)
+        reply = reply_of(meeting, speaker.id, round_.number, result.call.address)
+        return SpeakerAnswer(
+            ReflectionNote(result.value, record_reflection(resident_scope, reply, result.value)),
+            result.call,
+        )
 
-    found, calls = await ask_alone(scope, hall, look_back)
-    return with_notes(round_, hall.ids, found.of_all(hall.ids, UNREAD_NOTE, REFUSED_NOTE)), calls
+    answers, calls = await ask_alone(scope, hall, reflect)
+    return with_notes(round_, hall.ids, answers.of_all(hall.ids, UNREAD_NOTE, REFUSED_NOTE)), calls
 
 
-class Noted(NamedTuple):
+class ReflectionNote(NamedTuple):
     """A resident's reflection and its utterance.
 
     The utterance is None if no later prompt can show it.
     """
 
     reflection: Reflection
-    said: Utterance | None = None
+    utterance: Utterance | None = None
 
 
-UNREAD_NOTE, REFUSED_NOTE = Noted(MINIMAL_REFLECTION), Noted(Reflection.refused_answer())
+UNREAD_NOTE, REFUSED_NOTE = (
+    ReflectionNote(MINIMAL_REFLECTION),
+    ReflectionNote(Reflection.refused_answer()),
+)
 
 
-def with_notes(round_: Round, residents: Sequence[str], noted: Mapping[str, Noted]) -> Round:
+def with_notes(
+    round_: Round, residents: Sequence[str], notes_by_resident: Mapping[str, ReflectionNote]
+) -> Round:
     """Return a copy of a round with the residents' reflections."""
-    reflections = {resident: noted[resident].reflection for resident in residents}
-    notes = {resident: said for resident in residents if (said := noted[resident].said) is not None}
+    reflections = {resident: notes_by_resident[resident].reflection for resident in residents}
+    notes = {
+        resident: utterance
+        for resident in residents
+        if (utterance := notes_by_resident[resident].utterance) is not None
+    }
     return replace(round_, reflections=reflections, notes=notes)
 
 
@@ -354,17 +394,19 @@ async def draw_up_ballot(
     scope: Scope, hall: HallSpeakers, so_far: Discussion
 ) -> tuple[Planned | None, list[Call]]:
     """Ask the planner for the ballot: yes/no items, each with the residents who raised it."""
-    rounds, most = so_far.rounds, hall.meeting.config.max_vote_items
-    answer = planned_ballot_type(hall.reading_context("planner", most=most))
+    rounds, max_items = so_far.rounds, hall.meeting.config.max_vote_items
+    answer_type = planned_ballot_type(hall.reading_context("planner", max_items=max_items))
     prompt = scope.prompt(
         "planner",
         history=hall.meeting.public_history(rounds),
         questions=hall.meeting.questions_put_to(rounds, "planner"),
-        most=quote_value(most, "value", "study.max_vote_items"),
-        answer_format=hall.meeting.describe_format(answer),
+        most=quote_value(max_items, "value", "study.max_vote_items"),
+        answer_format=hall.meeting.describe_format(answer_type),
     )
-    got = await ask_speaker(scope, hall.planner, prompt, answer, Stage("plan", None, len(rounds)))
-    return got.value, [got.call]
+    result = await ask_speaker(
+        scope, hall.planner, prompt, answer_type, Stage("plan", None, len(rounds))
+    )
+    return result.value, [result.call]
 
 
 async def ask_votes(
@@ -372,58 +414,65 @@ async def ask_votes(
 ) -> tuple[dict[str, Ballot], list[Call]]:
     """Ask each resident for a vote with a reason on each item. The leaders do not vote."""
     rounds, items = so_far.rounds, so_far.items
-    listed = [quote_item(hall.meeting, id, item.proposal) for id, item in items.items()]
-    answer = ballot_type(items, hall.meeting.set.options.votes)
+    quoted_items = [
+        quote_item(hall.meeting, item_id, item.proposal) for item_id, item in items.items()
+    ]
+    answer_type = ballot_type(items, hall.meeting.set.options.votes)
 
-    async def ask_one_resident(own: Scope, who: Speaker) -> SpeakerAnswer[Ballot]:
-        known = resident_history(hall, rounds, who.id)
-        prompt = own.prompt(
-            "vote", **known, items=listed, answer_format=hall.meeting.describe_format(answer)
+    async def ask_one_resident(resident_scope: Scope, speaker: Speaker) -> SpeakerAnswer[Ballot]:
+        history = resident_history(hall, rounds, speaker.id)
+        prompt = resident_scope.prompt(
+            "vote",
+            **history,
+            items=quoted_items,
+            answer_format=hall.meeting.describe_format(answer_type),
         )
-        return await ask_speaker(own, who, prompt, answer, Stage("vote", None, len(known["own"])))
+        return await ask_speaker(
+            resident_scope, speaker, prompt, answer_type, Stage("vote", None, len(history["own"]))
+        )
 
     def shared_prompt(residents: list[str], _: object) -> str:
-        known = shared_history(hall, rounds)
+        history = shared_history(hall, rounds)
         ids = hall.meeting.ids_of(residents)
-        answer_format = hall.meeting.describe_format(each_of(dict.fromkeys(residents, answer)))
+        answer_format = hall.meeting.describe_format(each_of(dict.fromkeys(residents, answer_type)))
         return scope.prompt(
             "shared_vote",
             ids=ids,
-            **known,
-            items=listed,
+            **history,
+            items=quoted_items,
             answer_format=answer_format,
         )
 
     if not items:
         return dict.fromkeys(hall.ids, NO_BALLOT), []
     if hall.session is None:
-        found, calls = await ask_alone(scope, hall, ask_one_resident)
+        answers, calls = await ask_alone(scope, hall, ask_one_resident)
     else:
-        tokens, each = ITEM_TOKENS * len(items), dict.fromkeys(hall.ids, answer)
+        tokens, answer_types = ITEM_TOKENS * len(items), dict.fromkeys(hall.ids, answer_type)
         group = SharedRequest(
-            Stage("vote", None, len(rounds)), each, tokens, shared_prompt, keep_answer
+            Stage("vote", None, len(rounds)), answer_types, tokens, shared_prompt, keep_answer
         )
-        found, calls = await ask_together(scope, hall, group)
-    return found.of_all(hall.ids, UNREAD_BALLOT, refused_ballot(items)), calls
+        answers, calls = await ask_together(scope, hall, group)
+    return answers.of_all(hall.ids, UNREAD_BALLOT, refused_ballot(items)), calls
 
 
 async def write_consensus(
     scope: Scope, hall: HallSpeakers, so_far: Discussion
 ) -> tuple[Closing, Utterance, Call]:
     """Ask the planner for the closing text, given the votes and the discussion."""
-    said = hall.meeting.public_history(so_far.rounds)
-    answer = Json(Closing, validation_context=hall.reading_context("planner"))
+    history = hall.meeting.public_history(so_far.rounds)
+    answer_type = Json(Closing, validation_context=hall.reading_context("planner"))
     prompt = scope.prompt(
         "consensus",
         items=with_outcomes(so_far),
-        history=said,
-        answer_format=hall.meeting.describe_format(answer),
+        history=history,
+        answer_format=hall.meeting.describe_format(answer_type),
     )
-    stage = Stage("consensus", None, len(said))
-    got = await ask_speaker(scope, hall.planner, prompt, answer, stage)
-    closing = got.value or MINIMAL_CLOSING
-    recorded = record_consensus(scope, hall.meeting, hall.planner, closing, got.call)
-    return closing, recorded, got.call
+    stage = Stage("consensus", None, len(history))
+    result = await ask_speaker(scope, hall.planner, prompt, answer_type, stage)
+    closing = result.value or MINIMAL_CLOSING
+    utterance = record_consensus(scope, hall.meeting, hall.planner, closing, result.call)
+    return closing, utterance, result.call
 
 
 def with_outcomes(so_far: Discussion) -> list[dict[str, Any]]:
@@ -446,8 +495,8 @@ def with_outcomes(so_far: Discussion) -> list[dict[str, Any]]:
 # needlessly.
 TURN_TOKENS, REACTION_TOKENS, REFLECTION_TOKENS = 330, 55, 200
 
-Turns = dict[str, Taken]
-Notes = dict[str, Noted]
+Turns = dict[str, CompletedTurn]
+Notes = dict[str, ReflectionNote]
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,15 +534,15 @@ class UpcomingRound:
 
     def turns(self) -> dict[str, Json[Turn]]:
         """Return resident id → the answer type of the resident's turn, in the order of speaking."""
-        asked = {
+        contexts = {
             resident_id: self.hall.reading_context(
                 resident_id, round=self.round_number, think=self.has_thinking
             )
             for resident_id in self.speaking_order
         }
-        return {resident_id: turn(of) for resident_id, of in asked.items()}
+        return {resident_id: turn_answer_type(context) for resident_id, context in contexts.items()}
 
-    def prompt(self, scope: Scope, residents: list[str], there: Turns, *, whole: bool) -> str:
+    def prompt(self, scope: Scope, residents: list[str], completed: Turns, *, whole: bool) -> str:
         """Return the prompt that asks for the turns of `residents`.
 
         `there` holds turns from earlier replies, which the prompt lists. `whole`: the prompt asks
@@ -502,8 +551,8 @@ class UpcomingRound:
         notes = self.earlier[-1].notes if self.earlier else {}
         meeting = self.hall.meeting
         turns = self.turns()
-        part = each_of({resident: turns[resident] for resident in residents})
-        answer_format = meeting.describe_format(WholeRound(self) if whole else part)
+        answer_types = each_of({resident: turns[resident] for resident in residents})
+        answer_format = meeting.describe_format(WholeRound(self) if whole else answer_types)
         return scope.prompt(
             "shared_round",
             ids=meeting.ids_of(residents),
@@ -518,7 +567,8 @@ class UpcomingRound:
                 if resident in notes
             ],
             already=meeting.as_lines(
-                (resident_id, of.recorded.statement) for resident_id, of in there.items()
+                (resident_id, completed_turn.recorded.statement)
+                for resident_id, completed_turn in completed.items()
             ),
             think=self.has_thinking,
             reflect=self.reflects and whole,
@@ -527,11 +577,11 @@ class UpcomingRound:
             answer_format=answer_format,
         )
 
-    def record_turn(self, scope: Scope, resident: str, turn: Turn, address: str) -> Taken:
+    def record_turn(self, scope: Scope, resident: str, turn: Turn, address: str) -> CompletedTurn:
         """Record the utterances of a resident's turn in a shared reply."""
         reply = reply_of(self.hall.meeting, resident, self.round_number, address, shared=True)
         thoughts = record_thoughts(scope, reply, turn.thinking)
-        return Taken(turn, record_statement(scope, reply, turn, thoughts))
+        return CompletedTurn(turn, record_statement(scope, reply, turn, thoughts))
 
 
 async def shared_round(
@@ -540,74 +590,82 @@ async def shared_round(
     """Hold one round of the shared session, with turns and, if asked for, reflections."""
     ahead = UpcomingRound(hall, earlier, reflects)
     turns: Turns = {}
-    noted: Notes = {}
+    notes: Notes = {}
     calls: list[Call] = []
-    longest = hall.longest_reply
+    max_tokens = hall.longest_reply
     # Try one reply only if it is expected to fit. A cut reply would be paid for and lost.
-    if len(ahead.speaking_order) * ahead.expected_tokens(reflects=reflects) <= longest:
-        turns, noted, calls = await _in_one_reply(scope, ahead)
+    if len(ahead.speaking_order) * ahead.expected_tokens(reflects=reflects) <= max_tokens:
+        turns, notes, calls = await _in_one_reply(scope, ahead)
     missing = [resident_id for resident_id in ahead.speaking_order if resident_id not in turns]
     if missing:
-        more, further = await _ask_missing_turns(scope, ahead, turns, missing)
-        turns, calls = {**turns, **more}, [*calls, *further]
-    silent = MINIMAL_THINKING if ahead.has_thinking else None
-    unread = Turn.model_construct(thinking=silent, speaking=MINIMAL_SPEAKING)
+        further_turns, further_calls = await _ask_missing_turns(scope, ahead, turns, missing)
+        turns, calls = {**turns, **further_turns}, [*calls, *further_calls]
+    no_thinking = MINIMAL_THINKING if ahead.has_thinking else None
+    unread_turn = Turn.model_construct(thinking=no_thinking, speaking=MINIMAL_SPEAKING)
     # Record residents without a readable turn too, so that each utterance of the round has a row.
     # The address is that of the last call, which should have held the turn.
     for resident_id in ahead.speaking_order:
         if resident_id not in turns:
-            turns[resident_id] = ahead.record_turn(scope, resident_id, unread, calls[-1].address)
-    taken = {resident_id: turns[resident_id].turn for resident_id in hall.ids}
+            turns[resident_id] = ahead.record_turn(
+                scope, resident_id, unread_turn, calls[-1].address
+            )
+    turns_by_resident = {resident_id: turns[resident_id].turn for resident_id in hall.ids}
     recorded = {resident_id: turns[resident_id].recorded for resident_id in hall.ids}
-    round_ = Round(ahead.round_number, ahead.speaking_order, taken, recorded)
+    round_ = Round(ahead.round_number, ahead.speaking_order, turns_by_resident, recorded)
     if reflects:
-        missing = [resident_id for resident_id in ahead.speaking_order if resident_id not in noted]
+        missing = [resident_id for resident_id in ahead.speaking_order if resident_id not in notes]
         if missing:
             # A separate child scope, so that exposure can tell these questions from the questions
             # for turns.
-            apart = scope.child("reflect")
-            late, further = await _ask_missing_reflections(apart, hall, (*earlier, round_), missing)
-            noted, calls = {**noted, **late}, [*calls, *further]
-        round_ = with_notes(round_, hall.ids, noted)
+            reflect_scope = scope.child("reflect")
+            late_notes, further_calls = await _ask_missing_reflections(
+                reflect_scope, hall, (*earlier, round_), missing
+            )
+            notes, calls = {**notes, **late_notes}, [*calls, *further_calls]
+        round_ = with_notes(round_, hall.ids, notes)
     if len(calls) > 1:
-        lost = calls[0].missing
-        why = f"the first was no use ({lost})" if lost else "too long for one reply of the session"
-        scope.log(f"round {ahead.round_number} took {len(calls)} calls: {why}")
+        missing_reason = calls[0].missing
+        explanation = (
+            f"the first was no use ({missing_reason})"
+            if missing_reason
+            else "too long for one reply of the session"
+        )
+        scope.log(f"round {ahead.round_number} took {len(calls)} calls: {explanation}")
     return replace(round_, parts=len(calls)), calls
 
 
 async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Notes, list[Call]]:
     """Ask for a whole round in one reply. The turns are empty if it could not be read."""
-    who, stage = session_of(ahead.hall), ahead.round_stage
+    session, stage = session_of(ahead.hall), ahead.round_stage
     question = ahead.prompt(scope, list(ahead.speaking_order), {}, whole=True)
     longest = ahead.hall.longest_reply
-    answer = WholeRound(ahead)
-    got = await scope.ask_detailed(
-        who, question, answer_type=answer, max_tokens=longest, about=stage.question_matter
+    answer_type = WholeRound(ahead)
+    result = await scope.ask_detailed(
+        session, question, answer_type=answer_type, max_tokens=longest, about=stage.question_matter
     )
-    call = call_of(stage, who, len(ahead.speaking_order), question, got)
-    if isinstance(got.value, Missing):
+    call = call_of(stage, session, len(ahead.speaking_order), question, result)
+    if isinstance(result.value, Missing):
         # All residents are asked about again, so this call has not yet caused minimal structures.
-        return {}, {}, [replace(call, minimal=0, parse_step=got.parse_step)]
-    turns, reflections = got.value
+        return {}, {}, [replace(call, minimal=0, parse_step=result.parse_step)]
+    turns, reflections = result.value
     meeting, number = ahead.hall.meeting, ahead.round_number
-    taken = {
-        resident_id: ahead.record_turn(scope, resident_id, turn, got.address)
+    completed = {
+        resident_id: ahead.record_turn(scope, resident_id, turn, result.address)
         for resident_id, turn in turns.items()
     }
-    noted = {
-        resident_id: record_note(scope, meeting, number, resident_id, reflection, got.address)
+    notes = {
+        resident_id: record_note(scope, meeting, number, resident_id, reflection, result.address)
         for resident_id, reflection in reflections.items()
     }
-    return taken, noted, [call]
+    return completed, notes, [call]
 
 
 def record_note(
     scope: Scope, meeting: Meeting, number: int, resident: str, reflection: Reflection, address: str
-) -> Noted:
+) -> ReflectionNote:
     """Record a resident's reflection in a shared reply."""
     reply = reply_of(meeting, resident, number, address, shared=True)
-    return Noted(reflection, record_reflection(scope, reply, reflection))
+    return ReflectionNote(reflection, record_reflection(scope, reply, reflection))
 
 
 @dataclass(frozen=True, slots=True)
@@ -622,9 +680,11 @@ class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
         turns = each_of(self.ahead.turns()).schema
         schemas = {"turns": {**turns, "description": "the turn of each resident"}}
         if self.ahead.reflects:
-            back = self._reflection_types(dict.fromkeys(self.ahead.speaking_order, "")).schema
-            described = "how each resident looks back on the round"
-            schemas["reflections"] = {**back, "description": described}
+            reflection_schema = self._reflection_types(
+                dict.fromkeys(self.ahead.speaking_order, "")
+            ).schema
+            description = "how each resident looks back on the round"
+            schemas["reflections"] = {**reflection_schema, "description": description}
         return object_schema("Round", schemas)
 
     def _reflection_types(self, stances: Mapping[str, str]) -> JsonMap[Reflection]:
@@ -640,16 +700,16 @@ class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
     def parse_reply(
         self, reply: str
     ) -> ParsedAnswer[tuple[dict[str, Turn], dict[str, Reflection]]] | ParseFailure | Missing:
-        found = Json(AnyObject).parse_reply(reply)
-        if not isinstance(found, ParsedAnswer):
-            return found
-        raw = found.value.model_extra or {}
-        each = each_of(self.ahead.turns())
+        parsed_object = Json(AnyObject).parse_reply(reply)
+        if not isinstance(parsed_object, ParsedAnswer):
+            return parsed_object
+        raw = parsed_object.value.model_extra or {}
+        turn_types = each_of(self.ahead.turns())
         # Some models leave out the outer object, so the reply itself may hold the turns.
-        said = each.read(_object_or_default(raw, "turns", raw))
-        if not isinstance(said, ParsedAnswer):
-            return said
-        turns = said.value.values
+        parsed_turns = turn_types.read(_object_or_default(raw, "turns", raw))
+        if not isinstance(parsed_turns, ParsedAnswer):
+            return parsed_turns
+        turns = parsed_turns.value.values
         # Reflections are read after the turns, because each needs the stance of its resident's
         # turn.
         stances = (
@@ -657,14 +717,18 @@ class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
             if self.ahead.reflects
             else {}
         )
-        own = self._reflection_types(stances)
-        back = own.read(_object_or_default(raw, "reflections", {}))
+        reflection_types = self._reflection_types(stances)
+        parsed_reflections = reflection_types.read(_object_or_default(raw, "reflections", {}))
         # The turns are kept, and the missing reflections are asked for in a further call.
-        if not isinstance(back, ParsedAnswer):
-            return ParsedAnswer((turns, {}), found.parse_step, said.repairs)
-        reflections = back.value.values
-        reflections |= dict.fromkeys(back.value.declined, Reflection.refused_answer())
-        return ParsedAnswer((turns, reflections), found.parse_step, (*said.repairs, *back.repairs))
+        if not isinstance(parsed_reflections, ParsedAnswer):
+            return ParsedAnswer((turns, {}), parsed_object.parse_step, parsed_turns.repairs)
+        reflections = parsed_reflections.value.values
+        reflections |= dict.fromkeys(parsed_reflections.value.declined, Reflection.refused_answer())
+        return ParsedAnswer(
+            (turns, reflections),
+            parsed_object.parse_step,
+            (*parsed_turns.repairs, *parsed_reflections.repairs),
+        )
 
 
 class AnyObject(BaseModel):
@@ -674,23 +738,27 @@ class AnyObject(BaseModel):
 
 
 async def _ask_missing_turns(
-    scope: Scope, ahead: UpcomingRound, there: Turns, missing: list[str]
+    scope: Scope, ahead: UpcomingRound, completed: Turns, missing: list[str]
 ) -> tuple[Turns, list[Call]]:
     """Ask for the turns of the `missing` residents, in as many replies as they need."""
 
-    def build_prompt(residents: list[str], given: Mapping[str, Taken]) -> str:
-        return ahead.prompt(scope, residents, {**there, **given}, whole=False)
+    def build_prompt(residents: list[str], answered: Mapping[str, CompletedTurn]) -> str:
+        return ahead.prompt(scope, residents, {**completed, **answered}, whole=False)
 
-    def record_answer(resident: str, turn: Turn, address: str) -> Taken:
+    def record_answer(resident: str, turn: Turn, address: str) -> CompletedTurn:
         return ahead.record_turn(scope, resident, turn, address)
 
     turns = ahead.turns()
-    each = {resident_id: turns[resident_id] for resident_id in missing}
+    answer_types = {resident_id: turns[resident_id] for resident_id in missing}
     group = SharedRequest(
-        ahead.round_stage, each, ahead.expected_tokens(reflects=False), build_prompt, record_answer
+        ahead.round_stage,
+        answer_types,
+        ahead.expected_tokens(reflects=False),
+        build_prompt,
+        record_answer,
     )
-    found, calls = await ask_together(scope, ahead.hall, group)
-    return found.values, calls
+    answers, calls = await ask_together(scope, ahead.hall, group)
+    return answers.values, calls
 
 
 async def _ask_missing_reflections(
@@ -698,14 +766,14 @@ async def _ask_missing_reflections(
 ) -> tuple[Notes, list[Call]]:
     """Ask the shared session for reflections of the `missing` residents on the last of `rounds`."""
     round_, meeting = rounds[-1], hall.meeting
-    each = {
+    answer_types = {
         resident_id: reflection_answer_type(
             hall.reading_context(resident_id, stance=round_.turns[resident_id].stance)
         )
         for resident_id in missing
     }
 
-    def build_prompt(residents: list[str], _: Mapping[str, Noted]) -> str:
+    def build_prompt(residents: list[str], _: Mapping[str, ReflectionNote]) -> str:
         return scope.prompt(
             "shared_reflect",
             ids=meeting.ids_of(residents),
@@ -721,21 +789,21 @@ async def _ask_missing_reflections(
                 for resident in residents
             ],
             answer_format=meeting.describe_format(
-                each_of({resident: each[resident] for resident in residents})
+                each_of({resident: answer_types[resident] for resident in residents})
             ),
         )
 
-    def record_answer(resident: str, reflection: Reflection, address: str) -> Noted:
+    def record_answer(resident: str, reflection: Reflection, address: str) -> ReflectionNote:
         return record_note(scope, meeting, round_.number, resident, reflection, address)
 
     stage = Stage("reflect", round_.number, 1)
-    group = SharedRequest(stage, each, REFLECTION_TOKENS, build_prompt, record_answer)
-    found, calls = await ask_together(scope, hall, group)
-    return found.of_all(missing, UNREAD_NOTE, REFUSED_NOTE), calls
+    group = SharedRequest(stage, answer_types, REFLECTION_TOKENS, build_prompt, record_answer)
+    answers, calls = await ask_together(scope, hall, group)
+    return answers.of_all(missing, UNREAD_NOTE, REFUSED_NOTE), calls
 
 
 def _object_or_default(
-    raw: Mapping[str, object], name: str, otherwise: Mapping[str, object]
+    raw: Mapping[str, object], name: str, default: Mapping[str, object]
 ) -> Mapping[str, object]:
-    part = raw.get(name)
-    return part if isinstance(part, Mapping) else otherwise
+    value = raw.get(name)
+    return value if isinstance(value, Mapping) else default

@@ -292,18 +292,18 @@ class RepairRow(OfDiscussion, table="repairs"):
 
 def _with_figures(base: type[Row]) -> type[Row]:
     """Return a subclass of `base` with a column for each figure of each group."""
-    words = {"vulnerable": "vulnerable residents", "general": "general residents"}
-    words["gap"] = "vulnerable minus general"
-    said = {
-        f"{group}_{name}": f"{of}: {figure}"
-        for group, of in words.items()
+    group_labels = {"vulnerable": "vulnerable residents", "general": "general residents"}
+    group_labels["gap"] = "vulnerable minus general"
+    descriptions = {
+        f"{group}_{name}": f"{group_label}: {figure}"
+        for group, group_label in group_labels.items()
         for name, figure in FIGURES.items()
     }
 
     def add_columns(namespace: dict[str, object]) -> None:
         namespace["__module__"] = __name__
-        namespace["__annotations__"] = dict.fromkeys(said, "float | None")
-        namespace.update({name: column(meaning) for name, meaning in said.items()})
+        namespace["__annotations__"] = dict.fromkeys(descriptions, "float | None")
+        namespace.update({name: column(description) for name, description in descriptions.items()})
 
     # `new_class` fills the annotations before `Row.__init_subclass__` makes a dataclass of the
     # class.

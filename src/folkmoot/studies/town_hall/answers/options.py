@@ -57,7 +57,7 @@ def draw_option_orders(seed: int, set_number: int) -> OptionOrders:
     rng = generator(seed, ("town_hall", f"set{set_number:02d}", "options"))
 
     def permute_options(options: Sequence[str]) -> tuple[str, ...]:
-        return tuple(options[resident_id] for resident_id in rng.permutation(len(options)))
+        return tuple(options[index] for index in rng.permutation(len(options)))
 
     return OptionOrders(
         stances=STANCES[::-1] if rng.integers(2) else STANCES,

@@ -84,11 +84,14 @@ class Moderation(Minimal):
 
     @field_validator("overlooked_concerns", mode="before")
     @classmethod
-    def _of_known(cls, raw: object, info: ValidationInfo) -> object:
+    def _keep_known_concerns(cls, raw: object, info: ValidationInfo) -> object:
         # Some models list concerns as plain texts. Without a resident they are then dropped and
         # noted.
-        loose = [c if isinstance(c, Mapping) else {"concern": read_text(c)} for c in read_list(raw)]
-        return _with_targets(loose, "overlooked_concerns", info)
+        entries = [
+            entry if isinstance(entry, Mapping) else {"concern": read_text(entry)}
+            for entry in read_list(raw)
+        ]
+        return _with_targets(entries, "overlooked_concerns", info)
 
 
 class ReflectedConcern(Record):
@@ -120,32 +123,36 @@ class Closing(Minimal):
 
     @field_validator("consensus")
     @classmethod
-    def _strip_closing(cls, said: str) -> str:
-        return said.strip()
+    def _strip_closing(cls, text: str) -> str:
+        return text.strip()
 
     @field_validator("concerns_reflected", mode="before")
     @classmethod
-    def _of_known(cls, raw: object, info: ValidationInfo) -> object:
+    def _keep_known_concerns(cls, raw: object, info: ValidationInfo) -> object:
         concerns = [
-            column
-            for column in (raw if isinstance(raw, list) else [])
-            if isinstance(column, Mapping)
+            entry for entry in (raw if isinstance(raw, list) else []) if isinstance(entry, Mapping)
         ]
-        kept = _with_targets(concerns, "concerns_reflected", info)
+        known_concerns = _with_targets(concerns, "concerns_reflected", info)
         # A list keeps the order of the text, and records cannot be hashed.
-        return [c for i, c in enumerate(kept) if c not in kept[:i]]
+        return [
+            concern for i, concern in enumerate(known_concerns) if concern not in known_concerns[:i]
+        ]
 
 
 def _with_targets(
-    concerns: Sequence[Mapping[str, object]], where: str, info: ValidationInfo
+    concerns: Sequence[Mapping[str, object]], field: str, info: ValidationInfo
 ) -> list[dict[str, object]]:
     """Return the concerns of known residents with their ids, and note the dropped ones."""
     repairer = Repairer.from_info(info)
-    named = [
-        (repairer.target(read_text(concern.get("resident")), f"{where}.resident"), concern)
+    with_targets = [
+        (repairer.target(read_text(concern.get("resident")), f"{field}.resident"), concern)
         for concern in concerns
     ]
-    return [{"resident": who, "concern": c.get("concern")} for who, c in named if who]
+    return [
+        {"resident": resident_id, "concern": concern.get("concern")}
+        for resident_id, concern in with_targets
+        if resident_id
+    ]
 
 
 MINIMAL_MODERATION = Moderation.minimal_answer()
@@ -209,14 +216,14 @@ class Planned(Record):
             elif len(kept) == repairer.asked.most:
                 repairer.note("items", "too_many", item.proposal)
             else:
-                where = "items.originating_residents"
+                field = "items.originating_residents"
                 # Sorted, so that the order in which a model lists residents does not matter.
-                origin = tuple(sorted(repairer.parse_targets(item.originating_residents, where)))
+                origin = tuple(sorted(repairer.parse_targets(item.originating_residents, field)))
                 # The item stays on the ballot, but no resident is credited with it.
                 if not origin:
-                    repairer.note(where, "no_origin", f"V{len(kept) + 1}")
-                known = {"proposal": wording, "originating_residents": origin}
-                kept[wording.casefold()] = item.model_copy(update=known)
+                    repairer.note(field, "no_origin", f"V{len(kept) + 1}")
+                changes = {"proposal": wording, "originating_residents": origin}
+                kept[wording.casefold()] = item.model_copy(update=changes)
         return tuple(kept.values())
 
 
@@ -248,7 +255,7 @@ class Ballot(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _on_each(cls, raw: object, info: ValidationInfo) -> object:
+    def _parse_votes(cls, raw: object, info: ValidationInfo) -> object:
         """Read the entry of each item, whatever the case of its key.
 
         Raises ValueError for an item without a clear yes or no and without a way out. The question
@@ -268,29 +275,33 @@ class Ballot(BaseModel):
             key = item.casefold()
             entry = by_key.get(key)
             entry = entry if isinstance(entry, Mapping) else {"vote": entry}
-            said = entry.get("vote")
+            stated = entry.get("vote")
             reasons[item] = read_text(entry.get("reason"))
-            if (way_out := parse_way_out(said, WAYS_OUT)) is not None:
+            if (way_out := parse_way_out(stated, WAYS_OUT)) is not None:
                 missing[item] = way_out.reason
-            elif said is None and repeated & {key, f"{key}.vote"}:
+            elif stated is None and repeated & {key, f"{key}.vote"}:
                 missing[item] = TEMPLATE_SENTENCE
-            elif (vote := yes_or_no(said)) is None:
+            elif (vote := yes_or_no(stated)) is None:
                 raise ValueError(
                     f"{item} has no vote of yes or no, {NONE_OF_THESE} or {DECLINED}. "
                     "Vote on every item"
                 )
             else:
                 votes[item] = vote
-                if vote != said:
-                    reading.add_repair(f"{item}.vote", "spelling", read_text(said), vote)
+                if vote != stated:
+                    reading.add_repair(f"{item}.vote", "spelling", read_text(stated), vote)
         return {"votes": votes, "reasons": reasons, "missing": missing}
 
     def to_json(self) -> dict[str, object]:
         """Return votes, reasons and the reasons of missing votes under the source's names."""
-        marks = {"_parse_error": self.parse_error, "_declined": self.declined}
-        said = {"votes": self.votes, "reasons": self.reasons}
+        flags = {"_parse_error": self.parse_error, "_declined": self.declined}
+        votes_and_reasons = {"votes": self.votes, "reasons": self.reasons}
         missing = {"_missing": self.missing} if self.missing else {}
-        return {**said, **{name: mark for name, mark in marks.items() if mark}, **missing}
+        return {
+            **votes_and_reasons,
+            **{name: value for name, value in flags.items() if value},
+            **missing,
+        }
 
 
 # The ballot of a discussion in which the planner proposed nothing to vote on.
@@ -309,7 +320,7 @@ def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ba
     `options` are yes and no in the order in which the prompt lists them.
     """
     # The reason comes before the vote, so that a model reasons before it decides.
-    one = {
+    vote_schema = {
         "title": "Vote",
         "type": "object",
         "properties": {
@@ -329,7 +340,7 @@ def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ba
         "type": "object",
         "properties": refs,
         "required": list(refs),
-        "$defs": {"Vote": one},
+        "$defs": {"Vote": vote_schema},
     }
     return Json(Ballot, validation_context=tuple(refs), schema=schema, may_decline=True)
 
@@ -351,22 +362,22 @@ class Satisfaction(Record):
     reason: Words
 
     @classmethod
-    def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
+    def _find_missing(cls, raw: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
         """Return the fields without an answer. A null means that the resident cannot say."""
-        missing = super()._find_missing(said, echoed)
-        if "satisfaction" in said and said["satisfaction"] is None:
+        missing = super()._find_missing(raw, echoed)
+        if "satisfaction" in raw and raw["satisfaction"] is None:
             missing["satisfaction"] = CANNOT_SAY
         return missing
 
     @field_validator("satisfaction", mode="before")
     @classmethod
-    def _check_score(cls, said: object, info: ValidationInfo) -> object:
+    def _check_score(cls, stated: object, info: ValidationInfo) -> object:
         """Read the score. Raises ValueError for a score out of range, which is never clipped."""
-        score = parse_whole_number(said, 10)
+        score = parse_whole_number(stated, 10)
         if score is None:
             raise ValueError("must be a whole number from 1 to 10, or null if you cannot say")
-        if not isinstance(said, int):
-            Repairer.from_info(info).note("satisfaction", "spelling", said, str(score))
+        if not isinstance(stated, int):
+            Repairer.from_info(info).note("satisfaction", "spelling", stated, str(score))
         return score
 
 

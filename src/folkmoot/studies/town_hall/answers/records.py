@@ -63,9 +63,9 @@ Words = Annotated[str, BeforeValidator(read_text)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_parse_texts)]
 
 
-def _is_plain_text(of: FieldInfo) -> bool:
-    mended = any(isinstance(m, BeforeValidator) for m in of.metadata)
-    return of.annotation is str and not mended
+def _is_plain_text(model_field: FieldInfo) -> bool:
+    is_repaired = any(isinstance(marker, BeforeValidator) for marker in model_field.metadata)
+    return model_field.annotation is str and not is_repaired
 
 
 class Record(BaseModel):
@@ -96,44 +96,46 @@ class Record(BaseModel):
             return handler(raw)
         # These fields record how an answer was read. A model must not set them, so they are
         # removed.
-        said = {
-            str(key): value for key, value in raw.items() if str(key).removeprefix("_") not in OURS
+        given = {
+            str(key): value
+            for key, value in raw.items()
+            if str(key).removeprefix("_") not in RESERVED_FIELDS
         }
-        mended = (
+        validated_fields = (
             name
             for name, model_field in cls.model_fields.items()
             if model_field.is_required() and not _is_plain_text(model_field)
         )
         reading = ValidationContext.from_info(info)
-        missing = cls._find_missing(said, reading.echoed)
+        missing = cls._find_missing(given, reading.echoed)
         unread = {
             unread_field.rpartition(".")[2]
             for unread_field in reading.unread_fields
             if not _INSIDE_LIST.search(unread_field)
         }
         missing |= {
-            name: UNKNOWN_VALUE for name in unread & cls.model_fields.keys() if not said.get(name)
+            name: UNKNOWN_VALUE for name in unread & cls.model_fields.keys() if not given.get(name)
         }
-        known = {**dict.fromkeys(mended), **said} | {
+        complete = {**dict.fromkeys(validated_fields), **given} | {
             name: cls._placeholder_value(name) for name in missing
         }
-        found = handler(known)
+        record = handler(complete)
         if not missing:
-            return found
+            return record
         empty = {name: cls._empty_value(name) for name in missing}
-        return found.model_copy(update=empty | {"missing": {**found.missing, **missing}})
+        return record.model_copy(update=empty | {"missing": {**record.missing, **missing}})
 
     @classmethod
-    def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
+    def _find_missing(cls, raw: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
         """Return the fields without an answer, each with the reason."""
         repeated = {path.rpartition(".")[2] for path in echoed if not _INSIDE_LIST.search(path)}
         missing = {
-            model_field: TEMPLATE_SENTENCE
-            for model_field in cls.model_fields
-            if model_field in repeated and model_field not in said
+            name: TEMPLATE_SENTENCE
+            for name in cls.model_fields
+            if name in repeated and name not in raw
         }
         for name in cls.CLOSED:
-            if (way_out := parse_way_out(said.get(name), WAYS_OUT)) is not None:
+            if (way_out := parse_way_out(raw.get(name), WAYS_OUT)) is not None:
                 missing[name] = way_out.reason
         return missing
 
@@ -145,8 +147,8 @@ class Record(BaseModel):
 
     @classmethod
     def _empty_value(cls, name: str) -> object:
-        of = cls.model_fields[name].annotation
-        return "" if of is str else () if get_origin(of) is tuple else None
+        annotation = cls.model_fields[name].annotation
+        return "" if annotation is str else () if get_origin(annotation) is tuple else None
 
     def to_json(self) -> dict[str, object]:
         """Return the fields under the source's names.
@@ -160,11 +162,11 @@ class Record(BaseModel):
 
     def to_prompt(self) -> dict[str, object]:
         """Return the fields as later prompts show them to their speaker, without reasons."""
-        return cast("dict[str, object]", _without_marks(self.to_json()))
+        return cast("dict[str, object]", _without_flags(self.to_json()))
 
 
 # Fields that the code fills in and a reply must not set.
-OURS = ("parse_error", DECLINED, "missing")
+RESERVED_FIELDS = ("parse_error", DECLINED, "missing")
 # The path of a field in an entry of a list, such as `reactions.0.reason`. Such a field belongs to
 # the entry and is missing there, not in the outer record.
 _INSIDE_LIST = re.compile(r"\.\d+\.")
@@ -179,18 +181,18 @@ def _null_missing(data: dict[str, Any]) -> None:
         for nested in entry if isinstance(entry, list) else [entry]:
             if isinstance(nested, dict):
                 _null_missing(nested)
-    marks = {name: data.pop(name, False) for name in ("_parse_error", "_declined")}
-    data.update({name: mark for name, mark in marks.items() if mark})
+    flags = {name: data.pop(name, False) for name in ("_parse_error", "_declined")}
+    data.update({name: value for name, value in flags.items() if value})
     if missing:
         data["_missing"] = dict(missing)
 
 
-def _without_marks(data: Any) -> Any:
+def _without_flags(data: Any) -> Any:
     if isinstance(data, dict):
         return {
-            key: _without_marks(value) for key, value in data.items() if not key.startswith("_")
+            key: _without_flags(value) for key, value in data.items() if not key.startswith("_")
         }
-    return [_without_marks(value) for value in data] if isinstance(data, list) else data
+    return [_without_flags(value) for value in data] if isinstance(data, list) else data
 
 
 class Minimal(Record):
@@ -215,18 +217,18 @@ class Minimal(Record):
         return cls._empty_answer(declined=True)
 
     @classmethod
-    def _empty_answer(cls, **why: bool) -> Self:
+    def _empty_answer(cls, **flag: bool) -> Self:
         empty: dict[str, Any] = {name: cls._empty_value(name) for name in cls.model_fields}
-        marks = {"parse_error": False, "declined": False, "missing": {}}
+        flags = {"parse_error": False, "declined": False, "missing": {}}
         # Skip validation, because an empty answer would not pass the strict types.
-        return cast(Self, cls.model_construct(**(empty | marks | why)))
+        return cast(Self, cls.model_construct(**(empty | flags | flag)))
 
 
 @lru_cache(maxsize=4096)
 def asked_schema(
     model: type[BaseModel],
     options: tuple[tuple[str, tuple[str, ...]], ...] = (),
-    without: tuple[str, ...] = (),
+    excluded_fields: tuple[str, ...] = (),
 ) -> Schema:
     """Return the schema of an answer model with its fields in `ASKED_ORDER`.
 
@@ -237,15 +239,15 @@ def asked_schema(
     # The arguments are tuples so that they can be keys of the cache. All residents of a set share
     # them.
     allowed = {path: with_ways_out(texts) for path, texts in options}
-    return cast("Schema", _in_asked_order(json_schema(model, allowed, without)))
+    return cast("Schema", _in_asked_order(json_schema(model, allowed, excluded_fields)))
 
 
 def _in_asked_order(node: Any) -> Any:
     if isinstance(node, list):
-        return [_in_asked_order(name) for name in node]
+        return [_in_asked_order(item) for item in node]
     if not isinstance(node, dict):
         return node
-    ordered = {name: _in_asked_order(n) for name, n in node.items()}
+    ordered = {name: _in_asked_order(value) for name, value in node.items()}
     order = ASKED_ORDER.get(str(node.get("title")), ())
     if isinstance(fields := ordered.get("properties"), dict) and order:
         ordered["properties"] = {name: fields[name] for name in order if name in fields} | fields

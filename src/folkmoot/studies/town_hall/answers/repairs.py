@@ -55,8 +55,8 @@ def resolve_id(raw: object, ids: Sequence[str]) -> str:
         return ""
     if raw in ids:
         return str(raw)
-    found = ids_in(str(raw), ids)
-    return found[0] if len(found) == 1 and found[0] in ids else ""
+    found_ids = ids_in(str(raw), ids)
+    return found_ids[0] if len(found_ids) == 1 and found_ids[0] in ids else ""
 
 
 def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
@@ -66,12 +66,12 @@ def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
     id.
     """
     by_key = {_comparison_key(resident_id): resident_id for resident_id in ids}
-    alone = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
-    if alone:
+    bare_number = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
+    if bare_number:
         numbered = [
             resident_id
             for resident_id in ids
-            if re.sub(r"\D", "", resident_id).lstrip("0") == alone[1].lstrip("0")
+            if re.sub(r"\D", "", resident_id).lstrip("0") == bare_number[1].lstrip("0")
         ]
         # A number in a longer text is more often a count or a year than an id.
         return numbered[:1]
@@ -94,11 +94,11 @@ def _comparison_key(name: str) -> str:
 TITLES = {"mr", "mrs", "miss", "dr", "prof", "sir", "don", "herr", "frau", "madame", "monsieur"}
 
 
-def _strip_accents(said: str) -> str:
+def _strip_accents(text: str) -> str:
     """Return a text without accents and with straight apostrophes."""
-    plain = unicodedata.normalize("NFKD", said.replace("’", "'"))
+    plain = unicodedata.normalize("NFKD", text.replace("’", "'"))
     return unicodedata.normalize(
-        "NFC", "".join(column for column in plain if not unicodedata.combining(column))
+        "NFC", "".join(character for character in plain if not unicodedata.combining(character))
     )
 
 
@@ -112,7 +112,7 @@ def _has_case(name: str) -> bool:
 
 # Minimum similarity (0 to 100, `rapidfuzz.fuzz.partial_ratio`) at which a passage counts as quoted.
 # It allows for a changed word or ending in a sentence.
-ALIKE = 85
+MIN_SIMILARITY = 85
 
 
 def is_quoted(words: str, statement: str) -> bool:
@@ -120,22 +120,22 @@ def is_quoted(words: str, statement: str) -> bool:
 
     An ellipsis in `words` marks an omission. The parts beside it are looked up one by one.
     """
-    said = _normalise_words(statement)
+    normalised = _normalise_words(statement)
     parts = [part for part in map(_normalise_words, re.split(r"…|\.\.\.", words)) if part]
     return bool(parts) and all(
-        f" {part} " in f" {said} "
-        or (len(part) <= len(said) and fuzz.partial_ratio(part, said) >= ALIKE)
+        f" {part} " in f" {normalised} "
+        or (len(part) <= len(normalised) and fuzz.partial_ratio(part, normalised) >= MIN_SIMILARITY)
         for part in parts
     )
 
 
-def _normalise_words(said: str) -> str:
-    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", said).casefold()))
+def _normalise_words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))
 
 
 # Five letters join most inflected forms of a word. Shorter words are mostly articles and pronouns.
-def _word_stems(said: str) -> set[str]:
-    return {word[:5] for word in _normalise_words(said).split() if len(word) > 3}
+def _word_stems(text: str) -> set[str]:
+    return {word[:5] for word in _normalise_words(text).split() if len(word) > 3}
 
 
 def match_option(raw: object, options: Sequence[str]) -> str | None:
@@ -174,20 +174,22 @@ class AskContext:
 
     def find_resident(self, raw: object) -> str:
         """Return the id of the one resident that a text names by id or name, or ""."""
-        found = resolve_id(raw, self.ids)
-        if found or not isinstance(raw, str):
-            return found
+        match = resolve_id(raw, self.ids)
+        if match or not isinstance(raw, str):
+            return match
         # A name of one word needs its capital ("rose" is also a flower), a longer one does not.
-        said = _strip_accents(raw).strip().casefold()
-        full = (
+        folded = _strip_accents(raw).strip().casefold()
+        full_names = (
             (resident_id, _strip_accents(name).casefold())
             for resident_id, name in self.names.items()
         )
-        named = [resident_id for resident_id, name in full if " " in name and name == said]
-        named = named or [name for name in self.names if self.calls(name, raw)]
-        return named[0] if len(named) == 1 else ""
+        matches = [
+            resident_id for resident_id, name in full_names if " " in name and name == folded
+        ]
+        matches = matches or [name for name in self.names if self.is_mentioned(name, raw)]
+        return matches[0] if len(matches) == 1 else ""
 
-    def calls(self, target: str, said: str) -> bool:
+    def is_mentioned(self, target: str, text: str) -> bool:
         """Return whether a text names a resident, whatever the accents and apostrophes.
 
         The whole name counts, and so does a part of it that no other resident shares ("Siobhán",
@@ -196,9 +198,9 @@ class AskContext:
         name, others = self.names.get(target, target), " ".join(self.names.values())
         # Parts of one or two letters are initials or particles, which match too easily.
         parts = [part for part in name.split() if len(part) > 2 and others.split().count(part) == 1]
-        said = _strip_accents(said)
+        text = _strip_accents(text)
         return any(
-            re.search(rf"(?<!\w){re.escape(part)}" + (r"(?!\w)" if _has_case(part) else ""), said)
+            re.search(rf"(?<!\w){re.escape(part)}" + (r"(?!\w)" if _has_case(part) else ""), text)
             for part in map(
                 _strip_accents,
                 (name, *(part for part in parts if part.strip(".").casefold() not in TITLES)),
@@ -216,11 +218,11 @@ class AskContext:
             return True
         # The name itself does not count as a shared word, since the sentence names the target
         # anyway.
-        told = _word_stems(words) - _word_stems(self.names.get(target, target))
+        content_stems = _word_stems(words) - _word_stems(self.names.get(target, target))
         return any(
-            not told or told & _word_stems(sentence)
+            not content_stems or content_stems & _word_stems(sentence)
             for sentence in re.split(r"(?<=[.!?…;])\s", statement)
-            if target in ids_in(sentence, self.ids) or self.calls(target, sentence)
+            if target in ids_in(sentence, self.ids) or self.is_mentioned(target, sentence)
         )
 
 
@@ -244,47 +246,47 @@ class Repairer:
         reading = ValidationContext.from_info(info)
         return cls(reading.context or AskContext(), reading)
 
-    def note(self, where: str, kind: str, was: object, became: str = "") -> None:
+    def note(self, field: str, kind: str, original: object, replacement: str = "") -> None:
         """Note a repair of the field `where`. If `became` is empty, the value was dropped."""
-        self.reading.add_repair(where, kind, read_text(was), became)
+        self.reading.add_repair(field, kind, read_text(original), replacement)
 
-    def target(self, raw: object, where: str) -> str:
+    def target(self, raw: object, field: str) -> str:
         """Return the id of the resident whom `raw` names, or "" if the value was dropped."""
-        found = self.asked.find_resident(raw)
-        if not found:
-            several = isinstance(raw, str) and len(ids_in(raw, self.asked.ids)) > 1
-            self.note(where, "several_ids" if several else "unknown_id", raw)
+        match = self.asked.find_resident(raw)
+        if not match:
+            has_several_ids = isinstance(raw, str) and len(ids_in(raw, self.asked.ids)) > 1
+            self.note(field, "several_ids" if has_several_ids else "unknown_id", raw)
         # The measures count reactions of other residents, so a reference to oneself is dropped.
-        elif found == self.asked.me:
-            self.note(where, "self_reference", raw)
+        elif match == self.asked.me:
+            self.note(field, "self_reference", raw)
             return ""
-        elif found != raw:
-            self.note(where, "spelling", raw, found)
-        return found
+        elif match != raw:
+            self.note(field, "spelling", raw, match)
+        return match
 
-    def parse_targets(self, raw: Sequence[object], where: str) -> list[str]:
+    def parse_targets(self, raw: Sequence[object], field: str) -> list[str]:
         """Return the ids of the residents whom the entries of `raw` name, each once."""
-        found = [self.target(one, where) for one in raw]
-        return list(dict.fromkeys(resident_id for resident_id in found if resident_id))
+        targets = [self.target(entry, field) for entry in raw]
+        return list(dict.fromkeys(resident_id for resident_id in targets if resident_id))
 
-    def choice(self, raw: object, options: Sequence[str], where: str) -> str | None:
+    def choice(self, raw: object, options: Sequence[str], field: str) -> str | None:
         """Return the option that `raw` means, in its own spelling, or None if it was dropped."""
-        found = match_option(raw, options)
-        if found is None:
-            self.note(where, "unknown_value" if raw else "missing_value", raw)
-        elif found != raw:
-            self.note(where, "spelling", raw, found)
-        return found
+        option = match_option(raw, options)
+        if option is None:
+            self.note(field, "unknown_value" if raw else "missing_value", raw)
+        elif option != raw:
+            self.note(field, "spelling", raw, option)
+        return option
 
-    def choice_or_reask(self, raw: object, options: Sequence[str], where: str) -> object:
+    def choice_or_reask(self, raw: object, options: Sequence[str], field: str) -> object:
         """Return the option that `raw` means in its own spelling, or a value that the type refuses.
 
         A refused value makes the session re-ask the question.
         """
-        found = match_option(raw, options)
-        if found is not None and found != raw:
-            self.note(where, "spelling", raw, found)
-        return found if found is not None else (raw or "none given")
+        option = match_option(raw, options)
+        if option is not None and option != raw:
+            self.note(field, "spelling", raw, option)
+        return option if option is not None else (raw or "none given")
 
     def parse_entries(self, value: object, name: str) -> list[Mapping[str, object]]:
         """Return the objects of a list and drop other entries. A single object becomes a list."""

@@ -57,38 +57,38 @@ from folkmoot.studies.town_hall.answers.repairs import (
 )
 
 # Addressees of a question other than a single resident.
-EVERYONE = ("all", "moderator", "planner")
+GROUP_TARGETS = ("all", "moderator", "planner")
 
 
 def _parse_feeling(raw: object, info: ValidationInfo) -> str | None:
     return Repairer.from_info(info).choice(raw, FEELINGS, "reactions.my_feeling")
 
 
-def _level(raw: object, info: ValidationInfo) -> int | None:
+def _parse_level(raw: object, info: ValidationInfo) -> int | None:
     """Return a level from 1 to 5, or None. A value out of range is dropped and never clipped."""
-    repairer, value, where = (
+    repairer, value, field = (
         Repairer.from_info(info),
         parse_whole_number(raw, 5),
         "reactions.agree_level",
     )
     if value is None:
-        repairer.note(where, "unknown_value" if raw else "missing_value", raw)
+        repairer.note(field, "unknown_value" if raw else "missing_value", raw)
     elif not 1 <= value <= 5:
-        repairer.note(where, "out_of_range", raw)
+        repairer.note(field, "out_of_range", raw)
         return None
     elif not isinstance(raw, int):
-        repairer.note(where, "spelling", raw, str(value))
+        repairer.note(field, "spelling", raw, str(value))
     return value
 
 
-def _truth(raw: object, info: ValidationInfo) -> bool | None:
+def _parse_truth(raw: object, info: ValidationInfo) -> bool | None:
     if isinstance(raw, bool):
         return raw
-    found = read_switch(raw)
-    kind = "spelling" if found is not None else "unknown_value" if raw else "missing_value"
-    became = "" if found is None else str(found)
-    Repairer.from_info(info).note("reactions.want_to_respond", kind, raw, became)
-    return found
+    parsed = read_switch(raw)
+    kind = "spelling" if parsed is not None else "unknown_value" if raw else "missing_value"
+    replacement = "" if parsed is None else str(parsed)
+    Repairer.from_info(info).note("reactions.want_to_respond", kind, raw, replacement)
+    return parsed
 
 
 # A field of a reaction is None if its value was dropped or was a way out. The schemas are given by
@@ -101,9 +101,11 @@ OptionalFeeling = Annotated[
 AgreeLevel = Annotated[
     int | None,
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 5}, {"type": "null"}]}),
-    BeforeValidator(_level),
+    BeforeValidator(_parse_level),
 ]
-OptionalBool = Annotated[bool | None, WithJsonSchema({"type": "boolean"}), BeforeValidator(_truth)]
+OptionalBool = Annotated[
+    bool | None, WithJsonSchema({"type": "boolean"}), BeforeValidator(_parse_truth)
+]
 
 
 class Reference(Record):
@@ -132,14 +134,18 @@ class Reference(Record):
         """
         if not isinstance(raw, Mapping) or not ValidationContext.from_info(info).context:
             return handler(raw)
-        said = raw.get("interaction_type")
+        stated = raw.get("interaction_type")
         # A way out is handled by the base class as any other missing value.
-        if parse_way_out(said, WAYS_OUT) is not None:
+        if parse_way_out(stated, WAYS_OUT) is not None:
             return handler(raw)
-        kind = Repairer.from_info(info).choice(said, INTERACTIONS, "references.interaction_type")
-        found = handler({**raw, "interaction_type": kind})
-        why = {"interaction_type": UNKNOWN_VALUE if said else MISSING_VALUE}
-        return found if kind else found.model_copy(update={"missing": {**found.missing, **why}})
+        kind = Repairer.from_info(info).choice(stated, INTERACTIONS, "references.interaction_type")
+        reference = handler({**raw, "interaction_type": kind})
+        missing_reason = {"interaction_type": UNKNOWN_VALUE if stated else MISSING_VALUE}
+        return (
+            reference
+            if kind
+            else reference.model_copy(update={"missing": {**reference.missing, **missing_reason}})
+        )
 
 
 class Reaction(Record):
@@ -173,12 +179,12 @@ class Reaction(Record):
 T = TypeVar("T", Reaction, Reference)
 
 
-def _keep_after_first_round(kept: list[T], name: str, repairer: Repairer) -> list[T]:
+def _keep_after_first_round(entries: list[T], name: str, repairer: Repairer) -> list[T]:
     """Drop all entries of round 1, in which no resident has heard another yet."""
     if repairer.asked.round > 1:
-        return kept
+        return entries
     # A model may refer to statements that have not been made.
-    for entry in kept:
+    for entry in entries:
         repairer.note(name, "nothing_said_yet", entry.target_agent)
     return []
 
@@ -201,7 +207,7 @@ class Thinking(Minimal):
 
     @field_validator("reactions", mode="before")
     @classmethod
-    def _to_others(cls, raw: object, info: ValidationInfo) -> object:
+    def _keep_entries_about_others(cls, raw: object, info: ValidationInfo) -> object:
         repairer = Repairer.from_info(info)
         kept: dict[str, Reaction] = {}
         for entry in repairer.parse_entries(raw, "reactions"):
@@ -210,8 +216,8 @@ class Thinking(Minimal):
             if target in kept:
                 repairer.note("reactions", "repeated", target)
             elif target:
-                own = {**entry, "target_agent": target}
-                kept[target] = Reaction.model_validate(own, context=repairer.reading)
+                entry_with_target = {**entry, "target_agent": target}
+                kept[target] = Reaction.model_validate(entry_with_target, context=repairer.reading)
         return _keep_after_first_round(list(kept.values()), "reactions", repairer)
 
     @field_validator("overall_stance", mode="before")
@@ -251,39 +257,41 @@ class Speaking(Minimal):
 
     @field_validator("references", mode="before")
     @classmethod
-    def _to_others(cls, raw: object, info: ValidationInfo) -> object:
+    def _keep_entries_about_others(cls, raw: object, info: ValidationInfo) -> object:
         repairer = Repairer.from_info(info)
         # Several references to one resident are kept. The study file says which one counts.
         kept = []
         for entry in repairer.parse_entries(raw, "references"):
             target = repairer.target(entry.get("target_agent"), "references.target_agent")
             if target:
-                own = {**entry, "target_agent": target}
-                kept.append(Reference.model_validate(own, context=repairer.reading))
+                entry_with_target = {**entry, "target_agent": target}
+                kept.append(Reference.model_validate(entry_with_target, context=repairer.reading))
         return _keep_after_first_round(kept, "references", repairer)
 
     @field_validator("questions", mode="before")
     @classmethod
-    def _to_somebody(cls, raw: object, info: ValidationInfo) -> object:
+    def _keep_known_targets(cls, raw: object, info: ValidationInfo) -> object:
         repairer = Repairer.from_info(info)
         kept = []
         for entry in repairer.parse_entries(raw, "questions"):
-            said = entry.get("target")
-            target = match_option(said, EVERYONE) or repairer.target(said, "questions.target")
+            stated = entry.get("target")
+            target = match_option(stated, GROUP_TARGETS) or repairer.target(
+                stated, "questions.target"
+            )
             if target:
                 kept.append({**entry, "target": target})
         return kept
 
     @field_validator("full_statement")
     @classmethod
-    def _strip_statement(cls, said: str) -> str:
-        return said.strip()
+    def _strip_statement(cls, text: str) -> str:
+        return text.strip()
 
     @property
     def is_silent(self) -> bool:
         """True if the resident chose to say nothing."""
-        unread = self.unanswered or "full_statement" in self.missing
-        return not unread and not self.full_statement
+        is_unread = self.unanswered or "full_statement" in self.missing
+        return not is_unread and not self.full_statement
 
 
 class Compelling(Record):
@@ -325,43 +333,49 @@ class StanceEvolution(Record):
         if not isinstance(raw, Mapping):
             return raw
         repairer = Repairer.from_info(info)
-        named = ("previous_stance", "current_stance", "change_type")
-        ways = {name: parse_way_out(raw.get(name), WAYS_OUT) for name in named}
-        missing = {name: way.reason for name, way in ways.items() if way is not None}
+        stance_fields = ("previous_stance", "current_stance", "change_type")
+        ways_out = {name: parse_way_out(raw.get(name), WAYS_OUT) for name in stance_fields}
+        missing = {
+            name: way_out.reason for name, way_out in ways_out.items() if way_out is not None
+        }
         repeated = {path.rpartition(".")[2] for path in repairer.reading.echoed}
         # Echoed fields have been removed from the reply, so only their paths tell of them.
         missing |= {
-            name: TEMPLATE_SENTENCE for name in named if name in repeated and name not in raw
+            name: TEMPLATE_SENTENCE
+            for name in stance_fields
+            if name in repeated and name not in raw
         }
-        on_record = repairer.asked.stance
+        recorded_stance = repairer.asked.stance
         before, after = (
             None if name in missing else repairer.choice_or_reask(raw.get(name), STANCES, name)
-            for name in named[:2]
+            for name in stance_fields[:2]
         )
         # A model may misremember its earlier stance. The recorded stance is what it answered then.
-        if on_record and before != on_record:
-            where = "stance_evolution.previous_stance"
-            repairer.note(where, "contradiction", before, on_record)
-            before = on_record
+        if recorded_stance and before != recorded_stance:
+            field = "stance_evolution.previous_stance"
+            repairer.note(field, "contradiction", before, recorded_stance)
+            before = recorded_stance
             missing.pop("previous_stance", None)
-        said = match_option(raw.get("change_type"), CHANGES)
+        change = match_option(raw.get("change_type"), CHANGES)
         if before in STANCES and after in STANCES:
-            meant = change_between(str(before), str(after))
+            computed_change = change_between(str(before), str(after))
             # A resident may soften or harden and stay on the same step of the scale.
-            within = meant == "maintain" and said in ("soften", "harden")
-            if said != meant and not within:
-                repairer.note("stance_evolution.change_type", "contradiction", said or "", meant)
-                said = meant
+            is_compatible = computed_change == "maintain" and change in ("soften", "harden")
+            if change != computed_change and not is_compatible:
+                repairer.note(
+                    "stance_evolution.change_type", "contradiction", change or "", computed_change
+                )
+                change = computed_change
             missing.pop("change_type", None)
         elif before is None or after is None:
             # A change from or to an unknown stance is unknown.
-            said = None
+            change = None
             missing["change_type"] = missing.get("current_stance", MISSING_VALUE)
         return {
             **raw,
             "previous_stance": before,
             "current_stance": after,
-            "change_type": said,
+            "change_type": change,
             "missing": missing,
         }
 
@@ -389,7 +403,7 @@ class Reflection(Minimal):
 
     @field_validator("most_compelling", "most_disagreed", mode="before")
     @classmethod
-    def _of_another(cls, raw: object, info: ValidationInfo) -> object:
+    def _drop_own_opinion(cls, raw: object, info: ValidationInfo) -> object:
         repairer, name = Repairer.from_info(info), str(info.field_name)
         if not isinstance(raw, Mapping):
             if raw:
@@ -434,7 +448,7 @@ class Turn(Record):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _whole_turn(cls, raw: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _expand_declined_turn(cls, raw: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """Decline both parts if the resident declined the turn as a whole."""
         if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
             raw = {part: {DECLINED: True} for part in ("thinking", "speaking")}
@@ -486,21 +500,21 @@ def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
     return Json(Speaking, validation_context=asked, schema=schema, may_decline=True)
 
 
-def turn(asked: AskContext) -> Json[Turn]:
+def turn_answer_type(asked: AskContext) -> Json[Turn]:
     """Return the answer type of one resident's part of a shared session's reply.
 
     It joins `thinking_answer_type`, if thoughts are asked for, and `speaking_answer_type`.
     """
-    parts = {
+    schemas = {
         "speaking": {**(speaking_answer_type(asked).schema or {}), "description": "said in public"}
     }
     if asked.think:
-        private = {
+        thinking_schema = {
             **(thinking_answer_type(asked).schema or {}),
             "description": "thought in private",
         }
-        parts = {"thinking": private, **parts}
-    schema = object_schema("Turn", parts)
+        schemas = {"thinking": thinking_schema, **schemas}
+    schema = object_schema("Turn", schemas)
     return Json(Turn, validation_context=asked, schema=schema)
 
 
@@ -525,9 +539,9 @@ def change_between(before: str, after: str) -> str:
     A flip is a change of side. A change away from neutral hardens, and a change to neutral softens.
     """
     # Map the scale to 2 (strong support) … −2 (strong opposition), so that the sign is the side.
-    a, b = (2 - STANCES.index(text) for text in (before, after))
-    if a == b:
+    before_value, after_value = (2 - STANCES.index(text) for text in (before, after))
+    if before_value == after_value:
         return "maintain"
-    if a * b < 0:
+    if before_value * after_value < 0:
         return "flip"
-    return "harden" if abs(b) > abs(a) else "soften"
+    return "harden" if abs(after_value) > abs(before_value) else "soften"
