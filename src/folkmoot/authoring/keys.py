@@ -156,7 +156,7 @@ def _describe_list(node: Node, definitions: Mapping[str, Node]) -> str:
     entries = [variants_of(each, definitions) for each in node.get("prefixItems", [])]
     entries = entries or [variants_of(node["items"], definitions)] if "items" in node else entries
     inner = dict.fromkeys(_describe_values(list(each), definitions) for each in entries)
-    words = {"text": "texts", "group of keys": "groups of keys"}
+    words = {"text": "texts", "number": "numbers", "group of keys": "groups of keys"}
     least = node.get("minItems", 0)
     count = f"{least} or more " if least > 1 else ""
     if least and least == node.get("maxItems"):
