@@ -27,7 +27,12 @@ from starlette.staticfiles import StaticFiles
 
 from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.engine.study.consent import Consent
-from folkmoot.engine.study.study import Study, find_study, load_installed_studies
+from folkmoot.engine.study.study import (
+    Study,
+    find_study,
+    import_notes_name,
+    load_installed_studies,
+)
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import FolkmootError, InputError, Problem
 from folkmoot.files import write_bytes
@@ -66,6 +71,8 @@ RUN_BUDGET = "5"
 TRIED = 3
 # Folder of the researcher's prompts if the study file names none.
 PROMPTS = "prompts"
+# Lines on what an import changed that the page of a study shows. The file has all of them.
+MAX_IMPORT_NOTES = 300
 Answer = Callable[[Request], Awaitable[Response]]
 # Handler of a form that was sent.
 Receiver = Callable[[Request, FormData], Awaitable[Response]]
@@ -178,11 +185,14 @@ class Studio:
         sections = make_form(study, values) if study is not None and text is not None else ()
         problems = _check(path)
         placed, rest = place_problems(sections, problems)
+        notes = path.parent / import_notes_name(path.name)
+        imported = notes.read_text("utf-8", "replace").splitlines() if notes.is_file() else []
         beside = sorted(p.name for p in path.parent.iterdir() if p.is_file() and p != path)
         return {
             "name": name, "base": _study_base(name), "study": study, "sections": sections,
             "is_text": text is not None, "placed": placed, "rest": rest,
             "is_right": not problems, "version": _version(path), "beside": beside,
+            "imported": imported[:MAX_IMPORT_NOTES],
             "fields": [field for part in sections for field in walk_fields(part.fields)], "tab": "",
             "models": [SYNTHETIC_MODEL, *KNOWN_MODELS], "try_budget": TRY_BUDGET, "tried": TRIED,
         }  # fmt: skip

@@ -7,7 +7,8 @@ folder, because a template may have further files. Runs are in `outputs/` below 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from starlette.exceptions import HTTPException
 from folkmoot.authoring.template import new_files
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.settings.yaml_tree import parse_yaml
-from folkmoot.engine.study.study import Study, find_study, load_installed_studies
+from folkmoot.engine.study.study import ImportedStudy, Study, find_study, load_installed_studies
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.hints import did_you_mean
@@ -89,6 +90,8 @@ class Projects:
         file = plain_name(file_name)
         folder = self._new_folder(Path(file).stem)
         write_bytes(folder / file, content)
+        if importer := _find_importer(file):
+            return self._import_file(folder / file, importer)
         try:
             # The file must be on disk before it can be recognised as a study. If it is not one, it
             # is removed.
@@ -96,8 +99,21 @@ class Projects:
         except HTTPException:
             (folder / file).unlink()
             folder.rmdir()
-            hint = "a YAML file with the key `study`, or a workbook"
+            hint = "a YAML file with the key `study`, a workbook, or a Qualtrics survey (.qsf)"
             raise InputError(Problem("is no study file", file, hint=hint)) from None
+
+    def _import_file(self, path: Path, importer: Callable[[Path], ImportedStudy]) -> str:
+        """Write the study made from a file beside it and return the name of the study."""
+        try:
+            made = importer(path)
+        except InputError as error:
+            path.unlink()
+            path.parent.rmdir()
+            # The researcher knows the name of the file, and not where the studio put it.
+            raise InputError([replace(each, file=path.name) for each in error.problems]) from error
+        for name, text in made.files.items():
+            write_bytes(path.parent / name, text.encode() if isinstance(text, str) else text)
+        return f"{path.parent.name}/{next(iter(made.files))}"
 
     def _new_folder(self, name: str) -> Path:
         wanted = plain_name(name.strip().replace(" ", "_"))
@@ -123,6 +139,13 @@ class Projects:
         """Return the base name of a study's runs: its folder, or its file at the top level."""
         path = Path(name)
         return path.stem if path.parent == Path() else path.parent.name
+
+
+def _find_importer(file: str) -> Callable[[Path], ImportedStudy] | None:
+    """Return what makes a study of a file of another program, or None for other files."""
+    suffix = Path(file).suffix.lower()
+    studies = load_installed_studies()[0]
+    return next((s.importers[suffix] for s in studies if suffix in s.importers), None)
 
 
 def is_study(path: Path) -> bool:

@@ -88,6 +88,11 @@ class ImportedStudy:
     notes: Sequence[str] = ()
 
 
+def import_notes_name(study_file: str) -> str:
+    """Return the name of the text file beside an imported study that holds its notes."""
+    return f"{Path(study_file).stem}_import.txt"
+
+
 @dataclass(frozen=True, slots=True)
 class Study(Generic[ConfigT]):
     """A study type. Only name, title, config and protocol are required.

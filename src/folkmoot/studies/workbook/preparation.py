@@ -58,6 +58,8 @@ from folkmoot.studies.workbook.spreadsheet.layouts import COMPUTED, LAYOUTS, SHE
 from folkmoot.studies.workbook.spreadsheet.reading import look_alikes, read_workbook
 from folkmoot.studies.workbook.spreadsheet.sheets import rows_in_words
 
+# In a long questionnaire, nearly every question has a condition.
+MAX_BRANCH_NOTES = 5
 # Sheet name → rank, to list problems in the order in which a person goes through the sheets.
 _RANK = {
     layout.sheet_name(ours): rank
@@ -300,6 +302,9 @@ def _branch_notes(workbook: Workbook) -> list[str]:
                     f"({'; '.join(branches)}): there {task.task_id} asks nothing, and the answer "
                     f"is missing with the reason {EMPTY_PROMPT}"
                 )
+    more = len(found) - MAX_BRANCH_NOTES
+    if more > 1:
+        found[MAX_BRANCH_NOTES:] = [f"{more:,} more prompts are empty in a branch"]
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from folkmoot.child_process import Limits, run_in_child
-from folkmoot.engine.study.study import ImportedStudy
+from folkmoot.engine.study.study import ImportedStudy, import_notes_name
 from folkmoot.errors import InputError, LimitReached, Problem
 from folkmoot.hints import shorten
 from folkmoot.measures.inference.estimates import format_count
@@ -101,13 +101,12 @@ def make_study(path: Path) -> ImportedStudy:
         content["computed"] = [
             (computed, "participant", text) for computed, text in flow.data.computed.items()
         ]
-    return ImportedStudy(
-        {
-            f"{name}.xlsx": workbook_bytes(content, notes=notes),
-            f"{name}_import.txt": "".join(f"{line}\n" for line in notes),
-        },
-        notes,
-    )
+    book = f"{name}.xlsx"
+    files: dict[str, str | bytes] = {
+        book: workbook_bytes(content, notes=notes),
+        import_notes_name(book): "".join(f"{line}\n" for line in notes),
+    }
+    return ImportedStudy(files, notes)
 
 
 # --- sheets ------------------------------------------------------------------------------------
@@ -228,7 +227,7 @@ def _describe(flow: SurveyFlow, tasks: int, respondents: int) -> list[str]:
     blank = [column.field for column in columns if not column.value]
     if blank:
         lines.append(f"To do: fill in the embedded data in agent_profiles: {', '.join(blank)}")
-    lines.append("To do: model_info is synthetic; name the model that shall answer")
+    lines.append("To do: model_info is synthetic; write the model that is to answer")
     notes = list(dict.fromkeys(flow.notes))
     lines += [_format_note(note) for note in notes if note.is_left_out]
     return lines + [_format_note(note) for note in notes if not note.is_left_out]

@@ -296,7 +296,7 @@ class FormMaker:
             more = self._follow_ups(question, choices, options, many=False)
             return QuestionForm((item, *more), recodes=recodes)
         what = format_count(len(choices), "choice")
-        self.change(question, f"asked with yes or no, one by one: its {what}")
+        self.change(question, f"{what}, asked one by one with yes or no")
         logic = {choice.id: as_mapping(choice.keys.get("DisplayLogic")) for choice in choices}
         items = (
             replace(
@@ -352,7 +352,7 @@ class FormMaker:
                 items.append(replace(item, logic=logic))
         if is_multiple:
             what = format_count(len(items), "cell")
-            self.change(question, f"asked with yes or no, one by one: its {what}")
+            self.change(question, f"{what}, asked one by one with yes or no")
         is_shuffled = is_single and not before and self._randomization(question)
         return QuestionForm(tuple(items), recodes=_recodes(table.keys), items_shuffled=is_shuffled)
 
@@ -400,7 +400,7 @@ class FormMaker:
         total = next((number for each in totals if (number := as_number(each))), 100.0)
         if total <= 0:
             return self._no_form(question, f"a constant sum of {total:g}")
-        self.change(question, f"that its numbers add up to {total:g} is said and not checked")
+        self.change(question, f"its total of {total:g} is stated in the text, and not checked")
         told = f"All numbers together must add up to {number_text(total)}."
         listed = self._listed_choices(question)
         return self._numbers(

@@ -1,0 +1,83 @@
+"""`folkmoot new workbook --from survey.qsf` on the command line, to the end of a run."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from folkmoot.cli.app import app
+from tests.studies.workbook.qualtrics.qsf_builder import (
+    answered,
+    draw,
+    entry,
+    logic,
+    question,
+    show,
+    single,
+    survey,
+    told,
+    write,
+)
+
+
+def _folkmoot(*words: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_survey_becomes_a_workbook_that_is_checked_and_run(folder: Path) -> None:
+    arms = draw("FL_2", 1, show("BL_Warm"), show("BL_Cold"))
+    document = survey(
+        [
+            told("QID1", "Everybody in your street gives."),
+            told("QID2", "Nobody in your street gives."),
+            single("QID3", "Do you give?", "Yes", "No"),
+            entry("QID4", "Why?", DisplayLogic=logic([answered("QID3/SelectableChoice/1")])),
+            question("QID5", "FileUpload", "FileUpload", "Send a photo"),
+        ],
+        {"BL_Warm": ["QID1"], "BL_Cold": ["QID2"], "BL_Q": ["QID3", "QID4", "QID5"]},
+        [arms, show("BL_Q")],
+    )
+    write(document, folder / "giving.qsf")
+
+    said = _folkmoot("new", "workbook", "--from", "giving.qsf")
+    assert "Check it: folkmoot check giving.xlsx" in said
+    assert "2 treatments (Warm, Cold)" in said
+    assert "Left out: QID5: a file upload is not supported: 'Send a photo'" in said
+    assert "Left out: QID5" in (folder / "giving_import.txt").read_text("utf-8")
+    assert "No mistakes" in _folkmoot("check", "giving.xlsx")
+    _folkmoot("run", "giving.xlsx")
+
+    with (folder / "outputs" / "giving" / "giving.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 20
+    assert sorted({row["treatment"] for row in rows}) == ["Cold", "Warm"]
+    assert {row["Q3"] for row in rows} <= {"Yes", "No"}
+    assert all(bool(row["Q4"]) == (row["Q3"] == "Yes") for row in rows)
+
+
+def test_what_is_there_is_not_overwritten(folder: Path) -> None:
+    write(survey([entry("QID1", "Why?")]), folder / "survey.qsf")
+    (folder / "survey.xlsx").write_bytes(b"mine")
+    assert "already exists" in _folkmoot("new", "workbook", "--from", "survey.qsf", code=2)
+    assert (folder / "survey.xlsx").read_bytes() == b"mine"
+
+
+def test_files_and_study_types_that_do_not_fit_are_refused(folder: Path) -> None:
+    write(survey([entry("QID1", "Why?")]), folder / "survey.qsf")
+    (folder / "survey.sav").write_bytes(b"$FL2")
+    said = _folkmoot("new", "workbook", "--from", "survey.sav", code=2)
+    assert "cannot be made from it" in said and "workbook .qsf" in said
+    assert "workbook .qsf" in _folkmoot("new", "town_hall", "--from", "survey.qsf", code=2)
+    assert "new workbook --from" in _folkmoot("new", "--from", "survey.qsf", code=2)
+    assert "cannot be read" in _folkmoot("new", "workbook", "--from", "no.qsf", code=2)

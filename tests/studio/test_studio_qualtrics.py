@@ -1,0 +1,49 @@
+"""A Qualtrics survey is uploaded in the studio and becomes a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.studies.workbook.qualtrics.qsf_builder import question, single, survey, write
+from tests.studio.conftest import StudioProcess
+from tests.studio.test_studio import look, page
+
+__all__ = ["page"]
+
+
+def test_a_survey_is_uploaded_and_its_page_says_what_was_left_out(
+    page: Page, studio: StudioProcess, tmp_path: Path
+) -> None:
+    document = survey(
+        [
+            single("QID1", "Do you drink coffee?", "Yes", "No"),
+            question("QID2", "FileUpload", "FileUpload", "Send a <b>photo</b>"),
+        ]
+    )
+    page.goto(studio.link)
+    page.get_by_label("Qualtrics survey").set_input_files(write(document, tmp_path / "pets.qsf"))
+    page.get_by_role("button", name="Open it").click()
+
+    expect(page.locator(".estimate pre")).to_contain_text("Calls     about 20")
+    expect(page.locator(".imported")).to_contain_text("Left out: QID2: a file upload")
+    expect(page.locator(".files")).to_contain_text("pets.qsf")
+    look(page, "survey")
+
+
+def test_a_file_that_is_no_survey_is_refused_on_the_page(
+    page: Page, studio: StudioProcess, tmp_path: Path
+) -> None:
+    path = tmp_path / "broken.qsf"
+    path.write_text("<html>", "utf-8")
+    page.goto(studio.link)
+    page.get_by_label("Qualtrics survey").set_input_files(path)
+    page.get_by_role("button", name="Open it").click()
+
+    expect(page.locator("main")).to_contain_text(
+        "no survey exported from Qualtrics: it is not JSON"
+    )
+    expect(page.locator("main")).not_to_contain_text(str(tmp_path.parent))
+    page.goto(studio.link)
+    expect(page.locator(".studies")).to_have_count(0)
