@@ -13,7 +13,9 @@ from folkmoot import Choice, Run, Session, Speaker, Study, StudyConfig, run
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.errors import BudgetReachedError, FatalModelError, InputError, RunPausedError
-from folkmoot.report.document.trust import build_trust_section, methods_paragraph
+from folkmoot.report.document.front import build_front_page
+from folkmoot.report.document.methods import build_methods
+from folkmoot.report.document.trust import build_trust_section
 from folkmoot.storage.run_folder import RunFolder
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -57,9 +59,9 @@ def test_without_usage_nothing_is_said_to_be_free(vendor: str, usage: str, tmp_p
     assert manifest["cost_usd"] is None and manifest["cost_unknown_for"] == [MODELS[vendor]]
     assert manifest["input_tokens"] is None and manifest["output_tokens"] is None
     assert (model["cost_usd"], model["calls_without_usage"]) == (None, model["calls"])
-    assert "unknown price" in methods_paragraph(
-        done.folder, "t"
-    ) and "unknown number" in methods_paragraph(done.folder, "t")
+    methods = build_methods(done.folder, STUDY, build_front_page(done.folder, STUDY, [], []))
+    told = " ".join(methods.paragraphs)
+    assert "unknown price" in told and "unknown number" in told
     shown = str(build_trust_section(done.folder, STUDY))
     assert "unknown" in shown and "$0.00" not in shown
     log = (tmp_path / "run" / "log.jsonl").read_text()

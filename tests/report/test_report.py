@@ -16,7 +16,6 @@ from folkmoot.errors import StorageError
 from folkmoot.report.document.document import build_document
 from folkmoot.report.document.html import write_report
 from folkmoot.report.document.pdf import write_pdf
-from folkmoot.report.document.trust import build_trust_section
 from folkmoot.storage.findings import ResultTable
 from folkmoot.storage.run_folder import RunFolder
 
@@ -167,7 +166,9 @@ def test_the_checklist_tells_the_embedded_respondent_a_local_model_and_a_vendor_
         facts = json.loads((folder / "manifest.json").read_text("utf-8"))
         facts["models"] = [{**facts["models"][0], "asked": m, "served": [m]} for m in models]
         (folder / "manifest.json").write_text(json.dumps(facts))
-        rows = build_trust_section(RunFolder(folder), find_study_of_run(pilot)).checklist.rows
+        methods = build_document(RunFolder(folder)).methods
+        assert methods is not None
+        rows = methods.checklist.rows
         assert len(rows) == 14 + 8
         assert [row[0] for row in rows].count("optional") == 8
         return {str(row[1]): str(row[2]) for row in rows}
@@ -183,4 +184,6 @@ def test_the_checklist_tells_the_embedded_respondent_a_local_model_and_a_vendor_
     vendor = answers("openai/gpt-4o", "human")
     assert "openai/gpt-4o: API" in vendor["mode of access"]
     assert vendor["human in the loop, or fully automated"].startswith("People answered")
-    assert vendor["why these models"] == "to be filled in by the authors"
+    assert vendor["why these models"] == "not recorded: to be filled in by the authors"
+    assert "size and source link: not recorded" in " ".join(vendor.values())
+    assert "withdraw" in vendor["handling of personal data"]

@@ -25,6 +25,7 @@ from folkmoot.report.comparison.pooled import Found, pooled_findings
 from folkmoot.report.document.charts import render_svgs
 from folkmoot.report.document.front import Front, build_front_page, main_answers
 from folkmoot.report.document.instructions import check_instructions
+from folkmoot.report.document.methods import Methods, build_methods
 from folkmoot.report.document.trust import Trust, build_trust_section
 from folkmoot.report.document.validity import build_validity_card, claims_over_wordings
 from folkmoot.report.preregistration import title_of
@@ -58,8 +59,8 @@ class Document:
     """Everything that a report shows.
 
     `caution` explains the provenance label `mark`. `answer` is the SVG of the first page, empty if
-    no main finding has a drawing. `front` and `trust` are None for a grid, because each of its runs
-    has a first page and a trust section.
+    no main finding has a drawing. `front`, `trust` and `methods` are None for a grid, because each
+    of its runs has them.
     """
 
     title: str
@@ -73,6 +74,7 @@ class Document:
     headlines: tuple[DrawnFinding, ...]
     sections: tuple[Section, ...]
     trust: Trust | None
+    methods: Methods | None
 
 
 def build_document(
@@ -106,6 +108,7 @@ def build_document(
     results = _claim_results(run, study, findings)
     trusted = build_trust_section(run, study)
     card = build_validity_card(run, findings, over_grid or claims_over_wordings(run))
+    front = build_front_page(run, study, findings, trusted.deviations, results, card)
     return Document(
         title=name,
         subtitle=f"{study.title} · {run.id}" if study.title != name else run.id,
@@ -113,7 +116,7 @@ def build_document(
         mark=run.mark,
         caution=run.caution,
         planted=_describe_planted_effects(run),
-        front=build_front_page(run, study, findings, trusted.deviations, results, card),
+        front=front,
         answer=next(
             (
                 drawn_finding.panels[0]
@@ -125,6 +128,7 @@ def build_document(
         headlines=tuple(_build_figure(finding) for finding in findings if finding.headline),
         sections=_build_sections([finding for finding in findings if not finding.headline]),
         trust=trusted,
+        methods=build_methods(run, study, front, results),
     )
 
 
@@ -157,6 +161,7 @@ def grid_document(grid: RunGrid, cells: Found) -> Document:
         headlines=tuple(_build_figure(finding) for finding in findings if finding.headline),
         sections=_build_sections([finding for finding in findings if not finding.headline]),
         trust=None,
+        methods=None,
     )
 
 

@@ -111,9 +111,9 @@ class _Writer:
         self._drawn = 0
 
     def document_data(self, doc: Document) -> dict[str, object]:
-        trust = doc.trust
-        # The command line refuses a PDF of a grid, so every document here has a trust section.
-        assert trust is not None
+        trust, methods = doc.trust, doc.methods
+        # The command line refuses a PDF of a grid, so every document here has both sections.
+        assert trust is not None and methods is not None
         return {
             "title": doc.title,
             "subtitle": doc.subtitle,
@@ -148,10 +148,10 @@ class _Writer:
                 {"title": "Models, as asked and as served", "grid": _grid_data(trust.models)},
                 {"title": "The run", "grid": _grid_data(trust.run)},
                 {"title": "How answers were read", "grid": _grid_data(trust.answers)},
-                {"title": "GUIDE-LLM checklist", "grid": _grid_data(trust.checklist)},
+                {"title": "GUIDE-LLM checklist", "grid": _grid_data(methods.checklist)},
                 {"title": "Hashes", "grid": _grid_data(trust.hashes)},
             ],
-            "methods": trust.methods,
+            "methods": [_strip_markup(words) for words in methods.paragraphs],
         }
 
     def _front_data(self, doc: Document) -> dict[str, object]:

@@ -1,9 +1,7 @@
 """The trust section of a report: who was asked what, with which settings, and what deviated from
 the plan.
 
-All facts come from the run folder and none is entered by hand. The checklist holds the core and
-optional items of GUIDE-LLM, in the wording of Folkmoot. Source: Feuerriegel et al., "GUIDE-LLM: a
-reporting checklist for LLMs in behavioural science" (https://llm-checklist.com/checklist).
+All facts come from the run folder and none is entered by hand.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from typing import Any
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import StorageError
-from folkmoot.models.catalog import HUMAN_MODEL, LOCAL_MODEL, is_synthetic
 from folkmoot.report.document.deviations import both_versions, changes_since_run, list_deviations
 from folkmoot.report.preregistration import registration_of_run
 from folkmoot.storage.findings import ResultTable
@@ -38,13 +35,9 @@ PARSE_STEPS = {
 }
 
 
-BLANK = "to be filled in by the authors"
-OPTIONAL = "optional"
-
-
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The trust section: facts, deviations, checklist, and a paragraph for a methods section.
+    """The trust section: facts of the run, and deviations from its plan.
 
     `registered` states what the plan sealed before the first call. `versions` shows the registered
     and the actual version of each deviation in full. `since` lists changes after the run.
@@ -60,8 +53,6 @@ class Trust:
     deviations: tuple[str, ...]
     versions: ResultTable
     since: tuple[str, ...]
-    checklist: ResultTable
-    methods: str
 
 
 def build_trust_section(run: RunFolder, study: Study) -> Trust:
@@ -69,7 +60,7 @@ def build_trust_section(run: RunFolder, study: Study) -> Trust:
     manifest = run.manifest
     registered, claims = registration_of_run(run)
     return Trust(
-        models=_models_table(manifest, _call_times(run)),
+        models=_models_table(manifest, call_times(run)),
         run=_run_facts_table(run),
         answers=_answers_table(manifest),
         software=_software_table(manifest),
@@ -79,12 +70,10 @@ def build_trust_section(run: RunFolder, study: Study) -> Trust:
         deviations=tuple(list_deviations(run, study)),
         versions=both_versions(run, study),
         since=tuple(changes_since_run(run, study)),
-        checklist=_checklist_table(run),
-        methods=methods_paragraph(run, study.title),
     )
 
 
-def _call_times(run: RunFolder) -> dict[str, tuple[str, str]]:
+def call_times(run: RunFolder) -> dict[str, tuple[str, str]]:
     """Map each requested model to the times of its first and last call in the journal (UTC)."""
     try:
         with JournalReader(run.path / JOURNAL) as journal:
@@ -216,156 +205,3 @@ def _hashes_table(run: RunFolder) -> ResultTable:
 
 def _display_cell(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
-
-
-def methods_paragraph(run: RunFolder, title: str) -> str:
-    """Write a paragraph in the past tense for the methods section of a paper."""
-    manifest = run.manifest
-    served = [m for m in manifest.get("models", []) if m.get("calls") and m.get("roles", True)]
-    names = "; ".join(
-        f"{m['asked']}" + (f" (served as {', '.join(m['served'])})" if m["served"] else "")
-        for m in served
-    )
-    answers = manifest.get("answers", {})
-    parse_steps = answers.get("parse_steps", {})
-    exact = 100 * float(parse_steps.get("exact", 0.0))
-    missing = 100 * float(parse_steps.get("missing", 0.0))
-    cost = manifest.get("cost_usd")
-    money = "at an unknown price" if cost is None else f"at a cost of {cost:.2f} US dollars"
-    unknown = manifest.get("cost_unknown_for") or []
-    if unknown and cost is not None:
-        money += f" without that of {', '.join(unknown)}, which is unknown"
-    tokens_in, tokens_out = (
-        "an unknown number of" if manifest.get(key) is None else f"{manifest[key]:,}"
-        for key in ("input_tokens", "output_tokens")
-    )
-    sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
-    text = (
-        f"We ran a study of the type “{title}” with Folkmoot "
-        f"{manifest.get('software', {}).get('folkmoot', '')} "
-        f"({str(manifest.get('started_at', ''))[:10]}). Participants were simulated by {names}. "
-        f"Design, assignment, prompts and seeds (random seed {manifest.get('seed')}) were sealed "
-        f"before the first call they govern (design hash {sealed[:12]}). The run took "
-        f"{manifest.get('calls', 0):,} calls ({tokens_in} tokens in, {tokens_out} out) "
-        f"{money}. Of {answers.get('count', 0):,} "
-        f"answers {exact:.1f} % were in the form asked for, {answers.get('reasks', 0):,} requests "
-        f"were repeated because the reply was not, and {missing:.1f} % of answers remained "
-        "missing. "
-    )
-    if run.partial:
-        text += "The run did not finish: these figures cover a part of it. "
-    if run.is_synthetic:
-        text += (
-            "Folkmoot's embedded opinion-dynamics model with planted effects answered"
-            + (f" as {', '.join(roles)}" if (roles := manifest.get("synthetic_roles")) else "")
-            + ": the figures test the pipeline and are no evidence about people. "
-        )
-    return text + "All requests and replies are in the run's journal."
-
-
-def _checklist_table(run: RunFolder) -> ResultTable:
-    """Return the GUIDE-LLM checklist: item, what it asks for, and the answer.
-
-    Items that a program cannot answer hold a note that the authors must fill them in.
-    """
-    manifest, config = run.manifest, run.config
-    design = run.plan.get("sealed", {}).get("design", {}).get("data", {})
-    first, last = (str(manifest.get(key, "?"))[:10] for key in ("started_at", "finished_at"))
-    models = "; ".join(
-        f"{m['asked']} (served as {', '.join(m['served']) or 'not said'})"
-        for m in manifest.get("models", [])
-    )
-    asked = [str(m["asked"]) for m in manifest.get("models", []) if m.get("roles", True)]
-    people, embedded = HUMAN_MODEL in asked, bool(asked) and all(map(is_synthetic, asked))
-    items = (
-        (
-            *("A.1", "purpose of the models"),
-            f"Simulated participants and other roles of a {run.study.replace('_', ' ')} study.",
-        ),
-        (
-            *("A.2", "human in the loop, or fully automated"),
-            "People answered in some roles; see the models." if people else "Fully automated.",
-        ),
-        (
-            *("B.1", "model name, provider, version, date of access"),
-            f"{models}; accessed from {first} to {last}",
-        ),
-        ("B.2", "mode of access", " ".join(dict.fromkeys(map(_describe_access, asked)))),
-        (
-            *("B.3", "parameters"),
-            f"temperature {config.get('temperature', 'provider default')}, longest reply "
-            f"{config.get('max_tokens', 'provider default')}, random seed of the design "
-            f"{manifest.get('seed')}, one run"
-            + (
-                "; the embedded respondent has none of the first two"
-                if any(map(is_synthetic, asked))
-                else ""
-            ),
-        ),
-        (
-            *("B.4", "fine-tuning or customisation"),
-            "None: the embedded respondent is no trained model." if embedded else BLANK,
-        ),
-        (
-            *("B.5", "whether sessions kept state"),
-            "No: each request contains everything that the speaker has heard.",
-        ),
-        (
-            *("C.1", "exact prompts"),
-            f"{len(design.get('prompts', {}))} prompt files, hashes in plan.json; every request as "
-            f"sent is in journal.sqlite ({manifest.get('calls', 0):,} calls)",
-        ),
-        ("C.2", "system-wide instructions", "Persona and task; see the system messages."),
-        ("D.1", "handling of personal data", BLANK),
-        ("E.1", "human validation of outputs", BLANK),
-        (
-            *("E.2", "filtering and post-processing"),
-            "Answers are parsed by documented steps; the table of answers gives the share of each; "
-            f"{manifest.get('answers', {}).get('reasks', 0):,} were asked for again; unreadable "
-            "ones are missing with a reason, never scored",
-        ),
-        (
-            *("F.1", "code shared"),
-            f"Folkmoot {manifest.get('software', {}).get('folkmoot', '?')}, Apache-2.0, with "
-            "study.yaml of this run",
-        ),
-        ("G.1", "funding and relationships", BLANK),
-        (OPTIONAL, "why these models", BLANK),
-        (OPTIONAL, "why these prompts", BLANK),
-        (OPTIONAL, "comparison with other methods or models", BLANK),
-        (
-            *(OPTIONAL, "leakage of training data"),
-            "Impossible: nothing was trained." if embedded else BLANK,
-        ),
-        (
-            *(OPTIONAL, "bias that could affect conclusions"),
-            "The report checks for known signs (“Is the model fit to answer?”); the judgement is "
-            f"{BLANK}",
-        ),
-        (
-            *(OPTIONAL, "transcripts of conversations"),
-            "All: journal.sqlite, and the table of utterances where people talked.",
-        ),
-        (OPTIONAL, "ethical implications", BLANK),
-        (
-            *(OPTIONAL, "computing resources"),
-            f"{manifest.get('calls', 0):,} calls in {manifest.get('wall_seconds', '?')} s"
-            + (
-                " on one processor core."
-                if embedded
-                else "; what the models themselves needed is unknown."
-            ),
-        ),
-    )
-    return ResultTable(("item", "asks for", "answer"), items)
-
-
-def _describe_access(model: str) -> str:
-    """Describe in a sentence how a model was accessed."""
-    if is_synthetic(model):
-        return "The embedded respondent: computed in this process, no language model."
-    if model == HUMAN_MODEL:
-        return "People: on pages of their own."
-    if model.partition(":")[0] == LOCAL_MODEL:
-        return f"{model}: llama.cpp's server on this machine, one separate request a call."
-    return f"{model}: API, one separate request a call."

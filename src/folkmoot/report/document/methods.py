@@ -1,0 +1,372 @@
+"""The text for a methods section, and the GUIDE-LLM checklist, from what a run has recorded.
+
+The checklist holds the core and optional items of GUIDE-LLM, in the wording of Folkmoot. Source:
+Feuerriegel et al., "GUIDE-LLM: a reporting checklist for LLMs in behavioural science"
+(https://llm-checklist.com/checklist). What a run does not record is said to be not recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from folkmoot.engine.study.study import Study
+from folkmoot.hints import join_words
+from folkmoot.kit.controls.asking import finished_controls
+from folkmoot.kit.controls.effects import NAMES
+from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, ControlRow
+from folkmoot.kit.exposure import ExposureRow
+from folkmoot.measures.inference.claims import Result
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count
+from folkmoot.models.catalog import HUMAN_MODEL, LOCAL_MODEL, is_synthetic
+from folkmoot.report.document.front import Front
+from folkmoot.report.document.trust import call_times
+from folkmoot.report.document.validity import CardRow
+from folkmoot.report.preregistration import METHODS, describe_families
+from folkmoot.storage.findings import ResultTable
+from folkmoot.storage.run_folder import CONTROLS, RunFolder
+
+NOT_RECORDED = "not recorded"
+BLANK = f"{NOT_RECORDED}: to be filled in by the authors"
+OPTIONAL = "optional"
+# A longer list of options is counted.
+MOST_OPTIONS = 12
+# Kind of an answer → what participants did.
+ANSWERED = {
+    "text": "answered in free text",
+    "number": "gave a number",
+    "json": "filled in a form",
+    "choice": "chose one of the listed options",
+}
+# The name of each control for a methods section.
+CONTROL_NAMES = {**NAMES, NEGATIVE: "negative controls", FACT: "the age that the persona states"}
+
+# Requested model → times of its first and last call.
+CallTimes = Mapping[str, tuple[str, str]]
+
+
+class Methods(NamedTuple):
+    """The text for a methods section, one paragraph per subject, and the checklist."""
+
+    paragraphs: tuple[str, ...]
+    checklist: ResultTable
+
+
+def build_methods(
+    run: RunFolder, study: Study, front: Front, results: Sequence[Result] = ()
+) -> Methods:
+    """Write the methods section of a paper in the past tense, and fill in the checklist.
+
+    The paragraphs are on design and sample, material, analysis, controls, and the record of the
+    run. `front` is the first page of the report and `results` are those of all claims.
+    """
+    times = call_times(run)
+    parts = (
+        _describe_design(run, study, front, times),
+        _describe_material(run, front),
+        _describe_analysis(results),
+        _describe_controls(run, front.card),
+        _describe_record(run),
+    )
+    paragraphs = tuple(" ".join(filter(None, sentences)) for sentences in parts)
+    return Methods(paragraphs, _checklist_table(run, front.card, times))
+
+
+def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTimes) -> Iterator[str]:
+    manifest = run.manifest
+    version = manifest.get("software", {}).get("folkmoot", "")
+    yield (
+        f"We ran a study of the type “{study.title}” with Folkmoot {version} "
+        f"({str(manifest.get('started_at', ''))[:10]})."
+    )
+    sizes = [f"{lane.arm}: {lane.size}" for lane in front.lanes if lane.size]
+    yield f"Sample in each arm, as planned: {'; '.join(sizes) or NOT_RECORDED}."
+    yield f"Participants were simulated by {_describe_models(run, times)}."
+    yield (
+        f"Temperature: {_or_default(run, 'temperature')}; longest reply in tokens: "
+        f"{_or_default(run, 'max_tokens')}."
+    )
+    sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
+    yield (
+        f"Design, assignment, prompts and seeds (random seed {manifest.get('seed')}) were sealed "
+        f"before the first call they govern (design hash {sealed[:12]})."
+    )
+
+
+def _or_default(run: RunFolder, key: str) -> str:
+    value = run.config.get(key)
+    return "the provider's default" if value is None else str(value)
+
+
+def _describe_models(run: RunFolder, times: CallTimes) -> str:
+    """Name each model with the version that served it and the dates of its calls."""
+    served = [m for m in run.manifest.get("models", []) if m.get("calls") and m.get("roles", True)]
+    return "; ".join(
+        f"{m['asked']}"
+        + (f" (served as {', '.join(m['served'])})" if m["served"] else "")
+        + (f", called from {called[0]} to {called[1]} UTC" if called else "")
+        for m in served
+        for called in [times.get(m["asked"])]
+    )
+
+
+def _describe_material(run: RunFolder, front: Front) -> Iterator[str]:
+    yield f"The question: {front.question}" if front.question else ""
+    yield from _describe_options(run)
+    if not run.has_table(ExposureRow.table):
+        yield f"What participants were shown before each decision: {NOT_RECORDED}."
+        return
+    for lane in front.lanes:
+        steps = [
+            f"before {step.decision} they held {join_words(step.sees) if step.sees else 'no text'}"
+            for step in lane.steps
+        ]
+        if steps:
+            yield f"Prompts of {lane.arm}: {'; '.join(steps)}."
+    yield "Exposure was read from the requests as they were sent."
+
+
+def _describe_options(run: RunFolder) -> Iterator[str]:
+    """Yield how participants decided: the options of closed choices, or the form of the answer."""
+    if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
+        return
+    decided = run.scan_table(ExposureRow.table).select("decision", "address").unique()
+    # Answers are in the order of the protocol, and decisions are told in it.
+    answers = run.scan_table("answers").select("address", "kind", "options").with_row_index("at")
+    of_decision = decided.join(answers, on="address").group_by("decision")
+    options = pl.col("options").drop_nulls().unique()
+    kinds = of_decision.agg(pl.col("kind").first(), options, pl.col("at").min()).sort("at")
+    by_answer: dict[str, list[str]] = {}
+    for decision, kind, listed, _ in kinds.collect().iter_rows():
+        by_answer.setdefault(_describe_answer(kind, listed), []).append(decision)
+    for answered, decisions in by_answer.items():
+        yield f"At {join_words(decisions)} participants {answered}."
+
+
+def _describe_answer(kind: str, options: Sequence[str]) -> str:
+    """Describe how participants answered. `options` are the lists that they saw, as JSON."""
+    listed = [tuple(json.loads(text)) for text in options]
+    sets = {tuple(sorted(order)) for order in listed if order}
+    if len(sets) != 1:
+        return ANSWERED.get(kind, "answered the question") + ", which depended on the case" * (
+            len(sets) > 1
+        )
+    (only,) = sets
+    named = ", ".join(f"“{option}”" for option in only)
+    told = f"chose one of {len(only)} options{f' ({named})' if len(only) <= MOST_OPTIONS else ''}"
+    orders = len(set(listed))
+    return f"{told}, listed in {format_count(orders, 'order', 'different orders')}"
+
+
+def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
+    primary = [result for result in results if result.claim.family == "primary"]
+    if not primary:
+        yield "No primary claim was tested: every figure is exploratory."
+    for result in primary:
+        claim, estimate = result.claim, result.estimate
+        lost = sum(result.lost)
+        excluded = f"{lost:,} excluded because the measure is unknown" if lost else "none excluded"
+        counts = " and ".join(f"{count:,}" for count in result.counts)
+        yield (
+            f"Outcome “{claim.outcome or claim.measure}”, contrast {claim.contrast_label}: n = "
+            f"{counts}, {excluded}; independent unit: {claim.unit} ({estimate.unit_count:,}); "
+            f"{estimate.method if result.is_tested else result.verdict}."
+        )
+    yield from METHODS if primary else ()
+    yield f"With fewer than {FEWEST_UNITS} independent units nothing was tested." if primary else ""
+    yield from describe_families([result.claim for result in results])
+
+
+def _describe_controls(run: RunFolder, card: Sequence[CardRow]) -> Iterator[str]:
+    if finished_controls(run) is None:
+        yield "No control questions were asked."
+    else:
+        table = RunFolder(run.path / CONTROLS).scan_table(ControlRow.table)
+        asked = table.filter(pl.col("control") != AS_DESIGNED).group_by(
+            "control", maintain_order=True
+        )
+        counts = asked.agg(pl.col("participant_id").n_unique(), pl.len()).collect()
+        told = "; ".join(
+            f"{CONTROL_NAMES.get(control, control)}: {format_count(answers, 'answer')} of "
+            f"{format_count(people, 'participant')}"
+            for control, people, answers in counts.iter_rows()
+        )
+        yield f"Controls, asked after the protocol: {told}."
+    if card:
+        verdicts = "; ".join(f"{row.name.lower()} {row.verdict}" for row in card)
+        yield f"Checks of validity: {verdicts}."
+
+
+def _describe_record(run: RunFolder) -> Iterator[str]:
+    manifest = run.manifest
+    answers = manifest.get("answers", {})
+    parse_steps = answers.get("parse_steps", {})
+    exact = 100 * float(parse_steps.get("exact", 0.0))
+    missing = 100 * float(parse_steps.get("missing", 0.0))
+    cost = manifest.get("cost_usd")
+    money = "at an unknown price" if cost is None else f"at a cost of {cost:.2f} US dollars"
+    unknown = manifest.get("cost_unknown_for") or []
+    if unknown and cost is not None:
+        money += f" without that of {', '.join(unknown)}, which is unknown"
+    tokens_in, tokens_out = (
+        "an unknown number of" if manifest.get(key) is None else f"{manifest[key]:,}"
+        for key in ("input_tokens", "output_tokens")
+    )
+    yield (
+        f"The run took {manifest.get('calls', 0):,} calls ({tokens_in} tokens in, {tokens_out} "
+        f"out) {money}. Of {answers.get('count', 0):,} answers {exact:.1f} % were in the form "
+        f"asked for, {answers.get('reasks', 0):,} requests were repeated because the reply was "
+        f"not, and {missing:.1f} % of answers remained missing; missing answers were not scored."
+    )
+    if run.partial:
+        yield "The run did not finish: these figures cover a part of it."
+    if run.is_synthetic:
+        roles = manifest.get("synthetic_roles")
+        yield (
+            "Folkmoot's embedded opinion-dynamics model with planted effects answered"
+            + (f" as {', '.join(roles)}" if roles else "")
+            + ": the figures test the pipeline and are no evidence about people."
+        )
+    yield "All requests and replies are in the run's journal."
+
+
+def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTimes) -> ResultTable:
+    """Return the GUIDE-LLM checklist: item, what it asks for, and the answer of this run.
+
+    What a run does not record is `NOT_RECORDED`, and the authors fill it in.
+    """
+    manifest, config = run.manifest, run.config
+    design = run.plan.get("sealed", {}).get("design", {}).get("data", {})
+    card = {row.name: row for row in card_rows}
+    asked = [str(m["asked"]) for m in manifest.get("models", []) if m.get("roles", True)]
+    people, embedded = HUMAN_MODEL in asked, bool(asked) and all(map(is_synthetic, asked))
+    items = (
+        (*("A.1", "purpose of the models"), _describe_purpose(run)),
+        (
+            *("A.2", "human in the loop, or fully automated"),
+            "People answered in some roles; see the models." if people else "Fully automated.",
+        ),
+        (
+            *("B.1", "model name, provider, size, version, date of access, source link"),
+            f"{_describe_access_dates(run, times)}; size and source link: "
+            + ("the embedded respondent is part of Folkmoot" if embedded else NOT_RECORDED),
+        ),
+        ("B.2", "mode of access", " ".join(dict.fromkeys(map(_describe_access, asked)))),
+        (
+            *("B.3", "parameters"),
+            f"temperature {config.get('temperature', 'provider default')}, longest reply "
+            f"{config.get('max_tokens', 'provider default')}, random seed of the design "
+            f"{manifest.get('seed')}, one run"
+            + (
+                "; the embedded respondent has none of the first two"
+                if any(map(is_synthetic, asked))
+                else ""
+            ),
+        ),
+        (
+            *("B.4", "fine-tuning or customisation"),
+            "None: the embedded respondent is no trained model." if embedded else BLANK,
+        ),
+        (
+            *("B.5", "whether sessions kept state"),
+            "No: each request contains everything that the speaker has heard.",
+        ),
+        (
+            *("C.1", "exact prompts"),
+            f"{len(design.get('prompts', {}))} prompt files, hashes in plan.json; every request as "
+            f"sent is in journal.sqlite ({manifest.get('calls', 0):,} calls)",
+        ),
+        ("C.2", "system-wide instructions", "Persona and task; see the system messages."),
+        (
+            *("D.1", "handling of personal data"),
+            "People's words are in the journal; `folkmoot withdraw` deletes them. Consent and "
+            f"storage: {BLANK}"
+            if people
+            else f"No person answered. Where the personas come from: {BLANK}",
+        ),
+        ("E.1", "human validation of outputs", _describe_validation(card.get("Human benchmark"))),
+        (
+            *("E.2", "filtering and post-processing"),
+            "Answers are parsed by documented steps; the table of answers gives the share of each; "
+            f"{manifest.get('answers', {}).get('reasks', 0):,} were asked for again; unreadable "
+            "ones are missing with a reason, never scored",
+        ),
+        (
+            *("F.1", "code shared"),
+            f"Folkmoot {manifest.get('software', {}).get('folkmoot', '?')}, Apache-2.0, with "
+            "study.yaml of this run",
+        ),
+        ("G.1", "funding and relationships", BLANK),
+        (OPTIONAL, "why these models", BLANK),
+        (OPTIONAL, "why these prompts", BLANK),
+        (OPTIONAL, "comparison with other methods or models", BLANK),
+        (
+            *(OPTIONAL, "leakage of training data"),
+            "Impossible: nothing was trained." if embedded else BLANK,
+        ),
+        (
+            *(OPTIONAL, "bias that could affect conclusions"),
+            "; ".join(f"{row.name.lower()}: {row.verdict}" for row in card.values())
+            or "The report checks for known signs (“Is the model fit to answer?”)",
+        ),
+        (
+            *(OPTIONAL, "transcripts of conversations"),
+            "All: journal.sqlite, and the table of utterances where people talked.",
+        ),
+        (OPTIONAL, "ethical implications", BLANK),
+        (
+            *(OPTIONAL, "computing resources"),
+            f"{manifest.get('calls', 0):,} calls in {manifest.get('wall_seconds', '?')} s"
+            + (
+                " on one processor core."
+                if embedded
+                else "; what the models themselves needed is unknown."
+            ),
+        ),
+    )
+    filled = sum(NOT_RECORDED not in answer for _, _, answer in items)
+    return ResultTable(
+        ("item", "asks for", "answer"),
+        items,
+        f"{filled} of {len(items)} items are answered from the records of the run; the others need "
+        "the authors.",
+    )
+
+
+def _describe_purpose(run: RunFolder) -> str:
+    roles: list[str] = []
+    if run.has_table("answers"):
+        roles = run.scan_table("answers").select("role").unique().collect()["role"].to_list()
+    told = f" (roles: {join_words(sorted(roles))})" if roles else ""
+    return f"Simulated participants and other roles of a {run.study.replace('_', ' ')} study{told}."
+
+
+def _describe_access_dates(run: RunFolder, times: CallTimes) -> str:
+    first, last = (str(run.manifest.get(key, "?"))[:10] for key in ("started_at", "finished_at"))
+    return "; ".join(
+        f"{m['asked']} (served as {', '.join(m['served']) or 'not said'}), accessed from "
+        f"{called[0]} to {called[1]}"
+        for m in run.manifest.get("models", [])
+        for called in [times.get(m["asked"], (first, last))]
+    )
+
+
+def _describe_validation(benchmark: CardRow | None) -> str:
+    """Say how the run compares with people, if people answered the same questions."""
+    if benchmark is None or not benchmark.figures:
+        return BLANK
+    return f"Human benchmark {benchmark.verdict}: {benchmark.figures}"
+
+
+def _describe_access(model: str) -> str:
+    """Describe in a sentence how a model was accessed."""
+    if is_synthetic(model):
+        return "The embedded respondent: computed in this process, no language model."
+    if model == HUMAN_MODEL:
+        return "People: on pages of their own."
+    if model.partition(":")[0] == LOCAL_MODEL:
+        return f"{model}: llama.cpp's server on this machine, one separate request a call."
+    return f"{model}: API, one separate request a call."

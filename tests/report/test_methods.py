@@ -1,0 +1,99 @@
+"""The methods section of a report: complete enough to paste into a paper."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import folkmoot
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.kit.controls.asking import run_controls
+from folkmoot.report.document.html import write_report
+from folkmoot.storage.run_folder import RunFolder
+
+PILOT = """
+pilot_id: described
+topic:
+  description: One purpose can be funded.
+  options: [Park improvements, Youth job training, Safer streets]
+conditions: [simple_voting, simple_passive, clarified_passive, acp]
+participants_per_condition: 12
+min_responses_for_threshold: 10
+disagreement_threshold: 1.0
+temperature: 0.7
+personas: {source: quota}
+revote: true
+"""
+
+
+def paragraphs_of(run: RunFolder) -> list[str]:
+    """The methods section as a reader copies it from the page."""
+    page = write_report(run).read_text("utf-8")
+    block = page.split("For the methods section</h3>")[1].split("</blockquote>")[0]
+    return [
+        " ".join(html.unescape(re.sub("<[^>]*>", "", words)).split())
+        for words in re.findall("<p>(.*?)</p>", block, re.DOTALL)
+    ]
+
+
+def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(PILOT, "utf-8")
+    run = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
+    design, material, analysis, controls, record = paragraphs_of(run)
+    day = run.manifest["started_at"][:10]
+    for told in (
+        "Simple voting: 12 participants",
+        "Adversarial (ACP): 12 participants",
+        "Participants were simulated by synthetic (served as",
+        f"called from {day} ",
+        "Temperature: 0.7",
+        "random seed 42",
+        run.plan["sealed"]["design"]["hash"][:12],
+    ):
+        assert told in design
+    for told in (
+        "The question: One purpose can be funded.",
+        "At first vote and final vote participants chose one of 3 options (“Park improvements”, "
+        "“Safer streets”, “Youth job training”)",
+        "Prompts of Adversarial (ACP): before first vote they held no text; before final vote they "
+        "held interview, summaries and dialogue.",
+    ):
+        assert told in material
+    for told in (
+        "Outcome “changed their choice”, contrast Adversarial (ACP) − Clarified passive: n = 12 "
+        "and 12, none excluded; independent unit: participant",
+        "Newcombe",
+        "Primary: 3 claims, intervals at a level of 98.3 % each (Bonferroni)",
+    ):
+        assert told in analysis
+    assert controls.startswith("No control questions were asked.")
+    assert "user drift not known" in controls
+    assert f"{run.manifest['calls']:,} calls" in record
+    assert "missing answers were not scored" in record
+    run_controls(run, {"participants": 3}, RunOptions())
+    controls = paragraphs_of(run)[3]
+    assert "asked again: 12 answers of 12 participants" in controls
+    assert "persona kept" in controls
+
+
+def test_every_study_type_describes_sample_exposure_tests_and_controls(
+    finished: RunFolder,
+) -> None:
+    design, material, analysis, controls, _ = paragraphs_of(finished)
+    assert "Sample in each arm, as planned: " in design
+    assert "Prompts of " in material or "not recorded" in material
+    assert "independent unit: " in analysis or "every figure is exploratory" in analysis
+    assert controls
+    for paragraph in (design, material, analysis, controls):
+        assert "None" not in paragraph and "nan" not in paragraph.split()
+
+
+def test_the_checklist_counts_what_the_run_cannot_tell(finished: RunFolder) -> None:
+    page = html.unescape(write_report(finished).read_text("utf-8"))
+    table = page.split("GUIDE-LLM reporting checklist</h3>")[1].split("</table>")[0]
+    filled, total = re.findall(r"(\d+) of (\d+) items are answered", table)[0]
+    rows = re.findall("<tr>.*?</tr>", table.split("<tbody>")[1], re.DOTALL)
+    assert int(total) == len(rows) == 14 + 8
+    assert int(filled) == sum("not recorded" not in row for row in rows)
