@@ -50,16 +50,16 @@ def votes(acp: int, simple: int, n: int = 100) -> list[dict]:
     [
         (40, 10, {}, "supported"),
         (40, 10, {"smallest": 0.1}, "supported"),
-        (40, 10, {"smallest": 0.25}, "undecided"),
-        (14, 10, {}, "undecided"),
+        (40, 10, {"smallest": 0.25}, "neither shown nor ruled out"),
+        (14, 10, {}, "neither shown nor ruled out"),
         (10, 40, {}, "contradicted"),
         (10, 40, {"direction": "less"}, "supported"),
         (40, 10, {"direction": "less"}, "contradicted"),
         (10, 10, {"smallest": 0.2}, "contradicted"),
         (40, 10, {"direction": "different"}, "supported"),
-        (12, 10, {"direction": "different"}, "undecided"),
+        (12, 10, {"direction": "different"}, "neither shown nor ruled out"),
         (12, 10, {"direction": "equivalent", "smallest": 0.15}, "supported"),
-        (12, 10, {"direction": "equivalent", "smallest": 0.05}, "undecided"),
+        (12, 10, {"direction": "equivalent", "smallest": 0.05}, "neither shown nor ruled out"),
         (40, 10, {"direction": "equivalent", "smallest": 0.05}, "contradicted"),
     ],
 )
@@ -116,9 +116,9 @@ def test_an_exact_test_over_few_units_must_agree_with_the_interval() -> None:
     sure = Estimate(0.3, 0.1, 0.5, 6, 6, p=0.03)
     unsure = Estimate(0.3, 0.1, 0.5, 6, 6, p=0.06)
     assert judge("greater", 0.0, sure) == "supported"
-    assert judge("greater", 0.0, unsure) == "undecided"
+    assert judge("greater", 0.0, unsure) == "neither shown nor ruled out"
     nothing = Estimate(0.3, float("nan"), float("nan"), 1)
-    assert judge("greater", 0.0, nothing) == "undecided"
+    assert judge("greater", 0.0, nothing) == "neither shown nor ruled out"
 
 
 def test_what_cannot_be_tested_says_why(tmp_path: Path) -> None:
@@ -238,7 +238,11 @@ def test_the_unit_is_the_draw_of_the_texts_that_were_read(tmp_path: Path) -> Non
     h = stated(contrast=["acp", "simple_passive"])
     found = build_hypotheses_finding(run_of(tmp_path / "draws", rows), [h])
     row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
-    assert (row["units"], row["unit"], row["verdict"]) == (5, "draw of the summaries", "undecided")
+    assert (row["units"], row["unit"], row["verdict"]) == (
+        5,
+        "draw of the summaries",
+        "neither shown nor ruled out",
+    )
     # The same people without draws are people, and many enough.
     plain = [{k: v for k, v in r.items() if k != "summary_draw"} for r in rows]
     found = build_hypotheses_finding(run_of(tmp_path / "plain", plain), [h])

@@ -256,3 +256,28 @@ def test_a_further_specification_is_predicted_from_the_spread() -> None:
     values = list(curve.estimates.values())
     assert low < min(values) and max(values) < high
     assert np.isnan(over_specifications(0.5, MORE, specifications=2).predicted).all()
+
+
+def test_a_mean_of_shares_is_told_in_points_and_stays_between_minus_and_plus_one() -> None:
+    claim = Claim(
+        "t.met_share", ("a", "b"), "mean", subject=("group",), paired=True, is_mean_of_shares=True
+    )
+    groups = [f"g{n}" for n in range(6)]
+    first = Side.from_values([1.0, 1.0, 1.0, 1.0, 1.0, 0.9], groups)
+    second = Side.from_values([0.0, 0.0, 0.1, 0.0, 0.6, 0.0], groups)
+    result = evaluate(claim, first, second)
+    assert result.describe_estimate == "a − b +87 points (+62 to +100)"
+    assert claim.size(0.1) == "10 points"
+    with pytest.raises(ValueError, match="only a mean can be one of shares"):
+        Claim("t.met", ("a", "b"), is_mean_of_shares=True)
+
+
+def test_truth_values_that_are_averaged_within_subjects_are_not_counted_as_one_each() -> None:
+    """Six subjects with four answers each: half of them are true in one arm, three in four in the
+    other. Counted as one each, a half and three quarters would both be "no" or "yes"."""
+    groups = [f"g{n}" for n in range(6)]
+    first = Side.from_values([0.75, 0.75, 0.5, 1.0, 0.75, 0.75], groups)
+    second = Side.from_values([0.5, 0.5, 0.5, 0.5, 0.5, 0.5], groups)
+    found = estimate_difference(first, second, "share")
+    assert found.value == pytest.approx(0.25)
+    assert found.method.startswith("CR2, t with 5.0 df")

@@ -69,8 +69,8 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
     assert "differ in model." in result["designs"].says
     says = result["compare_claims"].says
     assert (
-        "changed their choice in Simple voting: second and first differ: undecided (0 points"
-        in says
+        "changed their choice in Simple voting: second and first differ: "
+        "neither shown nor ruled out (0 points" in says
     )
     assert (
         "in Adversarial (ACP): second and first differ: supported (−30 points, −39 to −20" in says
@@ -97,7 +97,11 @@ def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path
     effects = found([first, second])["compare_effects"]
     rows = [dict(zip(effects.grid.columns, row, strict=True)) for row in effects.grid.rows]
     gap = next(r for r in rows if r["run"] == "second − first" and "ACP" in r["claim"])
-    assert gap["high"] < 0 and gap["p"] < 0.05 < gap["holm_p"] and gap["verdict"] == "undecided"
+    assert (
+        gap["high"] < 0
+        and gap["p"] < 0.05 < gap["holm_p"]
+        and gap["verdict"] == "neither shown nor ruled out"
+    )
     said = "+16.7 points in first, +4.0 points in second; that the effects differ is not shown"
     assert f"{said} (−13 points" in effects.says
     assert f"adjusted {format_p_value(gap['holm_p'])})" in effects.says
@@ -106,7 +110,7 @@ def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path
 def test_the_same_run_twice_shows_nothing(base):
     result = found([base, base])
     assert "settings that matter are the same" in result["designs"].says
-    assert result["compare_claims"].says.count("differ: undecided (0 points") == 2
+    assert result["compare_claims"].says.count("differ: neither shown nor ruled out (0 points") == 2
     assert "that the effects differ is not shown" in result["compare_effects"].says
     assert {r["runs"] for r in rows_of(result["compare_claims"])} == {"first (2) − first"}
 
@@ -241,7 +245,7 @@ def test_runs_of_the_same_people_are_compared_person_by_person(tmp_path):
     assert rows["Adversarial (ACP)"]["paired"] is True
     others = {r["arm"]: r for r in rows_of(apart["compare_claims"])}
     assert others["Adversarial (ACP)"]["paired"] is False
-    assert others["Adversarial (ACP)"]["verdict"] == "undecided"
+    assert others["Adversarial (ACP)"]["verdict"] == "neither shown nor ruled out"
     votes = paired["compare_votes"].grid
     at = votes.columns.index("same_person_same_choice_share")
     assert [r[at] for r in votes.rows] == [1.0, 285 / 300]
@@ -279,7 +283,7 @@ def test_participants_who_read_the_same_draw_are_one_unit(tmp_path):
     result = found([first, second])
     acp = rows_of(result["compare_claims"])[0]
     assert (acp["units"], acp["unit"]) == (20, "draw of the summaries")
-    assert str(acp["method"]).startswith("CR2") and acp["verdict"] == "undecided"
+    assert str(acp["method"]).startswith("CR2") and acp["verdict"] == "neither shown nor ruled out"
     # As a hundred participants each, 50 against 20 of 100 would be beyond doubt.
     assert acp["difference"] == pytest.approx(0.3) and acp["p"] > 0.1
     # The t test over the means of draws, by hand: five ones of ten, and two.

@@ -54,7 +54,7 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
     rows: list[Row] = []
     for result in results:
         # The suffix tells the report that the cells are percentage points.
-        suffix = "_points" if result.claim.kind == "share" else ""
+        suffix = "_points" if result.claim.in_points else ""
         first, second = result.claim.arm_labels
         about: Row = {"first": first, "second": second, "family": result.claim.family}
         rows.append(about | result_cells(result, f"difference{suffix}", suffix))
@@ -79,7 +79,7 @@ def claim_lines(results: Sequence[Result], axis: str) -> IntervalChart | None:
     # The chart must show the claims of the statement, not the others in the table.
     primary = [result for result in results if result.claim.family == "primary"]
     lines = {result.claim.contrast_label: result.estimate for result in primary or results}
-    share = any(result.claim.kind == "share" for result in results)
+    share = any(result.claim.in_points for result in results)
     return interval_chart(lines, axis, zero=0.0, percent=share)
 
 

@@ -48,6 +48,7 @@ from folkmoot.measures.inference.estimates import (
 from folkmoot.measures.inference.proportions import holm, newcombe, wilson
 from folkmoot.measures.position import Shown, position_effects, shown_in
 from folkmoot.measures.retest import Repeat, agreement_with_oneself
+from folkmoot.measures.wording import CHECK_PHRASES
 
 Row = Mapping[str, Any]
 
@@ -184,7 +185,7 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
         reasons.total(),
         len(answers),
         REFUSALS,
-        "gave no answer by a way out or were refused",
+        "ended in a way out or a refusal",
     )
     says = check.says
     unread = sum(1 for row in answers if row.get("missing") in UNREAD)
@@ -272,7 +273,7 @@ def off_list(answers: Collection[Row]) -> Check:
         if r.get("kind") in ("choice", "number") and not _refusal_reason(r)
     ]
     return share_check(
-        "off_list", "Answers off the list", sum(bad), len(bad), REASKED, "were not on the list"
+        "off_list", "Answers off the list", sum(bad), len(bad), REASKED, "were off the list"
     )
 
 
@@ -604,6 +605,25 @@ def check_sycophancy(
 
 
 # The human benchmark covers votes on five to nine policies.
+def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
+    """Return the check that participants move at most `limit` towards the others beyond a control.
+
+    `says` states the figure and has a placeholder `{change}` for it with its interval. Movement
+    away from the others is no giving in, so the margin has no lower bound.
+    """
+    title, margin = "Giving in to the group", Margin(high=limit)
+    if not math.isfinite(figure.value):
+        why = "No position is known both with and without the group."
+        return not_checked("sycophancy", title, margin, why)
+    verdict = margin.judge_interval(figure)
+    change = f"{figure.value:+.2f}"
+    bounds = f"{figure.low:+.2f} to {figure.high:+.2f}"
+    change += f" ({bounds if figure.has_interval else 'no interval'})"
+    stated = says.format(change=change.replace("-", "−"))
+    words = f"{stated}: {CHECK_PHRASES[verdict].format(margin=margin)}."
+    return Check("sycophancy", title, figure, margin, verdict, words)
+
+
 FEWEST_OPTIONS = 5
 
 

@@ -20,12 +20,24 @@ PHRASES: Mapping[tuple[str, str], str] = {
     ("contradicted", "greater"): "{first} exceeds {second}{by}: contradicted",
     ("contradicted", "less"): "{first} falls below {second}{by}: contradicted",
     ("contradicted", "equivalent"): "contradicted: they differ by more than {margin}",
-    ("undecided", "different"): "a difference is neither shown nor ruled out",
-    ("undecided", "greater"): "{first} exceeds {second}{by}: neither shown nor ruled out",
-    ("undecided", "less"): "{first} falls below {second}{by}: neither shown nor ruled out",
-    ("undecided", "equivalent"): "equivalence is neither shown nor ruled out",
+    ("neither shown nor ruled out", "different"): "a difference is neither shown nor ruled out",
+    (
+        "neither shown nor ruled out",
+        "greater",
+    ): "{first} exceeds {second}{by}: neither shown nor ruled out",
+    (
+        "neither shown nor ruled out",
+        "less",
+    ): "{first} falls below {second}{by}: neither shown nor ruled out",
+    ("neither shown nor ruled out", "equivalent"): "equivalence is neither shown nor ruled out",
 }
 NOT_TESTED = "not tested"
+# Verdict of a check of the model → what is said of its figure.
+CHECK_PHRASES: Mapping[str, str] = {
+    "passed": "inside the margin ({margin})",
+    "failed": "outside the margin ({margin})",
+    "not known": "not known to be inside the margin ({margin})",
+}
 # Introduces claims that are not primary in a finding without a primary one.
 ESTIMATES = "Exploratory, without a conclusion:"
 EXPLORATORY = "Exploratory: estimates with intervals, from which nothing is concluded."

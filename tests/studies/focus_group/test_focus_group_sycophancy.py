@@ -52,10 +52,11 @@ def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not(
     rising = sycophancy.compute_check(answered({1: 0, 2: 0.1, 3: 0.2, 4: 0.3, 5: 0.4}), [])
     assert rising.agree_slope.value == pytest.approx(0.1, abs=0.03)
     assert rising.agree_slope.p < 0.01
-    assert "The later somebody speaks" in rising.describe_check()
+    assert "changes by +8 points (+6 to +11" in rising.describe_check()
     flat = sycophancy.compute_check(answered(dict.fromkeys(range(1, 6), 0.25)), [])
     assert flat.agree_slope.p > 0.05
-    assert "rises with speaking order is not shown" in flat.describe_check()
+    # The order is drawn in no control here, so a slope is an estimate without a conclusion.
+    assert flat.describe_check().startswith("Exploratory, without a conclusion: agreement")
 
 
 def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> None:
@@ -86,7 +87,7 @@ def noise_alone(seed: int, groups: int = 6, people: int = 8) -> sycophancy.Check
 
 def test_noise_alone_is_called_convergence_as_rarely_as_the_level_of_the_test_says() -> None:
     checks = [noise_alone(seed) for seed in range(200)]
-    rejected = sum(check.converge_p < sycophancy.CLEAR for check in checks)
+    rejected = sum(check.converge_p < 0.05 for check in checks)
     assert binom.ppf(0.005, 200, 0.05) <= rejected <= binom.ppf(0.995, 200, 0.05)
     assert abs(float(np.mean([check.towards.value for check in checks]))) < 0.01
 
@@ -101,7 +102,7 @@ def test_that_everybody_warms_alike_is_no_convergence() -> None:
             PositionRecord(f"g{g}", named(before), named(after), {}, named(retest))
             for g, (before, after, retest) in enumerate(zip(*drawn, strict=True))
         ]
-        rejected += sycophancy.compute_check([], talks).converge_p < sycophancy.CLEAR
+        rejected += sycophancy.compute_check([], talks).converge_p < 0.05
     assert rejected <= 6
 
 
@@ -109,10 +110,8 @@ def test_without_a_second_asking_nothing_is_said_of_convergence() -> None:
     once = [talk._replace(retest={}) for talk in groups(0.6)]
     found = sycophancy.compute_check([], once)
     assert math.isnan(found.converge_p)
-    assert (
-        "not asked for twice" in found.describe_check()
-        and "towards the group" not in found.describe_check()
-    )
+    assert "not asked for twice" in found.describe_convergence()
+    assert found.judge().verdict == "not known"
 
 
 @pytest.mark.parametrize(
@@ -146,20 +145,24 @@ def test_without_a_control_moving_together_is_never_called_giving_in() -> None:
     found = sycophancy.compute_check([], groups(0.6))
     assert found.spread_after < 0.5 * found.spread_before and found.converge_p < 0.01
     said = found.describe_check()
-    assert "moved towards the group" in said and "gave in" not in said
-    assert "Regression" in said and "learned from each other" in said and "control" in said
+    assert found.judge().verdict == "not known"
+    assert "Whether participants gave in is not known" in said
+    assert "regress" in said and "learned from each other" in said and "control" in said
+    assert "nothing is concluded" in found.describe_convergence()
 
 
 def test_random_shifts_and_no_shifts_are_no_movement() -> None:
     apart = sycophancy.compute_check([], groups(0.0, noise=0.2))
-    assert apart.converge_p > 0.05 and "towards the group" not in apart.describe_check()
+    assert apart.converge_p > 0.05 and apart.judge().verdict == "not known"
     still = sycophancy.compute_check([], groups(0.0, noise=0.0))
     assert still.converge_p == 1.0
 
 
 def test_against_the_same_people_alone_giving_in_is_told_from_regression() -> None:
     pulled = sycophancy.compute_check([], groups(0.6, alone=0.2), "alone")
-    assert "People gave in to the group: in it they moved +" in pulled.describe_check()
+    assert pulled.judge().verdict == "failed"
+    assert "the group, participants moved +0." in pulled.describe_check()
+    assert "outside the margin (at most 0.05)" in pulled.describe_check()
     expected = [
         0.4 * abs(v - np.mean([x for o, x in m.before.items() if o != who]))
         for m in groups(0.6, 0.2)
@@ -168,32 +171,29 @@ def test_against_the_same_people_alone_giving_in_is_told_from_regression() -> No
     assert pulled.beyond_alone.value == pytest.approx(float(np.mean(expected)) * 7 / 8, abs=0.03)
     regressed = sycophancy.compute_check([], groups(0.5, alone=0.5), "alone")
     assert regressed.converge_p < 0.01  # they do move together
-    assert "gave in" not in regressed.describe_check()
-    assert "than when interviewed alone is not shown" in regressed.describe_check()
+    assert regressed.judge().verdict == "passed"
+    assert "inside the margin (at most 0.05)" in regressed.describe_check()
 
 
 def test_one_group_cannot_tell_and_unknown_positions_say_nothing() -> None:
     one = sycophancy.compute_check([], groups(0.6, alone=0.2, n=1), "alone")
-    assert (
-        "so few groups cannot tell" in one.describe_check()
-        and "gave in" not in one.describe_check()
-    )
+    assert one.judge().verdict == "not known"
+    assert "(no interval) further towards the others" in one.describe_check()
     none = sycophancy.compute_check([], groups(0.6), "alone")
-    assert "cannot be told" in none.describe_check()
+    assert none.judge().verdict == "not known"
+    assert "No position is known both with and without the group" in none.describe_check()
     nothing = sycophancy.compute_check([], [])
-    assert math.isnan(nothing.agree) and "too few" in nothing.describe_check()
+    assert math.isnan(nothing.agree) and "Too few answers" in nothing.describe_check()
 
 
 def test_with_a_random_order_giving_in_is_movement_that_grows_with_the_place() -> None:
     grows = answered({place: 0.05 * place for place in range(1, 6)}, "step")
     found = sycophancy.compute_check(grows, groups(0.6), "order")
     assert found.step_slope.value == pytest.approx(0.05, abs=0.01)
-    assert (
-        "People gave in to the group: the more of the others had just spoken"
-        in found.describe_check()
-    )
+    assert found.judge().verdict == "failed"
+    assert "for each of them who had just spoken: outside the margin" in found.describe_check()
     flat = sycophancy.compute_check(answered(dict.fromkeys(range(1, 6), 0.1), "step"), [], "order")
-    assert "gave in" not in flat.describe_check()
+    assert flat.judge().verdict == "passed"
 
 
 def test_a_step_is_measured_towards_where_the_others_stood_at_first() -> None:
@@ -209,6 +209,7 @@ def test_a_step_is_measured_towards_where_the_others_stood_at_first() -> None:
 def test_dissent_is_read_aloud_without_an_interval_over_people_who_heard_each_other() -> None:
     polite = [PositionedAnswer(f"q{i}", 2, "agree") for i in range(100)]
     open_ = [PositionedAnswer(f"q{i}", 2, "disagree" if i % 4 == 0 else None) for i in range(100)]
-    assert "too polite" in sycophancy.compute_check(polite, []).describe_check()
+    said = sycophancy.compute_check(polite, []).describe_check()
+    assert said.endswith("0 % of the answers disagree openly.")
     said = sycophancy.compute_check(open_, []).describe_check()
-    assert said.endswith("People disagree openly in 25 % of the answers.")
+    assert said.endswith("25 % of the answers disagree openly.")

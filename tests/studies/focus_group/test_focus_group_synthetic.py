@@ -183,9 +183,10 @@ def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolde
     assert honest.towards.value > 0
     assert pleased.converge_p < 0.01 and pleased.spread_after < 0.7 * honest.spread_after
     (found,) = (f for f in STUDY.findings(pleasing) if f.key == "sycophancy")
-    assert "too polite" in found.says and "ended closer together" in found.says
+    assert "of the answers disagree openly" in found.says
+    assert any("p < .001" in note or "p = .00" in note for note in found.notes)
     # They all go along with what is said aloud, past where the others had stood in private.
-    assert pleased.towards.value < 0 and "past where the others had stood" in found.says
+    assert pleased.towards.value < 0 and "others' first positions shrank by −" in found.says
 
 
 def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> None:
@@ -276,7 +277,7 @@ def test_few_groups_are_an_illustration_and_never_told_from_chance(
         assert re.search(r"\d %? ?\([−+\d.]+ to ", finding.says) is None, finding.says
         bounds = [i for i, c in enumerate(finding.grid.columns) if c in BOUNDS]
         assert all(row[i] is None for row in finding.grid.rows for i in bounds)
-    assert "so few groups cannot tell" in found["sycophancy"].says
+    assert "not known to be inside the margin" in found["sycophancy"].says
     assert "Fewer than 5 groups are an illustration, not evidence." in few.text("topline.md")
     many = {f.key: f for f in STUDY.findings(groups)}
     assert {f.units for f in many.values() if f.unit} == {12}

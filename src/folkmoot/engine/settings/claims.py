@@ -19,6 +19,7 @@ from folkmoot.measures.inference.claims import (
     ACROSS,
     Claim,
     Family,
+    Kind,
     Read,
     Result,
     Side,
@@ -266,7 +267,17 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
     # A share lies between 0 and 1, so a margin of 5 was meant as 5 percentage points.
     if is_share and claim.margin >= 1:
         return f"{column} is a share: write smallest: 0.05 for five points"
-    return replace(claim, kind="share" if is_share else "mean", unit=units.name), rows
+    in_points = not is_share and _looks_like_share(column, rows["value"])
+    kind: Kind = "share" if is_share else "mean"
+    return replace(claim, kind=kind, unit=units.name, is_mean_of_shares=in_points), rows
+
+
+def _looks_like_share(column: str, values: pl.Series) -> bool:
+    """Return whether a number is a share: by the ending of its column, as in reports, and its
+    range.
+    """
+    known = values.drop_nulls()
+    return column.endswith(("_share", "_rate")) and bool(known.is_between(0.0, 1.0).all())
 
 
 def _arm_columns(claim: Claim, column: str) -> list[str]:

@@ -36,13 +36,14 @@ FloatArray = NDArray[np.float64]
 Kind = Literal["share", "mean"]
 Direction = Literal["greater", "less", "different", "equivalent"]
 Family = Literal["primary", "secondary", "exploratory"]
-ClaimVerdict = Literal["supported", "contradicted", "undecided"]
+ClaimVerdict = Literal["supported", "contradicted", "neither shown nor ruled out"]
 # A value of the column that holds the conditions.
 Level = str | int | float | bool | None
 
 SUPPORTED: ClaimVerdict = "supported"
 CONTRADICTED: ClaimVerdict = "contradicted"
-UNDECIDED: ClaimVerdict = "undecided"
+# The verdict is the phrase itself, so that tables and sentences cannot use different words.
+UNDECIDED: ClaimVerdict = "neither shown nor ruled out"
 
 
 # At most this many claims of a study may be primary. Each one widens the intervals of the others.
@@ -76,6 +77,7 @@ class Claim:
     outcome    the measure in words for readers
     names      the conditions in words for readers
     missing    the rule for subjects with an unknown measure
+    is_mean_of_shares  True if the values of a mean are shares, so that differences are in points
     """
 
     measure: str
@@ -94,12 +96,20 @@ class Claim:
     outcome: str = ""
     names: tuple[str, str] = ("", "")
     missing: str = MISSING
+    is_mean_of_shares: bool = False
 
     def __post_init__(self) -> None:
         if self.paired and not self.subject:
             raise ValueError(f"{self.measure}: a paired claim names its subjects")
         if self.at_least is not None and self.kind != "share":
             raise ValueError(f"{self.measure}: how many reach a number is a share")
+        if self.is_mean_of_shares and self.kind != "mean":
+            raise ValueError(f"{self.measure}: only a mean can be one of shares")
+
+    @property
+    def in_points(self) -> bool:
+        """Whether a difference is in percentage points."""
+        return self.kind == "share" or self.is_mean_of_shares
 
     @property
     def arm_labels(self) -> tuple[str, str]:
@@ -127,7 +137,7 @@ class Claim:
 
     def size(self, difference: float) -> str:
         """Return the size of a difference without its sign: "5 points", "0.30"."""
-        if self.kind == "share":
+        if self.in_points:
             return format_points(abs(difference)).lstrip("+−")
         return f"{abs(difference):.2g}"
 
@@ -139,7 +149,7 @@ class Claim:
         """
         if not math.isfinite(difference):
             return "unknown"
-        if self.kind == "share":
+        if self.in_points:
             return format_points(difference, more)
         # Adding 0.0 turns −0.0 into 0.0, which gets no sign.
         rounded = round(difference, 2 + more) + 0.0
@@ -147,7 +157,7 @@ class Claim:
 
     def format_level(self, mean: float) -> str:
         """Return the value of one condition, with a digit more than the difference has."""
-        if self.kind == "share":
+        if self.in_points:
             return format_percent(mean, 1)
         return f"{round(mean, 3) + 0.0:.3f}".replace("-", "−")
 
@@ -155,7 +165,7 @@ class Claim:
         """Return the interval in the unit of the measure: "+3 to +20"."""
         if not e.has_interval:
             return "no interval"
-        if self.kind == "share":
+        if self.in_points:
             return points_span(e.low, e.high)
         return f"{self.format_signed(e.low)} to {self.format_signed(e.high)}"
 
@@ -334,14 +344,16 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
     ids = set(first.units), set(second.units)
     paired = ids[0] == ids[1] and bool(ids[0])
     alone = len(first.units) == len(ids[0]) and len(second.units) == len(ids[1])
+    # Several truth values of one subject are averaged. Such shares of a subject cannot be counted.
+    counted = alone and bool(np.isin([*first.values, *second.values], (0.0, 1.0)).all())
     if first.subjects and not alone:
         found = paired_difference(first.values, second.values, first.units, level)
         units = len(ids[0])
     elif paired:
-        found = _paired_estimate(first, second, kind, alone, level)
+        found = _paired_estimate(first, second, kind, counted, level)
         units = len(ids[0])
     else:
-        found = _independent_estimate(first, second, kind, alone and not ids[0] & ids[1], level)
+        found = _independent_estimate(first, second, kind, counted and not ids[0] & ids[1], level)
         units = len(ids[0] | ids[1]) if ids[0] & ids[1] else min(map(len, ids))
     if units < FEWEST_UNITS:
         return replace(found, low=math.nan, high=math.nan, p=math.nan, clusters=units)
@@ -362,10 +374,12 @@ def arm_means(first: Side, second: Side) -> tuple[float, float]:
     return one, other
 
 
-def _paired_estimate(first: Side, second: Side, kind: Kind, alone: bool, level: float) -> Estimate:
+def _paired_estimate(
+    first: Side, second: Side, kind: Kind, counted: bool, level: float
+) -> Estimate:
     one, other = first.by_unit, second.by_unit
     names = list(one)
-    if kind == "share" and alone:
+    if kind == "share" and counted:
         a, b = (np.array([side[n] > 0.5 for n in names]) for side in (one, other))
         moves = (a & b, a & ~b, ~a & b, ~a & ~b)
         both, only_first, only_second, neither = (int(m.sum()) for m in moves)
@@ -376,9 +390,9 @@ def _paired_estimate(first: Side, second: Side, kind: Kind, alone: bool, level: 
 
 
 def _independent_estimate(
-    first: Side, second: Side, kind: Kind, alone: bool, level: float
+    first: Side, second: Side, kind: Kind, counted: bool, level: float
 ) -> Estimate:
-    if kind == "share" and alone:
+    if kind == "share" and counted:
         hits = (round(float(side.values.sum())) for side in (first, second))
         one, other = hits
         return newcombe(one, len(first.values), other, len(second.values), level)
@@ -402,7 +416,7 @@ def bound_difference(first: Side, second: Side) -> Bounds | None:
 
 
 def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA) -> ClaimVerdict:
-    """Return the verdict of an estimate: supported, contradicted or undecided.
+    """Return the verdict of an estimate: supported, contradicted, or neither shown nor ruled out.
 
     Supported: the whole interval is on the claimed side of the margin, and the test of the same
     method agrees. Contradicted: the whole interval is elsewhere. Undecided: all other cases.
@@ -428,6 +442,8 @@ def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA
 def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> Result:
     """Return the result of a claim from both sides. Its interval has the level 1 − alpha."""
     estimate = estimate_difference(first, second, claim.kind, 1 - alpha)
+    if claim.is_mean_of_shares:
+        estimate = estimate.clip_bounds(-1.0, 1.0)
     why = ""
     verdict: str = judge(claim.direction, claim.margin, estimate, alpha)
     if estimate.unit_count < FEWEST_UNITS:

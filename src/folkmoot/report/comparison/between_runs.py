@@ -135,7 +135,7 @@ def _mean_of_rows(rows: pl.DataFrame) -> float:
 def is_equivalent(result: Result, margin: float) -> bool:
     """Return whether the whole interval of a difference of shares lies within ± `margin`."""
     estimate, claim = result.estimate, result.claim
-    return claim.kind == "share" and judge("equivalent", margin, estimate) == SUPPORTED
+    return claim.in_points and judge("equivalent", margin, estimate) == SUPPORTED
 
 
 def measures_finding(
@@ -154,9 +154,7 @@ def measures_finding(
             "second": finite_or_none(one.means[1]),
             **result_cells(one.result),
             "paired": one.paired,
-            "equivalent": is_equivalent(one.result, margin)
-            if one.result.claim.kind == "share"
-            else None,
+            "equivalent": is_equivalent(one.result, margin) if one.result.claim.in_points else None,
         }
         for one in compared
     ]
@@ -243,7 +241,7 @@ def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | No
     """Return the chart of differences: of shares in percentage points, or of means if there are no
     shares."""
     # Shares and means have different units, so one chart cannot show both.
-    shares = [result for result in results if result.claim.kind == "share"]
+    shares = [result for result in results if result.claim.in_points]
     drawn, size = (shares, 100.0) if shares else (results, 1.0)
     lines = tuple(
         (

@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import get_args
 
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options, run_study
@@ -23,7 +24,7 @@ from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, Problem
 from folkmoot.kit.findings import Row, estimate_cells, known
-from folkmoot.measures.inference.claims import Claim
+from folkmoot.measures.inference.claims import Claim, ClaimVerdict
 from folkmoot.measures.inference.estimates import format_count, format_percent, format_span
 from folkmoot.measures.inference.proportions import wilson
 from folkmoot.models.catalog import SYNTHETIC_MODEL
@@ -212,4 +213,4 @@ def simulated_power(trials: Trials, outcomes: Iterable[TrialOutcome]) -> Finding
     )
 
 
-VERDICTS = ("supported", "contradicted", "undecided")
+VERDICTS = get_args(ClaimVerdict)

@@ -26,17 +26,19 @@ from folkmoot.kit.findings import (
     interaction_matrix,
     join_clauses,
     known,
+    respondent_checks_finding,
     split_address,
 )
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.agreement import krippendorff_alpha
+from folkmoot.measures.diagnostics import check_answers, instability
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
 from folkmoot.measures.retest import Repeat
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.config import (
     INTENT,
@@ -164,7 +166,21 @@ def compute_findings(run: RunFolder) -> list[Finding]:
             for concept in concepts
         ),
         exposure_finding(run),
+        fitness_finding(run, concepts) if run.has_table("answers") else None,
     )
+
+
+def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
+    """Return the checks of all studies, and whether participants gave in to the group."""
+    data = [sycophancy.read_check_data(concept.answers, concept.statements) for concept in concepts]
+    pleasing = sycophancy.compute_check(
+        [answer for answers, _ in data for answer in answers],
+        [person for _, people in data for person in people],
+        run.config.get("control"),
+    )
+    answers = RowStream(run.scan_table("answers"))
+    stable = instability(repeated_positions(run))
+    return respondent_checks_finding([*check_answers(answers), stable, pleasing.judge()])
 
 
 def repeated_positions(run: RunFolder) -> list[Repeat]:
@@ -315,7 +331,8 @@ def _result_sentence(result: Result) -> str:
     told = f"{result.describe_estimate}, exploratory"
     if _is_primary(result):
         told = result.describe_conclusion
-    return f"{told[0].upper()}{told[1:]}."
+    outcome = result.claim.outcome
+    return f"{outcome[0].upper()}{outcome[1:]}: {told[0].lower()}{told[1:]}."
 
 
 def demand_finding(concept: Concept) -> Finding | None:
@@ -645,31 +662,8 @@ def out_of_character(concept: Concept) -> Finding | None:
 
 def sycophancy_finding(concept: Concept) -> Finding:
     """Return the sycophancy check, with agreement by place in the speaking order."""
-    records, answers = [], []
-    for (group, stimulus), part in concept.answers.group_by(TALK, maintain_order=True):
-        positions = concept.statements.filter(
-            (pl.col("group") == group) & pl.col("position").is_not_null()
-        ).select("when", "persona_id", "position")
-        by_when = [
-            dict(positions.filter(pl.col("when") == when.value).drop("when").rows())
-            for when in InterviewTime
-        ]
-        records.append(sycophancy.PositionRecord(str(group), *by_when))
-        movements = sycophancy.answer_movements(
-            by_when[0], part.select("speaker_id", "valence").iter_rows()
-        )
-        answers += [
-            sycophancy.PositionedAnswer(
-                f"{group}/{stimulus}/{row['question']}",
-                row["position"],
-                row["stance"],
-                step,
-                sycophancy.takes_up_others(row["stance"], row["replied_to"]),
-            )
-            for row, step in zip(part.iter_rows(named=True), movements, strict=True)
-            if not row["probe"]
-        ]
-    check = sycophancy.compute_check(answers, records, concept.control)
+    answers, people = sycophancy.read_check_data(concept.answers, concept.statements)
+    check = sycophancy.compute_check(answers, people, concept.control)
     rows = []
     bars = []
     for position in sorted(
@@ -696,11 +690,10 @@ def sycophancy_finding(concept: Concept) -> Finding:
         BarChart(tuple(bars), "share of the answers", percent=True),
         notes=(
             "Agreement and disagreement are a coder's reading of each answer. The slope is over "
-            "answers that take somebody up, because later speakers have more to take up. Movement "
-            "is by how many points a private position came nearer to where the others stood "
-            "before the talk. Convergence is tested against a second asking before the talk: "
-            "each person's answers there and after the talk are swapped at random. These are "
-            "checks of the simulation, at 5 % each, and no claims of the study.",
+            "answers that take up another participant, because later speakers have more to take "
+            "up. Movement is by how much a private position came nearer to the others' positions "
+            "before the discussion.",
+            check.describe_convergence(),
         ),
         section="Conversation",
     )
@@ -753,7 +746,7 @@ def _describe_alpha(alpha: float) -> str:
     if not math.isfinite(alpha):
         return "all were read alike, so agreement cannot be distinguished from chance."
     if alpha >= GOOD_ALPHA:
-        return f"Krippendorff's alpha is {alpha:.2f}: either may stand for the other."
+        return f"Krippendorff's alpha is {alpha:.2f}: enough for conclusions, as is customary."
     if alpha >= FAIR_ALPHA:
         return f"Krippendorff's alpha is {alpha:.2f}: enough for tentative conclusions."
     return (

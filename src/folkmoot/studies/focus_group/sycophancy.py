@@ -1,10 +1,11 @@
 """The sycophancy check: do participants please each other?
 
 It measures agreement by speaking order, movement towards the group, and open disagreement. Each
-participant is asked for a position twice before the discussion. Movement is tested against the
+participant is asked for a position twice before the discussion. Convergence is compared with the
 difference of these two answers, because noise alone moves extreme answers towards the mean.
 Movement beyond noise may also come from what participants learn from each other. Only a control
-separates that from giving in, so the check speaks of giving in only with a control.
+separates that from giving in, so the check has a verdict only with a control. The verdict comes
+from `measures.diagnostics`, with a stated margin.
 """
 
 from __future__ import annotations
@@ -16,22 +17,33 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from folkmoot.kit.findings import format_change, format_points, format_signed, is_significant
+from folkmoot.kit.findings import format_change, format_points
+from folkmoot.measures import diagnostics
+from folkmoot.measures.diagnostics import Margin, check_pull_of_group, not_checked
 from folkmoot.measures.inference.clustered import (
     clustered_coefficient,
     clustered_mean,
     paired_difference,
 )
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, format_percent
+from folkmoot.measures.inference.estimates import Estimate, format_p_value, format_percent
 from folkmoot.measures.retest import convergence_p, mean_spread
+from folkmoot.measures.wording import ESTIMATES
 from folkmoot.randomness import generator
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionTranscript, InterviewTime
-from folkmoot.studies.focus_group.positions import Positions, measure_approach
+from folkmoot.studies.focus_group.positions import TALK, Positions, measure_approach
 
-# Significance level of the check.
-SIGNIFICANCE_LEVEL = 0.05
+# The movement towards the others that counts as none, on the scale from −1 to 1: a twentieth of the
+# way from neutral to either end. A position is read to two decimals, and a tenth is a move.
+PULL = 0.05
+# The same from the first to the sixth place of the speaking order.
+PULL_PER_PLACE = PULL / 5
+NO_CONTROL = (
+    "Whether participants gave in is not known: they may have learned from each other, and extreme "
+    "positions regress. A control (`control: alone` or `control: order`) can tell."
+)
 
 
 class PositionedAnswer(NamedTuple):
@@ -98,147 +110,81 @@ class Check:
     beyond_alone: Estimate
     control: str | None
 
+    def judge(self) -> diagnostics.Check:
+        """Return the verdict on whether participants gave in to the group.
+
+        Only a control can give one: without it, what participants learned from each other and
+        regression to the mean cannot be told from giving in.
+        """
+        if self.control == "alone":
+            return check_pull_of_group(
+                self.beyond_alone,
+                PULL,
+                "In the group, participants moved {change} further towards the others than the "
+                "same participants did when they were interviewed alone",
+            )
+        if self.control == "order":
+            return check_pull_of_group(
+                self.step_slope,
+                PULL_PER_PLACE,
+                "In a random order, an answer moved {change} further towards the others for each "
+                "of them who had just spoken",
+            )
+        return not_checked("sycophancy", "Giving in to the group", Margin(high=PULL), NO_CONTROL)
+
     def describe_check(self) -> str:
         """Return the check in words for the report."""
         return " ".join(
-            filter(None, (self._describe_order(), self._describe_group(), self._describe_dissent()))
+            filter(
+                None,
+                (
+                    self._describe_order(),
+                    "" if self.control else self._describe_movement(),
+                    self.judge().says,
+                    self._describe_dissent(),
+                ),
+            )
         )
 
     def _describe_order(self) -> str:
         slope = self.agree_slope
         if math.isnan(slope.value):
-            return (
-                "There are too few answers that take somebody up to tell whether agreement depends "
-                "on speaking order."
-            )
-        step_text = format_points(slope, "per place in the order")
-        if is_significant(slope) is None:
-            more = "more" if slope.value > 0 else "less"
-            return (
-                f"Of those who take somebody up, later speakers agree {more} often, "
-                f"{step_text}; {_is_untested(slope)}."
-            )
-        if is_significant(slope) and slope.value > 0:
-            return (
-                "The later somebody speaks, the more often they agree with whom they take up, "
-                f"{step_text}."
-            )
-        if is_significant(slope):
-            return f"Of those who take somebody up, later speakers agree less often, {step_text}."
+            return "Too few answers take up another participant to look at speaking order."
         return (
-            "That agreement with whom an answer takes up rises with speaking order is not shown: "
-            f"{step_text}."
+            f"{ESTIMATES} agreement, of answers that take up another participant, changes by "
+            f"{format_points(slope, 'per place in the speaking order')}."
         )
 
-    def _describe_group(self) -> str:
-        if self.control == "alone":
-            return self._against_alone()
-        if self.control == "order":
-            return self._against_order()
-        return self._without_control()
-
-    def _against_alone(self) -> str:
-        estimate = self.beyond_alone
-        if math.isnan(estimate.value):
-            return "Nobody's positions are known in both settings: giving in cannot be told."
-        if is_significant(estimate) is None:
-            return (
-                f"People moved {format_signed(estimate.value)} further towards the others in the "
-                "group than "
-                f"alone; {_is_untested(estimate)}."
-            )
-        if is_significant(estimate) and estimate.value > 0:
-            return (
-                "People gave in to the group: in it they moved "
-                f"{format_change(estimate, 'groups as units')} "
-                "further towards the others than the same people did when interviewed alone."
-            )
-        if is_significant(estimate):
-            return (
-                "People moved less far towards the others in the group than alone "
-                f"({format_change(estimate)})."
-            )
-        return (
-            "That people moved further towards the others in the group than when interviewed alone "
-            f"is not shown ({format_change(estimate)})."
-        )
-
-    def _against_order(self) -> str:
-        slope = self.step_slope
-        if math.isnan(slope.value):
-            return "There are too few answers to tell whether hearing others moves people."
-        change_text = f"{format_change(slope)} per place in a random order"
-        if is_significant(slope) is None:
-            return (
-                f"Answers moved {change_text} towards those who had spoken; {_is_untested(slope)}."
-            )
-        if is_significant(slope) and slope.value > 0:
-            return (
-                "People gave in to the group: the more of the others had just spoken, the further "
-                f"an answer moved towards them ({change_text})."
-            )
-        if is_significant(slope):
-            return (
-                "Answers moved less far towards the others the more of them had spoken "
-                f"({change_text})."
-            )
-        return (
-            "That answers move further towards the others the more of them had spoken is not shown "
-            f"({change_text})."
-        )
-
-    def _without_control(self) -> str:
-        if not self.spread_before > 0:
+    def _describe_movement(self) -> str:
+        if math.isnan(self.towards.value):
             return ""
-        ratio = self.spread_after / self.spread_before
-        spread_text = f"spread {format_percent(ratio)} of what it was"
+        spread = ""
+        if self.spread_before > 0:
+            ratio = format_percent(self.spread_after / self.spread_before)
+            spread = f"; the spread of positions after the discussion is {ratio} of that before it"
+        return (
+            "The distance of a position to the others' first positions shrank by "
+            f"{format_change(self.towards)} of the scale from −1 to 1{spread}."
+        )
+
+    def describe_convergence(self) -> str:
+        """Return the exploratory test of convergence for a note."""
         if math.isnan(self.converge_p):
             return (
-                f"Positions were not asked for twice before the talk ({spread_text}), so movement "
-                "cannot be told from the noise of asking."
-            )
-        if self.towards.unit_count < FEWEST_UNITS:
-            change_text = format_signed(self.towards.value)
-            return (
-                f"People moved {change_text} towards the others ({spread_text}); "
-                f"{_is_untested(self.towards)}."
-            )
-        if self.converge_p < SIGNIFICANCE_LEVEL:
-            movement_text = (
-                f"People moved towards the group, by {format_change(self.towards)} points of "
-                "distance, and"
-                if self.towards.value > 0
-                else "People moved past where the others had stood "
-                f"({format_change(self.towards)} points of distance), but"
-            )
-            return (
-                f"{movement_text} ended closer together than another asking alone would leave them "
-                f"({spread_text}). "
-                "Regression to the middle is allowed for; what they learned from each other can do "
-                "the same. A control (`control: alone` or `control: order`) tells that from giving "
-                "in."
+                "Positions were not asked for twice before the discussion, so convergence is not "
+                "tested."
             )
         return (
-            f"That positions came closer together than another asking would leave them was not "
-            f"found ({spread_text})."
+            "Convergence is tested against a second asking before the discussion: the answers of "
+            "each participant there and after the discussion are swapped at random "
+            f"({format_p_value(self.converge_p)}). The test is exploratory: nothing is concluded "
+            "from it."
         )
 
     def _describe_dissent(self) -> str:
         if not self.answers:
             return ""
-        share = f"{format_percent(self.disagree)} of the answers"
-        # The limits of 5 % and 12 % only choose the wording. They are no test.
-        if self.disagree < 0.05:
-            return f"Open disagreement is nearly absent ({share}): the group is too polite."
-        if self.disagree < 0.12:
-            return f"Open disagreement is rare ({share})."
-        return f"People disagree openly in {share}."
-
-
-def _is_untested(estimate: Estimate) -> str:
-    if estimate.unit_count < FEWEST_UNITS:
-        return "so few groups cannot tell that from chance"
-    return "all groups came out alike, so there is nothing to test it against"
+        return f"{format_percent(self.disagree)} of the answers disagree openly."
 
 
 def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
@@ -270,6 +216,42 @@ def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
         for transcript in transcripts
     ]
     return compute_check(answers, people, transcripts[0].config.control if transcripts else None)
+
+
+def read_check_data(
+    said: pl.DataFrame, statements: pl.DataFrame
+) -> tuple[list[PositionedAnswer], list[PositionRecord]]:
+    """Return the answers and the private positions that the check compares, by discussion.
+
+    `said` has the utterances of participants, and `statements` the private positions.
+    """
+    answers: list[PositionedAnswer] = []
+    people = []
+    for (group, stimulus), part in said.group_by(TALK, maintain_order=True):
+        stated = statements.filter(
+            pl.col("group") == group,
+            pl.col("stimulus") == stimulus,
+            pl.col("position").is_not_null(),
+        ).select("when", "persona_id", "position")
+        by_when = [
+            dict(stated.filter(pl.col("when") == when.value).drop("when").rows())
+            for when in InterviewTime
+        ]
+        people.append(PositionRecord(str(group), *by_when))
+        moved = answer_movements(by_when[0], part.select("speaker_id", "valence").iter_rows())
+        answers += [
+            PositionedAnswer(
+                f"{group}/{stimulus}/{row['question']}",
+                row["position"],
+                row["stance"],
+                step,
+                takes_up_others(row["stance"], row["replied_to"]),
+            )
+            for row, step in zip(part.iter_rows(named=True), moved, strict=True)
+            # The answer to a probe has no place in the speaking order of its question.
+            if not row["probe"]
+        ]
+    return answers, people
 
 
 def takes_up_others(stance: str | None, replied_to: str | None) -> bool:

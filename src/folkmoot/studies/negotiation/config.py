@@ -368,4 +368,5 @@ def _within_groups(measure: str, pair: tuple[str, str], family: Family) -> Claim
         subject=("group_id",),
         paired=True,
         outcome=COMPARED[measure],
+        is_mean_of_shares=measure.endswith("_share"),
     )

@@ -408,7 +408,8 @@ def option_shifts(votes: Votes) -> Finding | None:
     return Finding(
         "option_shifts",
         "What each option gained and lost",
-        f"Largest net shift: “{top.option}” {top.net_change:+d} in {top.condition_votes.name} "
+        f"Largest net shift: “{top.option}” {_format_count_change(top.net_change)} in "
+        f"{top.condition_votes.name} "
         f"({top.gained_votes} gained, {top.lost_votes} lost)."
         if top.net_change
         else "No option gained or lost on balance.",
@@ -417,6 +418,10 @@ def option_shifts(votes: Votes) -> Finding | None:
         notes=(EXPLORATORY_TESTS,),
         **votes.conditional_basis,
     )
+
+
+def _format_count_change(change: int) -> str:
+    return f"{change:+d}".replace("-", "−")
 
 
 def towards_opposition(votes: Votes) -> Finding | None:
