@@ -169,10 +169,11 @@ def _everything() -> Any:
 
 
 _ODD: tuple[Any, ...] = (
-    None, "", [], {}, -1, 0, float("inf"), True, "x" * 70, "{{ 1 }}", "${e://Field/}",
-    "${q://QID1/", "QID1", "q://QID99/SelectableChoice/1", "<p>", "\u202e\u0000\ud800",
-    {"1": None}, [[]], {"0": {"0": {}}}, "BlockRandomizer", "EqualTo", "= 1 + 1", "%}", "sum", "treatment",
-)  # fmt: skip
+    *(None, "", [], {}, -1, 0, float("inf"), True, [[]], {"1": None}, {"0": {"0": {}}}),
+    *("x" * 70, "{{ 1 }}", "%}", "= 1 + 1", "<p>", "\u202e\u0000\ud800", "sum", "treatment"),
+    *("${e://Field/}", "${q://QID1/", "QID1", "q://QID99/SelectableChoice/1"),
+    *("BlockRandomizer", "EqualTo"),
+)
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -618,3 +618,22 @@ def test_a_block_that_is_shown_in_two_arms_has_a_column_for_each(tmp_path: Path)
         asked = ("Q1", "Q3") if row["treatment"] == "One" else ("Q3_2", "Q2")
         assert {name for name in ("Q1", "Q2", "Q3", "Q3_2") if row[name]} == set(asked)
         assert texts[-1].startswith("Why Yes?")
+
+
+def test_parts_of_the_survey_beside_its_questions_are_listed(tmp_path: Path) -> None:
+    greeting = entry("QID1", "Hello?", Language={"DE": {"QuestionText": "Hallo?"}})
+    document = survey(
+        [greeting],
+        more=[
+            {"Element": "SO", "PrimaryAttribute": "x", "Payload": {"Header": "<b>Lab</b>"}},
+            {"Element": "SCO", "Payload": {"ScoringCategories": [{"ID": "SC_1"}]}},
+            {"Element": "NT", "PrimaryAttribute": "NT_1", "Payload": {"ParentID": "QID1"}},
+            {"Element": "ZZ", "PrimaryAttribute": "ZZ_1", "Payload": {}},
+        ],
+    )
+    _, notes = made(document, tmp_path)
+    for where, words in {
+        "SO": "header", "SCO": "scoring", "NT_1": "notes of the survey's authors",
+        "ZZ_1": "unknown type 'ZZ'", "SurveyEntry": "translations (DE)",
+    }.items():  # fmt: skip
+        assert words in about(notes, where)[0]

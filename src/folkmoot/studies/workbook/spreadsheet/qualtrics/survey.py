@@ -21,7 +21,7 @@ TRASH = "Trash"
 _HOW_TO_EXPORT = "in Qualtrics: Survey, Tools, Import/Export, Export Survey"
 # Elements that hold nothing that a participant would see: options of translations and themes,
 # counts, statistics, response sets, the project.
-_SILENT = frozenset(("PROJ", "STAT", "QC", "RS", "SCO", "PL", "PRV", "LP", "MP"))
+_SILENT = frozenset(("PROJ", "STAT", "QC", "RS", "PL", "PRV", "LP", "MP"))
 _NAMED = {
     "NT": "notes of the survey's authors",
     "QO": "a quota",
@@ -129,12 +129,19 @@ def read_survey(path: Path) -> Survey:
             flow += nested_list(as_mapping(payload).get("Flow"))
         elif kind == "SO":
             _note_options(as_mapping(payload), notes)
+        elif kind == "SCO":
+            if as_mapping(payload).get("ScoringCategories"):
+                notes.append(ImportNote("SCO", "the scoring of its answers"))
         elif kind not in _SILENT:
             where = as_text(element.get("PrimaryAttribute")) or kind or "?"
             what = _NAMED.get(kind, f"an element of the unknown type {kind!r}")
             notes.append(ImportNote(where, what))
     if not questions:
         raise _not_an_export(path, "it has no questions")
+    languages = {name for q in questions.values() for name in as_mapping(q.keys.get("Language"))}
+    if languages:
+        what = f"the translations ({', '.join(sorted(map(without_hidden, languages)))})"
+        notes.append(ImportNote("SurveyEntry", what))
     if not flow:
         # Old exports have no flow: all blocks are shown in their order.
         flow = [{"Type": "Block", "ID": id} for id, block in blocks.items() if block.kind != TRASH]
