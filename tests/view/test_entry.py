@@ -16,12 +16,20 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Page, expect
 from yarl import URL
 
 from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.seats.seat_manager import PLAYED_BY_MODEL
+from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.engine.seats.withdrawal import read_withdrawals
 from folkmoot.storage.run_folder import RunFolder
 from tests.default_signals import with_default_signals
+from tests.view.asking import asking, served
+from tests.view.conftest import CHROMIUM
+from tests.view.test_seat import SHOTS, chromium
 
 VOTES = """
 study: cross_pollination
@@ -204,7 +212,7 @@ async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(tmp_path: Pa
             pages = await asyncio.gather(
                 *(one.enter(name, times=2) for one, name in zip(people[:59], names, strict=False))
             )
-            assert all("Waiting room" in page for page in pages)
+            assert all("Lobby" in page for page in pages)
             assert "59 of 60 seats are taken" in await people[0].get(people[0].seat)
             assert len({one.seat for one in people[:59]}) == len({one.code for one in people[:59]})
             assert len({one.seat for one in people[:59]}) == 59
@@ -302,3 +310,93 @@ async def test_killed_and_resumed_the_same_people_have_the_same_seats(tmp_path: 
     assert humans["speaker_id"].n_unique() == 4
     found = verify_run(RunFolder(out))
     assert found.is_consistent, (found.differences, found.not_compared)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("width", [375, 1280])
+async def test_entry_lobby_consent_and_return_by_code_are_for_everybody(
+    tmp_path: Path, width: int
+) -> None:
+    """From the link to the first question and back by the code, in a browser: axe finds nothing,
+    nothing is wider than the screen, and no other host is asked."""
+    settings = SeatSettings(open=True, consent="We study how people decide together.")
+    places = [Seat(f"p_{n}", ("group_001",)) for n in range(1, 4)]
+    hosts: set[str] = set()
+    async with (
+        chromium() as browser,
+        served(tmp_path, settings, *places) as (desk, links),
+    ):
+        entry = links["One link for everybody"]
+
+        async def look(page: Page, name: str) -> None:
+            page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+            scroll, inner = "document.documentElement.scrollWidth", "window.innerWidth"
+            assert await page.evaluate(scroll) <= await page.evaluate(inner), name
+            found = await Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()
+            if SHOTS:
+                await page.screenshot(path=f"{SHOTS}/{name}-{width}.png", full_page=True)
+
+        async def arrive() -> Page:
+            context = await browser.new_context(viewport={"width": width, "height": 800})
+            page = await context.new_page()
+            await page.goto(entry)
+            return page
+
+        page = await arrive()
+        await expect(page.locator("main")).to_contain_text("We study how people decide together.")
+        await expect(page.locator("main")).to_contain_text("openai/gpt-4o")
+        await look(page, "entry")
+        await page.get_by_label("Your name").fill("Kim")
+        await page.get_by_role("button", name="I agree and take part").click()
+        await expect(page.get_by_role("heading", name="You have a seat")).to_be_visible()
+        await look(page, "code")
+        code = await page.locator("strong.code").text_content() or ""
+        seat = page.url
+        await page.get_by_role("button", name="I have noted it").click()
+        await expect(page.locator("#taken")).to_have_text("1 of 3 seats is taken.")
+        await look(page, "lobby")
+        # Somebody of the same name is somebody else. The first page hears of it by itself.
+        other = await arrive()
+        await other.get_by_label("Your name").fill("Kim")
+        await other.get_by_label("Your name").press("Enter")
+        await other.get_by_role("button", name="I have noted it").click()
+        assert other.url != seat
+        await expect(page.locator("#taken")).to_have_text("2 of 3 seats are taken.")
+        # Another browser has no cookie. A wrong code leads nowhere, and the right one to the seat.
+        again = await arrive()
+        await again.get_by_text("I was here before").click()
+        await again.get_by_label("Return code").fill("AAAAA-AAAAA")
+        await again.get_by_role("button", name="Go to my seat").click()
+        await expect(again.get_by_role("alert")).to_contain_text("No seat has this code")
+        await look(again, "wrong-code")
+        await again.get_by_label("Return code").fill(code.lower())
+        await again.get_by_role("button", name="Go to my seat").click()
+        await again.wait_for_url(seat)
+        # The link leads the browser to its seat from now on.
+        await again.goto(entry)
+        assert again.url == seat
+        # The researcher sees who is there and begins.
+        researcher = await browser.new_page(viewport={"width": width, "height": 800})
+        await researcher.goto(links["All seats, for you alone"])
+        await expect(researcher.locator("main")).to_contain_text("2 of 3 seats are taken.")
+        await expect(researcher.get_by_role("row")).to_have_count(4)
+        await look(researcher, "seats")
+        await researcher.get_by_role("link", name="Begin now").click()
+        await look(researcher, "begin")
+        await researcher.get_by_role("checkbox").check()
+        await researcher.get_by_role("button", name="Begin").click()
+        await expect(researcher.locator("tbody")).to_contain_text(PLAYED_BY_MODEL)
+        assert not desk.lobby or not desk.lobby.is_open
+        await expect(page.get_by_role("heading", name="Please wait")).to_be_visible()
+        chair = next(chair for chair in desk if seat.endswith(chair.token))
+        question = asking(desk, chair, "Well?", "text")
+        await expect(page.get_by_role("heading", name="Your turn")).to_be_visible()
+        await expect(page).to_have_title("Your turn · Folkmoot")
+        await expect(page.locator(".progress")).to_contain_text("Question 1")
+        await look(page, "question")
+        desk.withdraw_question(question, stored=False)
+        late = await arrive()
+        await expect(late.locator("main")).to_contain_text("The study has begun")
+        await look(late, "late")
+    assert {host.rpartition(":")[0] for host in hosts} <= {"127.0.0.1"}

@@ -283,6 +283,7 @@ def run_command(
     (asked,) = _preflight_requests([(found, options)], wanted)
     options = replace(options, preflight_requests=asked)
     if found.config.seats is not None:
+        from folkmoot.engine.run.question_count import count_questions
         from folkmoot.view.seat import build_seat_host
 
         served = build_seat_host(
@@ -290,6 +291,7 @@ def run_command(
             port=serving.port,
             public_url=serving.public_url,
             say=progress.print_line,
+            expected_questions=count_questions(found),
         )
         options = replace(options, seat_host=served)
     with progress:

@@ -199,6 +199,8 @@ class _Pages:
         """Return what an open page must know, if it has changed: the question shown and the time
         left."""
         chair = self._find_seat(request)
+        idle, typed = (_seconds_in(request, name) for name in ("idle", "typed"))
+        chair.activity.note(self.desk.clock(), idle, typed)
         question, lobby = self.desk.current_question(chair), self.desk.lobby
         left = None if question is None else question.left
         taken = ""
@@ -241,6 +243,7 @@ class _Pages:
         lobby = self.desk.lobby
         waits = lobby is not None and lobby.is_open
         left = lobby.left if lobby is not None else None
+        found["given"] = {chair.seat.name for chair in chairs if self._is_given(chair)}
         found.update(lobby=waits, taken=describe_taken_seats(self.desk))
         found.update(minutes=None if left is None else max(1, math.ceil(left / 60)))
         return draw_live_part("_seats.html.j2", found)
@@ -286,10 +289,15 @@ class _Pages:
         token = request.path_params["token"]
         # Each token is compared in constant time, so that response times reveal nothing about it.
         for known, chair in self.desk.seat_states.items():
-            if secrets.compare_digest(known.encode(), token.encode()):
+            if secrets.compare_digest(known.encode(), token.encode()) and self._is_given(chair):
                 trust_connection(request.scope)
                 return chair
         raise HTTPException(404, "There is no such seat. Open the whole link that you were given.")
+
+    def _is_given(self, chair: SeatState) -> bool:
+        """Return whether somebody has the link of this seat. An open entry gives it later."""
+        lobby = self.desk.lobby
+        return lobby is None or chair.seat.name in lobby.occupants
 
     def _check_researcher(self, request: Request) -> None:
         if not secrets.compare_digest(
@@ -309,6 +317,7 @@ class _Pages:
         # At the end, the server waits only for seats with a page that was opened during this
         # process.
         chair.is_connected = True
+        chair.activity.note(desk.clock(), 0.0, None)
         shared = {"chair": chair, "settings": settings, "problem": problem}
         if chair.ended:
             chair.end_shown = True
@@ -332,11 +341,19 @@ class _Pages:
             "form": form_for(question),
             "sent": sent or {},
             "nudge": nudge,
+            "number": max(1, chair.question_count - len(chair.questions) + 1),
+            "expected": desk.expected_questions,
             "parts": partial(split_images, images=question.request.images),
         }
         answer = render_page("seat.html.j2", {**shared, **shown}, status)
         answer.headers["Content-Security-Policy"] = policy_for(question.request.images)
         return answer
+
+
+def _seconds_in(request: Request, name: str) -> float | None:
+    """Return a number of seconds in the query, or None if there is no usable one."""
+    given = request.query_params.get(name, "")
+    return float(given) if given.isdecimal() and len(given) < 9 else None
 
 
 def _state_of(chair: SeatState) -> str:
@@ -503,13 +520,15 @@ def build_seat_host(
     public_url: str = "",
     say: Callable[[str], object] = print,
     linger: float = LINGER_SECONDS,
+    expected_questions: int | None = None,
 ) -> SeatHost:
     """Return the server of the pages of the seats, as `RunOptions.seat_host` and `folkmoot.run`
     take it.
 
     `public_url` is the address under which participants reach this server through a proxy. `say` is
     called with each link. At the end, the pages stay for `linger` seconds or until all connected
-    participants have seen the last one.
+    participants have seen the last one. `expected_questions` is the number of questions that a
+    participant is likely to get. The pages show it beside the number of the question.
     """
 
     @asynccontextmanager
@@ -520,7 +539,7 @@ def build_seat_host(
         desk.save_state()
         shown = f"[{address}]" if ":" in address else address
         base = public_url.rstrip("/") or f"http://{shown}:{desk.port}"
-        desk.address = base
+        desk.address, desk.expected_questions = base, expected_questions
         guard = Guard(
             hosts=own_names(urlsplit(base).hostname or ""),
             methods=frozenset({"GET", "HEAD", "POST"}),

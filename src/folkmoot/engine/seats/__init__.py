@@ -1,7 +1,8 @@
 """Humans in a run: their seats, the tables of their utterances, and their withdrawal.
 
 Start with `seats`, which says which participants humans can play. `seat_manager` delivers questions
-to humans and collects their answers. `utterances` declares the tables of utterances and
+to humans and collects their answers. `lobby` gives out the seats of an open entry, and `activity`
+says what the human in a seat does. `utterances` declares the tables of utterances and
 self-descriptions. `withdrawal` deletes a human's texts from a run, with the replacements that
 `redaction` finds.
 

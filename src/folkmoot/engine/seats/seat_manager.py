@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from folkmoot.conversation.transcript import Speaker, Utterance
+from folkmoot.engine.seats.activity import PageActivity
 from folkmoot.engine.seats.lobby import (
     Lobby,
     Occupant,
@@ -110,6 +111,7 @@ class SeatState:
         is_connected: a page of the seat was open during this process.
         seen_system_prompts: the system prompts that the human has already seen.
         return_code: the code with which the human can return, until they have noted it.
+        question_count: the number of questions so far, including those of earlier processes.
     """
 
     seat: Seat
@@ -124,6 +126,8 @@ class SeatState:
     answers: int = 0
     seen_system_prompts: set[str] = field(default_factory=set)
     return_code: str = ""
+    question_count: int = 0
+    activity: PageActivity = field(default_factory=PageActivity)
 
     def notify_change(self) -> None:
         """Wake the pages that wait for a change."""
@@ -160,6 +164,8 @@ class SeatManager:
         self._keeping = asyncio.Lock()
         self.clock = clock
         self._now = clock()
+        # The number of questions that a human is likely to get, if it is known.
+        self.expected_questions: int | None = None
         self._views_by_address: dict[str, tuple[SeatState, QuestionView]] = {}
         saved_state = read_json(self._path) if self._path.exists() else {}
         self.researcher_left = False
@@ -265,6 +271,8 @@ class SeatManager:
 
     def register_question(self, seat: Seat, address: str, view: QuestionView) -> None:
         """Set the page content for the request at an address and for its re-asks."""
+        # A resume registers the questions of the earlier process again.
+        self._at[seat].question_count += 1
         self._views_by_address[address] = self._at[seat], view
 
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
@@ -325,6 +333,15 @@ class SeatManager:
     def has_arrived(self, seat_state: SeatState) -> bool:
         """Return whether the human has arrived and agreed to take part."""
         return seat_state.has_agreed
+
+    def describe_state(self, seat_state: SeatState) -> str:
+        """Describe the state of a seat for the researcher."""
+        if seat_state.ended:
+            return seat_state.ended
+        if not seat_state.has_agreed:
+            return "not here yet" if self.lobby is None else "free"
+        has_question = self.current_question(seat_state) is not None
+        return seat_state.activity.describe(self.clock(), has_question=has_question)
 
     def current_question(self, seat_state: SeatState) -> PendingQuestion | None:
         """Return the first question of the seat that is not answered yet, or None."""

@@ -83,6 +83,43 @@ if (clock) {
   setInterval(() => { left -= 1; tell(); }, 1000);
 }
 
+// The researcher sees whether somebody reads, writes or has been idle: how long ago, never what.
+let moved = Date.now();
+let typed = null;
+for (const kind of ["pointerdown", "pointermove", "keydown", "scroll"]) {
+  document.addEventListener(kind, () => { moved = Date.now(); }, { passive: true });
+}
+if (form) form.addEventListener("input", () => { typed = Date.now(); });
+function activity() {
+  const ago = (then) => Math.round((Date.now() - then) / 1000);
+  return "?idle=" + ago(moved) + (typed === null ? "" : "&typed=" + ago(typed));
+}
+
+// A sound when it is one's turn, for those who look elsewhere. A click allows a page to play it.
+const wanted = document.getElementById("sound");
+function ring() {
+  try {
+    const audio = new AudioContext();
+    const tone = audio.createOscillator();
+    const volume = audio.createGain();
+    tone.frequency.value = 660;
+    volume.gain.setValueAtTime(0.15, audio.currentTime);
+    volume.gain.exponentialRampToValueAtTime(0.001, audio.currentTime + 0.6);
+    tone.connect(volume).connect(audio.destination);
+    tone.start();
+    tone.stop(audio.currentTime + 0.6);
+  } catch {
+    // A browser without sound stays silent.
+  }
+}
+if (wanted) {
+  try { wanted.checked = localStorage.getItem("folkmoot-sound") === "yes"; } catch { /* no storage */ }
+  wanted.addEventListener("change", () => {
+    try { localStorage.setItem("folkmoot-sound", wanted.checked ? "yes" : "no"); } catch { /* no storage */ }
+    if (wanted.checked) ring();
+  });
+}
+
 const SECONDS = { seen: 1, hidden: 5, lost: 2 };
 let wake = null;
 function pause(seconds) {
@@ -99,13 +136,17 @@ async function listen() {
   for (;;) {
     let wait = document.hidden ? SECONDS.hidden : SECONDS.seen;
     try {
-      const reply = await fetch(seat.dataset.seat + "/news", { cache: "no-store", headers: { "If-None-Match": tag } });
+      const reply = await fetch(seat.dataset.seat + "/news" + activity(), { cache: "no-store", headers: { "If-None-Match": tag } });
       if (!reply.ok && reply.status !== 304) throw new Error(reply.status);
       lost.hidden = true;
       if (reply.ok) {
         tag = reply.headers.get("ETag") || "";
         const news = await reply.json();
         if (news.shows !== seat.dataset.shows && !(form && form.dataset.sent)) {
+          if (wanted && wanted.checked && !["", "end", "lobby", "code"].includes(news.shows)) {
+            ring();
+            await pause(0.7);
+          }
           location.replace(seat.dataset.seat);
           return;
         }
