@@ -69,5 +69,5 @@ async def served(
         links[name] = link
 
     desk = SeatManager(places, settings, folder, ("openai/gpt-4o",), clock=lambda: 0.0)
-    async with seat.build_seat_host(say=say, linger=0)(desk):
+    async with seat.build_seat_host(print_line=say, linger_seconds=0)(desk):
         yield desk, links

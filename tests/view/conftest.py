@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.view.pages import Reader
-from folkmoot.view.run_list import Shelf
+from folkmoot.view.run_list import RunCollection
 from folkmoot.view.site import Guard, create_app
 from tests.servers.pages import Answer, PageServer
 from tests.waiting import wait_until
@@ -52,7 +52,7 @@ def copy(outputs: Path, tmp_path: Path) -> Path:
 
 def reader(folder: Path, guard: Guard | None = None) -> PageServer:
     """The reader over a folder."""
-    return PageServer(create_app(Reader(Shelf(folder)).page_routes(), guard or Guard()))
+    return PageServer(create_app(Reader(RunCollection(folder)).page_routes(), guard or Guard()))
 
 
 def found_in(server: PageServer, run: str, query: str) -> str:

@@ -17,7 +17,7 @@ from folkmoot.view import seat
 
 
 def main(study: str, out: str, late: str) -> None:
-    serving = seat.build_seat_host(say=lambda line: print(line, flush=True))
+    serving = seat.build_seat_host(print_line=lambda line: print(line, flush=True))
 
     async def use_up_time(desk: SeatManager) -> None:
         while True:

@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.engine.seats.seats import Seat, SeatSettings
-from folkmoot.view.connections import ConnectionLimits, group_of, trust_connection
+from folkmoot.view.connections import ConnectionLimits, address_group, trust_connection
 from folkmoot.view.seat import create_seat_app
 from folkmoot.view.site import MAX_FORM_BYTES, Guard, create_app
 from tests.servers.pages import PageServer
@@ -271,6 +271,12 @@ def test_the_reader_goes_on_with_few_files_to_open(tmp_path: Path) -> None:
 
 
 def test_a_visitor_has_all_addresses_of_a_network() -> None:
-    assert group_of("2001:db8::1") == group_of("2001:db8::ffff:2") != group_of("2001:db8:0:1::1")
-    assert group_of("::ffff:10.0.0.1") == group_of("10.0.0.1") != group_of("10.0.0.2")
-    assert group_of("fe80::1%eth0") == group_of("fe80::2%eth0")
+    assert (
+        address_group("2001:db8::1")
+        == address_group("2001:db8::ffff:2")
+        != address_group("2001:db8:0:1::1")
+    )
+    assert (
+        address_group("::ffff:10.0.0.1") == address_group("10.0.0.1") != address_group("10.0.0.2")
+    )
+    assert address_group("fe80::1%eth0") == address_group("fe80::2%eth0")

@@ -28,10 +28,10 @@ from folkmoot.storage.run_folder import (
     RunSoFar,
 )
 from folkmoot.storage.table_buffer import read_recordings
-from folkmoot.view.people import KEY, people_frame, people_of
+from folkmoot.view.people import KEY_COLUMN, people_frame, people_of
 from folkmoot.view.person import find_person
 from folkmoot.view.rooms import find_rooms, in_room, room_columns
-from folkmoot.view.talk import call_drawer
+from folkmoot.view.talk import build_call_view
 from tests.servers.pages import PageServer
 from tests.view import tea
 from tests.view.conftest import found_in, reader
@@ -185,7 +185,12 @@ def test_participants_pages_are_the_same_before_the_tables_are_written(
 ) -> None:
     finished = RunFolder(outputs / study)
     now = without_tables(finished, tmp_path / "x")
-    keys = people_frame(finished, people_of(finished)).select(KEY).collect()[KEY].to_list()
+    keys = (
+        people_frame(finished, people_of(finished))
+        .select(KEY_COLUMN)
+        .collect()[KEY_COLUMN]
+        .to_list()
+    )
     for key in keys[:: max(1, len(keys) // 4)]:
         known = {s.address for s in find_person(finished, key).talk if s.own}
         assert {s.address for s in find_person(now, key).talk if s.own} == known, key
@@ -206,7 +211,9 @@ def test_a_room_is_the_same_before_the_tables_are_written(
             # To whom a speaker responds is told when a study records it.
             assert [replace(line, reactions=()) for line in then] == already
             address = next(line.address for line in already if line.address)
-            assert call_drawer(now, journal, address) == call_drawer(finished, journal, address)
+            assert build_call_view(now, journal, address) == build_call_view(
+                finished, journal, address
+            )
 
 
 def test_an_open_room_moves_but_not_under_who_reads_in_it(

@@ -14,9 +14,9 @@ import folkmoot
 from folkmoot.errors import RunPausedError
 from folkmoot.report.document.front import DesignLane, Step
 from folkmoot.storage.run_folder import MANIFEST, TABLES, RunFolder
-from folkmoot.view.making import make
+from folkmoot.view.making import make_pages
 from folkmoot.view.overview import FINDINGS
-from folkmoot.view.run_list import run_standing
+from folkmoot.view.run_list import read_run_status
 from folkmoot.view.site import template_environment
 from tests.contract.small import small_study
 from tests.view.conftest import found_in, made_in, reader
@@ -24,7 +24,7 @@ from tests.view.test_pages import Page
 
 
 def made(run: Path, folder: Path) -> str:
-    make(RunFolder(run), folder)
+    make_pages(RunFolder(run), folder)
     return (folder / FINDINGS).read_text("utf-8")
 
 
@@ -68,7 +68,7 @@ def paused(tmp_path: Path) -> Path:
 
 
 def test_a_paused_run_is_partial_and_can_be_read(paused: Path, tmp_path: Path) -> None:
-    found = run_standing(paused, "paused")
+    found = read_run_status(paused, "paused")
     assert found.state == "paused" and "budget" in found.why
     text = made(paused, tmp_path)
     assert "the run is paused, figures cover 0 of 36 participants" in text

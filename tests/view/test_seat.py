@@ -79,7 +79,7 @@ class Table:
         self.now = 0.0
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        serving = seat.build_seat_host(say=self._say)
+        serving = seat.build_seat_host(print_line=self._say)
 
         @asynccontextmanager
         async def host(desk: SeatManager) -> AsyncIterator[None]:

@@ -258,7 +258,7 @@ async def test_people_have_ways_out_of_closed_answers(tmp_path: Path) -> None:
     running = asyncio.ensure_future(
         asyncio.to_thread(
             folkmoot.run, study, {}, out=tmp_path / "run", seats=("p_1",),
-            seat_host=seat.build_seat_host(say=say), model="synthetic",
+            seat_host=seat.build_seat_host(print_line=say), model="synthetic",
         )
     )  # fmt: skip
     steps = [

@@ -18,12 +18,12 @@ from starlette.exceptions import HTTPException
 
 from folkmoot.engine.session.folder_access import HOLDER_FILE
 from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN
-from folkmoot.view.run_list import Shelf, run_standing
+from folkmoot.view.run_list import RunCollection, read_run_status
 from tests.view.conftest import reader
 
 
 def state(run: Path) -> str:
-    return run_standing(run, run.name).state
+    return read_run_status(run, run.name).state
 
 
 def change(run: Path, **facts: object) -> None:
@@ -37,7 +37,7 @@ def held_by(run: Path, pid: int, host: str = "") -> None:
 
 
 def test_a_finished_run_is_told_by_its_manifest(outputs: Path) -> None:
-    found = {s.name: s for s in Shelf(outputs).list_standings()}
+    found = {s.name: s for s in RunCollection(outputs).list_statuses()}
     assert set(found) == {
         "cross_pollination",
         "focus_group",
@@ -58,30 +58,30 @@ def test_a_run_that_stopped_says_how(copy: Path, outcome: str) -> None:
     change(copy, outcome=outcome)
     with (copy / LOG_LINES).open("a") as log:
         log.write(json.dumps({"event": "RunEnded", "message": "the budget is used up"}) + "\n")
-    found = run_standing(copy, "copy")
+    found = read_run_status(copy, "copy")
     assert found.state == outcome and found.why == "the budget is used up"
 
 
 def test_a_run_of_which_nothing_is_usable_says_why(copy: Path) -> None:
     change(copy, unusable="no participant gave an answer")
-    found = run_standing(copy, "copy")
+    found = read_run_status(copy, "copy")
     assert found.state == "unusable" and found.why == "no participant gave an answer"
 
 
 def test_people_at_the_table_are_marked(copy: Path) -> None:
     change(copy, mark="MIXED", note="People answered as participant; synthetic as moderator.")
-    assert (found := run_standing(copy, "copy")).mark == "MIXED" and "synthetic as" in found.note
+    assert (found := read_run_status(copy, "copy")).mark == "MIXED" and "synthetic as" in found.note
     (copy / MANIFEST).unlink()
-    assert run_standing(copy, "copy").mark == "SYNTHETIC"
+    assert read_run_status(copy, "copy").mark == "SYNTHETIC"
     (copy / "seats.json").write_text("{}")
-    assert run_standing(copy, "copy").mark == "PEOPLE"
+    assert read_run_status(copy, "copy").mark == "PEOPLE"
 
 
 def test_an_unknown_cost_is_not_zero(copy: Path) -> None:
     change(copy, cost_usd=None, cost_unknown_for=["m"])
-    assert run_standing(copy, "copy").cost == "unknown"
+    assert read_run_status(copy, "copy").cost == "unknown"
     change(copy, cost_usd=1.5)
-    assert run_standing(copy, "copy").cost == "$1.50 + unknown"
+    assert read_run_status(copy, "copy").cost == "$1.50 + unknown"
 
 
 def test_a_run_runs_while_the_process_that_holds_it_lives(copy: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_run_on_another_machine_runs_while_its_journal_moves(copy: Path) -> No
 @pytest.mark.parametrize("text", ["{", "[]", '"x"', "null", ""])
 def test_a_damaged_manifest_is_said_and_the_rest_is_shown(copy: Path, text: str) -> None:
     (copy / MANIFEST).write_text(text)
-    found = run_standing(copy, "copy")
+    found = read_run_status(copy, "copy")
     assert found.state == "unreadable" and found.why
     with reader(copy.parent) as server:
         for page in ("", "people", "rooms", "search?q=oven"):
@@ -129,10 +129,10 @@ def test_a_damaged_manifest_is_said_and_the_rest_is_shown(copy: Path, text: str)
 )
 def test_a_log_that_ends_in_the_middle_of_a_line_is_read_up_to_it(copy: Path, line: bytes) -> None:
     (copy / MANIFEST).unlink()
-    before = run_standing(copy, "copy").calls
+    before = read_run_status(copy, "copy").calls
     with (copy / LOG_LINES).open("ab") as log:
         log.write(line)
-    assert before and run_standing(copy, "copy").calls == before
+    assert before and read_run_status(copy, "copy").calls == before
 
 
 def test_a_damaged_journal_is_said_and_the_rest_is_shown(copy: Path) -> None:
@@ -191,14 +191,14 @@ def test_what_is_no_run_is_left_out(outputs: Path, tmp_path: Path) -> None:
     (root / "empty").mkdir()
     (root / "file").write_text("x")
     shutil.copytree(outputs / "workbook", root / ".hidden")
-    assert Shelf(root).run_names() == []
+    assert RunCollection(root).run_names() == []
     with reader(root) as server:
         assert "no runs in this folder" in server.get("/").text
         assert server.get("/run/.hidden/-/").status == server.get("/run/notes/-/").status == 404
 
 
 def test_one_run_is_served_alone(outputs: Path) -> None:
-    shelf = Shelf(outputs / "workbook")
+    shelf = RunCollection(outputs / "workbook")
     assert shelf.run_names() == ["workbook"]
     with pytest.raises(HTTPException):
         shelf.run("focus_group")
@@ -212,8 +212,11 @@ def test_runs_of_a_grid_are_named_by_it(outputs: Path, tmp_path: Path) -> None:
     grid = tmp_path / "outputs" / "models"
     shutil.copytree(outputs / "workbook", grid / "cells" / "a")
     (grid / "grid.json").write_text("{}")
-    assert Shelf(tmp_path / "outputs").run_names() == ["models/a"]
-    assert Shelf(grid).run_names() == ["a"] and Shelf(grid).run("a").path == grid / "cells" / "a"
+    assert RunCollection(tmp_path / "outputs").run_names() == ["models/a"]
+    assert (
+        RunCollection(grid).run_names() == ["a"]
+        and RunCollection(grid).run("a").path == grid / "cells" / "a"
+    )
     with reader(tmp_path / "outputs") as server:
         assert "models/a" in server.get("/").text
         for page in ("", "people", "rooms"):
@@ -229,7 +232,7 @@ def test_a_list_of_many_runs_reads_little_of_each_and_nothing_twice(
         run.mkdir(parents=True)
         for name in (MANIFEST, PLAN, LOG_LINES, JOURNAL):
             os.link(outputs / "town_hall" / name, run / name)
-    monkeypatch.setattr("folkmoot.view.run_list.COUNTING", 0.0)  # nobody is counted
+    monkeypatch.setattr("folkmoot.view.run_list.MAX_COUNTING_SECONDS", 0.0)  # nobody is counted
     read: Counter[str] = Counter()
     plain = io.open
 
@@ -238,11 +241,11 @@ def test_a_list_of_many_runs_reads_little_of_each_and_nothing_twice(
         return plain(file, *args, **more)
 
     monkeypatch.setattr(io, "open", seen)
-    shelf = Shelf(tmp_path / "outputs")
-    assert len(shelf.list_standings()) == many
+    shelf = RunCollection(tmp_path / "outputs")
+    assert len(shelf.list_statuses()) == many
     assert read[MANIFEST] == read[LOG_LINES] == many and not read[PLAN] and not read[JOURNAL]
     read.clear()
-    assert len(shelf.list_standings()) == many
+    assert len(shelf.list_statuses()) == many
     assert set(read) <= {HOLDER_FILE}
 
 

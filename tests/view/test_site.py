@@ -97,8 +97,8 @@ def test_loopback_is_known_by_its_address() -> None:
 
 def test_figures_are_no_name_of_another_site() -> None:
     guard = Guard(own_names("Lab.example"))
-    assert guard.names_us("LAB.example.:80") and guard.names_us("192.168.0.7:4270")
-    assert not guard.names_us("lab.example.org") and not guard.names_us("1.2.3.4.example")
+    assert guard.accepts_host("LAB.example.:80") and guard.accepts_host("192.168.0.7:4270")
+    assert not guard.accepts_host("lab.example.org") and not guard.accepts_host("1.2.3.4.example")
 
 
 def test_vendored_files_come_with_their_licences() -> None:

@@ -15,7 +15,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.provenance import Source, Span
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.people import (
-    KEY,
+    KEY_COLUMN,
     count_of,
     filter_rows,
     names_in,
@@ -26,7 +26,7 @@ from folkmoot.view.people import (
 from folkmoot.view.person import find_person
 from folkmoot.view.rooms import find_rooms, in_room, room_columns
 from folkmoot.view.sources import split_by_source
-from folkmoot.view.talk import base_of, call_drawer, fields_of, hints_by_address, place_of
+from folkmoot.view.talk import answers_by_address, base_of, build_call_view, fields_of, place_of
 from tests.view.conftest import reader
 
 ROOMS = {
@@ -73,7 +73,7 @@ def test_every_utterance_has_the_call_of_its_address(outputs: Path, study: str) 
             } == {*known.select("address", "speaker_id").iter_rows()}
             for line in lines:
                 assert line.prescribed == (line.address == "")
-                assert not line.address or call_drawer(run, journal, line.address) is not None
+                assert not line.address or build_call_view(run, journal, line.address) is not None
 
 
 def _room_of(run: Path, key: str, private: str = "&private=1") -> list[str]:
@@ -107,7 +107,7 @@ def test_a_prompt_is_drawn_by_source_and_leads_to_the_replies_in_it(outputs: Pat
     own = spans.filter(address=address)
     with reader(outputs) as server, JournalReader(run.path / JOURNAL) as journal:
         page = server.get(f"/run/cross_pollination/-/call?at={address}").text
-        found = call_drawer(run, journal, address)
+        found = build_call_view(run, journal, address)
         assert found is not None
         entry, prompt = found.tries[-1]
         for message, (role, pieces) in zip(entry.request["messages"], prompt.messages, strict=True):
@@ -167,7 +167,7 @@ def test_every_answer_of_a_participant_is_on_one_persons_page(outputs: Path, stu
     shared = answers.filter(speaker_id="session")  # level 1: one call speaks for all
     wanted = set(answers["address"]) - set(shared["address"])
     found: list[str] = []
-    keys = people_frame(run, people).select(KEY).collect()[KEY].to_list()
+    keys = people_frame(run, people).select(KEY_COLUMN).collect()[KEY_COLUMN].to_list()
     assert len(set(keys)) == len(keys) == count_of(run)
     for key in keys:
         found += [said.address for said in find_person(run, key).talk if said.own]
@@ -233,7 +233,7 @@ def test_a_column_that_was_renamed_is_read_in_older_runs(outputs: Path, tmp_path
     table = RunFolder(outputs / "town_hall").read_table("answers").rename({"parse_step": "rung"})
     table.write_parquet(run / "tables" / "answers.parquet")
     address = table["address"][0]
-    assert hints_by_address(RunFolder(run), [address])[address].parse_step == table["rung"][0]
+    assert answers_by_address(RunFolder(run), [address])[address].parse_step == table["rung"][0]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from folkmoot.field_notes import ESSENTIAL, UNIT
 UNSET: Any = object()
 # How nested keys are reached: directly, in each entry of a list, or under each name of a mapping.
 Nesting = Literal["group", "list", "names"]
-_STEP: Mapping[Nesting, str] = {"group": ".", "list": "[].", "names": ".*."}
+_SEPARATORS: Mapping[Nesting, str] = {"group": ".", "list": "[].", "names": ".*."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +57,22 @@ def keys_of(config: type[BaseModel]) -> tuple[Key, ...]:
     return _keys_in(schema, schema.get("$defs", {}))
 
 
-def walk_keys(keys: tuple[Key, ...], above: str = "") -> Iterator[tuple[str, Key]]:
+def walk_keys(keys: tuple[Key, ...], parent_path: str = "") -> Iterator[tuple[str, Key]]:
     """Yield all keys with their dotted paths, each group before the keys inside it.
 
     Examples of paths are `topic.options`, `stimuli[].name` and `guide.*.probes`.
     """
     for key in keys:
-        path = f"{above}{key.name}"
+        path = f"{parent_path}{key.name}"
         yield path, key
-        yield from walk_keys(key.inner, path + _STEP[key.nesting])
+        yield from walk_keys(key.inner, path + _SEPARATORS[key.nesting])
 
 
 def _keys_in(node: Mapping[str, Any], definitions: Mapping[str, Node]) -> tuple[Key, ...]:
     required = node.get("required", ())
     return tuple(
-        _build_key(name, below, definitions, required=name in required)
-        for name, below in node.get("properties", {}).items()
+        _build_key(name, child, definitions, required=name in required)
+        for name, child in node.get("properties", {}).items()
     )
 
 
@@ -113,25 +113,27 @@ def _nested_keys(
     for node in variants:
         if "properties" in node:
             return "group", _keys_in(node, definitions)
-        ways: tuple[tuple[Nesting, Any], ...] = (
+        containers: tuple[tuple[Nesting, Any], ...] = (
             ("list", node.get("items")),
             ("names", node.get("additionalProperties")),
         )
-        for nesting, below in ways:
-            if isinstance(below, dict):
-                for each in variants_of(below, definitions):
-                    if "properties" in each:
-                        return nesting, _keys_in(each, definitions)
+        for nesting, child in containers:
+            if isinstance(child, dict):
+                for variant in variants_of(child, definitions):
+                    if "properties" in variant:
+                        return nesting, _keys_in(variant, definitions)
     return "group", ()
 
 
 def _describe_values(variants: list[Node], definitions: Mapping[str, Node]) -> str:
     """Return the accepted values of a key in words."""
     # The words `yes`, `no`, `on` and `off` are accepted for every boolean, so they are not listed.
-    words = [
-        _describe_type(node, definitions) for node in variants if node.get("enum") != SWITCH_WORDS
+    descriptions = [
+        _describe_type(variant, definitions)
+        for variant in variants
+        if variant.get("enum") != SWITCH_WORDS
     ]
-    return " or ".join(dict.fromkeys(word for word in words if word))
+    return " or ".join(dict.fromkeys(description for description in descriptions if description))
 
 
 def _describe_type(node: Node, definitions: Mapping[str, Node]) -> str:
@@ -153,15 +155,15 @@ def _describe_type(node: Node, definitions: Mapping[str, Node]) -> str:
 
 
 def _describe_list(node: Node, definitions: Mapping[str, Node]) -> str:
-    entries = [variants_of(each, definitions) for each in node.get("prefixItems", [])]
+    entries = [variants_of(item, definitions) for item in node.get("prefixItems", [])]
     entries = entries or [variants_of(node["items"], definitions)] if "items" in node else entries
-    inner = dict.fromkeys(_describe_values(list(each), definitions) for each in entries)
-    words = {"text": "texts", "number": "numbers", "group of keys": "groups of keys"}
-    least = node.get("minItems", 0)
-    count = f"{least} or more " if least > 1 else ""
-    if least and least == node.get("maxItems"):
-        count = f"{least} "
-    return f"list of {count}{' or '.join(words.get(one, one) for one in inner)}"
+    inner = dict.fromkeys(_describe_values(list(entry), definitions) for entry in entries)
+    plurals = {"text": "texts", "number": "numbers", "group of keys": "groups of keys"}
+    min_items = node.get("minItems", 0)
+    count = f"{min_items} or more " if min_items > 1 else ""
+    if min_items and min_items == node.get("maxItems"):
+        count = f"{min_items} "
+    return f"list of {count}{' or '.join(plurals.get(kind, kind) for kind in inner)}"
 
 
 def _describe_bounds(node: Node) -> str:

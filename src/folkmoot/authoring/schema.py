@@ -36,11 +36,11 @@ class _StudyFileSchema(GenerateJsonSchema):
         return {"anyOf": [super().bool_schema(schema), {"enum": SWITCH_WORDS}]}
 
     def dict_schema(self, schema: core_schema.DictSchema) -> Node:
-        made = super().dict_schema(schema)
+        generated = super().dict_schema(schema)
         # JSON has only texts as keys, so integer keys become a pattern.
         if schema.get("keys_schema", {}).get("type") == "int":
-            made["propertyNames"] = {"pattern": "^-?[0-9]+$"}
-        return made
+            generated["propertyNames"] = {"pattern": "^-?[0-9]+$"}
+        return generated
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
@@ -53,16 +53,16 @@ def annotated_schema(config: type[BaseModel]) -> Node:
 
 def study_file_schema(study: Study) -> Node:
     """Return the schema of a study type's files, as `folkmoot schema` writes it."""
-    made = annotated_schema(study.config)
-    for node in nodes_in(made):
+    generated = annotated_schema(study.config)
+    for node in nodes_in(generated):
         # The notes are no keywords of JSON Schema, and strict validators reject them.
         node.pop(ESSENTIAL, None)
         if unit := node.pop(UNIT, ""):
             node["description"] = with_unit(node.get("description", ""), unit)
     # For a type that is not registered, the key `study` names the Python file that defines it.
     if study.name in registered_studies():
-        made["properties"]["study"] |= {"enum": [study.name]}
-    return {"$schema": DIALECT, **made, "title": f"Folkmoot study file: {study.title}"}
+        generated["properties"]["study"] |= {"enum": [study.name]}
+    return {"$schema": DIALECT, **generated, "title": f"Folkmoot study file: {study.title}"}
 
 
 def schema_file_name(study: Study) -> str:
@@ -86,8 +86,8 @@ def nodes_in(value: object) -> Iterator[Node]:
         yield value
         value = list(value.values())
     if isinstance(value, list):
-        for below in value:
-            yield from nodes_in(below)
+        for item in value:
+            yield from nodes_in(item)
 
 
 def variants_of(node: Mapping[str, Any], definitions: Mapping[str, Node]) -> Iterator[Node]:
@@ -95,7 +95,7 @@ def variants_of(node: Mapping[str, Any], definitions: Mapping[str, Node]) -> Ite
     if "$ref" in node:
         yield from variants_of(definitions[node["$ref"].rpartition("/")[2]], definitions)
     elif alternatives := node.get("anyOf") or node.get("oneOf"):
-        for each in alternatives:
-            yield from variants_of(each, definitions)
+        for alternative in alternatives:
+            yield from variants_of(alternative, definitions)
     else:
         yield dict(node)

@@ -21,7 +21,7 @@ WIDTH = 100
 # The column at which the notes beside keys begin.
 NOTE_COLUMN = 34
 
-_BEGINNING = """\
+_HEADER = """\
 # yaml-language-server: $schema={schema}
 # {title}.
 # To set a key that is behind a #, remove the #. It shows its default, or else an example.
@@ -43,49 +43,52 @@ def study_file_name(study: Study) -> str:
     return f"{study.name}.yaml"
 
 
-def study_file_template(study: Study, named: str = "") -> str:
+def study_file_template(study: Study, study_name: str = "") -> str:
     """Return a study file with every key of a study type.
 
-    `named` is the value of its key `study`.
+    `study_name` is the value of its key `study`.
     """
     keys = keys_of(study.config)
-    shown = {**study.config.TEMPLATE_VALUES, "study": named or study.name}
+    shown = {**study.config.TEMPLATE_VALUES, "study": study_name or study.name}
     sections = study.config.SECTIONS
-    shared = {name for names in sections.values() for name in names}
+    shared_names = {name for names in sections.values() for name in names}
     essential = sorted(
-        filter(_is_essential, keys), key=lambda key: (key.name != "study", key.name in shared)
+        filter(_is_essential, keys), key=lambda key: (key.name != "study", key.name in shared_names)
     )
-    rest = [key for key in keys if key not in essential]
-    parts = {"": essential, "Further settings": [key for key in rest if key.name not in shared]}
-    parts |= {
-        title: [key for key in rest if key.name in names] for title, names in sections.items()
+    other_keys = [key for key in keys if key not in essential]
+    keys_by_title = {
+        "": essential,
+        "Further settings": [key for key in other_keys if key.name not in shared_names],
     }
-    text = _BEGINNING.format(
+    keys_by_title |= {
+        title: [key for key in other_keys if key.name in names] for title, names in sections.items()
+    }
+    text = _HEADER.format(
         schema=schema_file_name(study), title=study.title, file=study_file_name(study)
     )
-    for title, listed in parts.items():
-        if listed:
+    for title, title_keys in keys_by_title.items():
+        if title_keys:
             text += f"\n# {title} ".ljust(WIDTH, "-") + "\n" if title else "\n"
-        for key in listed:
+        for key in title_keys:
             for line in _lines_of(key, shown.get(key.name, UNSET), active=key in essential):
                 text += _format_line(line)
     return text
 
 
-def new_files(study: Study, named: str = "") -> dict[str, str | bytes]:
+def new_files(study: Study, study_name: str = "") -> dict[str, str | bytes]:
     """Return the files of a new study: study file, JSON Schema, and files of the study type.
 
     Only the files of the study type are returned if it loads its settings differently or provides a
     study file.
     """
-    more = study.template_files()
+    template_files = study.template_files()
     name = study_file_name(study)
-    if study.load_config is not None or name in more:
-        return more
+    if study.load_config is not None or name in template_files:
+        return template_files
     return {
-        name: study_file_template(study, named),
+        name: study_file_template(study, study_name),
         schema_file_name(study): schema_text(study),
-        **more,
+        **template_files,
     }
 
 
@@ -117,41 +120,45 @@ def _lines_of(key: Key, shown: Any, *, active: bool, start: str = "") -> Iterato
         if key.example is not UNSET and (active or not value or value is UNSET):
             value = key.example
             note += "" if active else "; example"
-    head, below = f"{start}{key.name}:", " " * len(start) + "  "
+    key_text, inner_indent = f"{start}{key.name}:", " " * len(start) + "  "
     if key.inner and shown is None:
-        yield _Line(head, f"{note}; its keys: {', '.join(each.name for each in key.inner)}", active)
+        yield _Line(
+            key_text,
+            f"{note}; its keys: {', '.join(inner_key.name for inner_key in key.inner)}",
+            active,
+        )
     elif key.inner and key.nesting == "group":
-        given = value if isinstance(value, Mapping) and shown is not UNSET else {}
-        yield _Line(head, note, active)
-        yield from _group_lines(key.inner, given, active=active, start=below)
+        group_values = value if isinstance(value, Mapping) and shown is not UNSET else {}
+        yield _Line(key_text, note, active)
+        yield from _group_lines(key.inner, group_values, active=active, start=inner_indent)
     elif key.inner and key.nesting == "names" and _are_groups(value):
-        yield _Line(head, note, active)
+        yield _Line(key_text, note, active)
         for name, group in value.items():
-            yield _Line(f"{below}{write_value(name)}:", "", active)
-            yield from _group_lines(key.inner, group, active=active, start=below + "  ")
+            yield _Line(f"{inner_indent}{write_value(name)}:", "", active)
+            yield from _group_lines(key.inner, group, active=active, start=inner_indent + "  ")
     elif key.inner and key.nesting == "list" and isinstance(value, list) and value:
-        yield _Line(head, note, active)
+        yield _Line(key_text, note, active)
         for number, entry in enumerate(value):
             # The first entry shows all keys, the others only those that they set.
             inner = key.inner if number == 0 else [key for key in key.inner if key.name in entry]
-            yield from _group_lines(inner, entry, active=active, start=below, dash=True)
+            yield from _group_lines(inner, entry, active=active, start=inner_indent, dash=True)
     elif isinstance(value, str) and "\n" in value:
-        yield _Line(f"{head} |", note, active)
-        yield from (_Line(below + line, "", active) for line in value.splitlines())
+        yield _Line(f"{key_text} |", note, active)
+        yield from (_Line(inner_indent + line, "", active) for line in value.splitlines())
     else:
-        yield _Line(f"{head} {write_value(value)}".rstrip(), note, active)
+        yield _Line(f"{key_text} {write_value(value)}".rstrip(), note, active)
 
 
 def _group_lines(
-    keys: Iterable[Key], given: Mapping[str, Any], *, active: bool, start: str, dash: bool = False
+    keys: Iterable[Key], values: Mapping[str, Any], *, active: bool, start: str, dash: bool = False
 ) -> Iterator[_Line]:
     for number, key in enumerate(keys):
-        before = start
+        line_start = start
         # In YAML, the dash of a list entry precedes its first key only.
         if dash:
-            before = start + ("  " if number else "- ")
+            line_start = start + ("  " if number else "- ")
         yield from _lines_of(
-            key, given.get(key.name, UNSET), active=active and _is_essential(key), start=before
+            key, values.get(key.name, UNSET), active=active and _is_essential(key), start=line_start
         )
 
 
@@ -178,11 +185,11 @@ def _format_line(line: _Line) -> str:
     text = line.text if line.active else f"#{line.text}"
     if not line.note:
         return f"{text}\n"
-    beside = f"{text.ljust(NOTE_COLUMN)}  # {line.note}"
-    if len(beside) <= WIDTH:
-        return f"{beside}\n"
+    line_with_note = f"{text.ljust(NOTE_COLUMN)}  # {line.note}"
+    if len(line_with_note) <= WIDTH:
+        return f"{line_with_note}\n"
     indent = line.text[: len(line.text) - len(line.text.lstrip(" "))] if line.active else ""
-    above = textwrap.wrap(
+    note_lines = textwrap.wrap(
         line.note, WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
     )
-    return "".join(f"{words}\n" for words in (*above, text))
+    return "".join(f"{line_text}\n" for line_text in (*note_lines, text))

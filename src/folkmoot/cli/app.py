@@ -40,8 +40,8 @@ app = typer.Typer(
 app.add_typer(personas_app.app)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         from importlib.metadata import version
 
         typer.echo(f"folkmoot {version('folkmoot')}")
@@ -179,7 +179,7 @@ def run(
     if config is not None and study is not None and "=" in str(study):
         # In `run --config FILE --grid a=1 b=2`, the parser takes `b=2` for the study file.
         study, more = None, [str(study), *(more or ())]
-    path, axes = _one_file(study, config), [*(grid or ()), *(more or ())]
+    path, axis_arguments = _one_file(study, config), [*(grid or ()), *(more or ())]
     if more and not grid:
         raise InputError(f"{more[0]}: name one study file; settings follow --set or --grid")
     if seat and (grid or repeats is not None):
@@ -187,7 +187,7 @@ def run(
     if executor and (grid or repeats is not None):
         raise InputError("--executor: a grid of runs is run here; name one run, or leave it out")
     if grid or repeats is not None:
-        grid_command(path, options, axes, repeats, trust, preflight)
+        grid_command(path, options, axis_arguments, repeats, trust, preflight)
     else:
         run_command(path, options, trust, Serving(host, port, public_url), preflight)
 

@@ -33,8 +33,8 @@ def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, tr
     if options.key:
         print_warning(KEY_WARNING)
     progress = TerminalProgress(error_console())
-    allowed = ask_consent(run.path / STUDY_FILE_NAME, trust)
-    options = replace(options, progress=progress, consent=allowed)
+    consent = ask_consent(run.path / STUDY_FILE_NAME, trust)
+    options = replace(options, progress=progress, consent=consent)
     with progress:
         code_finished_run(run, coder, options, sample=sample, stopper=RunStopper(end_now))
     _print_finding(RunFolder(run.path))
@@ -42,23 +42,25 @@ def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, tr
 
 def sheet_command(name: str, path: Path, *, blind: bool) -> None:
     """Write a sheet for a human coder."""
-    lines = write_sheet(find_run(name), path, blind=blind)
+    line_count = write_sheet(find_run(name), path, blind=blind)
     output_console().print(
-        f"wrote {escape(str(path))} ({format_count(lines, 'line')})", soft_wrap=True
+        f"wrote {escape(str(path))} ({format_count(line_count, 'line')})", soft_wrap=True
     )
 
 
 def read_command(name: str, path: Path, by: str) -> None:
     """Read the sheet of a human coder into the run."""
     run = find_run(name)
-    new = read_sheet(run, path, by)
-    output_console().print(f"{format_count(len(new), 'amendment')} by {escape(by)}", soft_wrap=True)
+    amendments = read_sheet(run, path, by)
+    output_console().print(
+        f"{format_count(len(amendments), 'amendment')} by {escape(by)}", soft_wrap=True
+    )
     _print_finding(RunFolder(run.path))
 
 
 def _print_finding(run: RunFolder) -> None:
-    found = coding_finding(run)
-    if found is None:
+    finding = coding_finding(run)
+    if finding is None:
         hint = "only a study with codebooks records them"
         raise InputError(Problem(f"{run.path}: there are no texts to code", hint=hint))
-    print_findings(output_console(), [found])
+    print_findings(output_console(), [finding])

@@ -57,11 +57,11 @@ def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except FolkmootError as error:
-            _exit_if_authors_mistake(error)
+            _exit_on_author_error(error)
             show_error(error)
             raise typer.Exit(error.exit_code) from error
         except RunInterruptedError as error:
-            _say_interrupted()
+            _print_interrupted()
             raise typer.Exit(EXIT_INTERRUPTED) from error
         except KeyboardInterrupt as error:
             error_console().print("\n[yellow]Interrupted.[/]")
@@ -70,8 +70,8 @@ def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
-            _exit_if_authors_mistake(error)
-            _report_unforeseen_error(error)
+            _exit_on_author_error(error)
+            _report_internal_error(error)
             raise typer.Exit(EXIT_INTERNAL) from error
 
     return run_with_error_handling
@@ -82,13 +82,13 @@ def end_now() -> NoReturn:
     # The terminal may be gone.
     with suppress(OSError):
         error_console().show_cursor()
-        _say_interrupted()
+        _print_interrupted()
         sys.stderr.flush()
     # A normal exit would wait for threads that may be blocked in a call.
     os._exit(EXIT_INTERRUPTED)
 
 
-def _say_interrupted() -> None:
+def _print_interrupted() -> None:
     with suppress(OSError):
         error_console().print("\n[yellow]Interrupted.[/] All answers so far are saved.")
         _resume_hint()
@@ -117,21 +117,26 @@ def print_warning(message: str) -> None:
     )
 
 
-def resume_line(argv: Sequence[str], more: Sequence[str] = ()) -> str:
+def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
     """Return the command that resumes the run that `argv` started. It never repeats an API key.
 
-    `more` are options that replace a used-up budget (`--budget MORE`, `--set budget_calls=MORE`).
+    `added_options` are options that replace a used-up budget (`--budget MORE`, `--set
+    budget_calls=MORE`).
     """
-    dropped = ["--resume", "--key ", *([" ".join(more).removesuffix("MORE")] if more else ())]
-    kept: list[str] = []
+    dropped_options = [
+        "--resume",
+        "--key ",
+        *([" ".join(added_options).removesuffix("MORE")] if added_options else ()),
+    ]
+    kept_words: list[str] = []
     words = iter(argv)
     for word in words:
         # These options take the next word as their value, so both are kept or dropped together.
         option = [word, next(words, "")] if word in ("--key", "--budget", "--set") else [word]
-        said = " ".join(option) if option[1:] else word.replace("=", " ", 1)
-        if not said.startswith(tuple(dropped)):
-            kept += option
-    return shlex.join(["folkmoot", *kept, *more, "--resume"])
+        option_text = " ".join(option) if option[1:] else word.replace("=", " ", 1)
+        if not option_text.startswith(tuple(dropped_options)):
+            kept_words += option
+    return shlex.join(["folkmoot", *kept_words, *added_options, "--resume"])
 
 
 def _budget_of(error: RunPausedError) -> list[str]:
@@ -153,9 +158,9 @@ def clean_and_redact(text: str) -> str:
     from folkmoot.models.api_keys import redact_keys
 
     words = sys.argv[1:]
-    given = [after for word, after in itertools.pairwise(words) if word == "--key"]
-    given += [word.removeprefix("--key=") for word in words if word.startswith("--key=")]
-    return remove_control_characters(redact_keys(text, given))
+    keys = [next_word for word, next_word in itertools.pairwise(words) if word == "--key"]
+    keys += [word.removeprefix("--key=") for word in words if word.startswith("--key=")]
+    return remove_control_characters(redact_keys(text, keys))
 
 
 def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
@@ -163,9 +168,9 @@ def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
     console.print("[red]1 mistake:[/]" if count == 1 else f"[red]{count} mistakes:[/]")
     for problem in problems:
         line = Text("  ")
-        place = ":".join(part for part in (problem.file, problem.where) if part)
-        if place:
-            line.append(remove_control_characters(place), style="cyan").append(": ")
+        location = ":".join(part for part in (problem.file, problem.where) if part)
+        if location:
+            line.append(remove_control_characters(location), style="cyan").append(": ")
         if problem.key:
             line.append(remove_control_characters(problem.key), style="bold").append(": ")
         line.append(clean_and_redact(problem.message))
@@ -174,9 +179,9 @@ def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _resume_hint(more: Sequence[str] = ()) -> None:
+def _resume_hint(added_options: Sequence[str] = ()) -> None:
     if len(sys.argv) > 1 and sys.argv[1] in ("run", "codes"):
-        line = resume_line(sys.argv[1:], more)
+        line = resume_line(sys.argv[1:], added_options)
         # The same command resumes a coding.
         if sys.argv[1] == "codes":
             line = line.removesuffix(" --resume")
@@ -184,14 +189,14 @@ def _resume_hint(more: Sequence[str] = ()) -> None:
         error_console().print(f"Resume with:\n  [bold]{line}[/]", soft_wrap=True)
 
 
-def _exit_if_authors_mistake(error: Exception) -> None:
+def _exit_on_author_error(error: Exception) -> None:
     """Exit with code 2 for a mistake in a user's study code, and name the file of the traceback."""
     # This module is slow to import and needed only after an error.
     from folkmoot.engine.settings.author_errors import find_author_error
 
-    if (mistake := find_author_error(error)) is None:
+    if (problem := find_author_error(error)) is None:
         return
-    _show_problems(error_console(), [mistake])
+    _show_problems(error_console(), [problem])
     error_console().print(f"The traceback is in {_traceback_file(error)}.", soft_wrap=True)
     raise typer.Exit(EXIT_INPUT) from error
 
@@ -205,9 +210,9 @@ def _traceback_file(error: Exception) -> Path:
     return Path(file.name)
 
 
-def _report_unforeseen_error(error: Exception) -> None:
+def _report_internal_error(error: Exception) -> None:
     file = _traceback_file(error)
-    what = clean_and_redact(f"{type(error).__name__}: {error}")
+    description = clean_and_redact(f"{type(error).__name__}: {error}")
     console = error_console()
-    console.print(f"[red]Internal error:[/] {escape(what)}", soft_wrap=True)
+    console.print(f"[red]Internal error:[/] {escape(description)}", soft_wrap=True)
     console.print(f"Please report it, with the file {file}.", soft_wrap=True)

@@ -31,5 +31,5 @@ def controls_command(
     )
     with progress:
         run_controls(run, settings, options, RunStopper(end_now))
-    found = control_findings(RunFolder(run.path))
-    print_findings(output_console(), [finding for finding in found if finding.key not in LONG])
+    findings = control_findings(RunFolder(run.path))
+    print_findings(output_console(), [finding for finding in findings if finding.key not in LONG])

@@ -60,23 +60,24 @@ def fork_command(
         return
     with progress:
         if address is None or replacement is None:
-            done = resume_fork(run, options, RunStopper(end_now))
+            forked_run = resume_fork(run, options, RunStopper(end_now))
         else:
-            done = fork_run(run, address, replacement, options, RunStopper(end_now))
-    print_results(find_study_of_run(done), done, output_console())
-    change, told = fork_change(done), done.manifest["fork"]
+            forked_run = fork_run(run, address, replacement, options, RunStopper(end_now))
+    print_results(find_study_of_run(forked_run), forked_run, output_console())
+    change, fork_facts = fork_change(forked_run), forked_run.manifest["fork"]
     assert change is not None
     output_console().print(
         f"\n[bold]A fork of {escape(remove_control_characters(change.run_id))}[/] at "
         f"{escape(remove_control_characters(change.address))}: "
-        f"{format_count(told['asked'], 'call')} asked, {told['taken_over']:,} taken over\n"
+        f"{format_count(fork_facts['asked'], 'call')} asked, {fork_facts['taken_over']:,} taken "
+        "over\n"
         f"Both talks side by side   folkmoot compare "
-        f"{escape(os.path.normpath(done.path / change.run))} {escape(str(done.path))}",
+        f"{escape(os.path.normpath(forked_run.path / change.run))} {escape(str(forked_run.path))}",
         soft_wrap=True,
     )
-    if done.unusable_reason:
+    if forked_run.unusable_reason:
         raise NothingUsableError(
-            f"the fork has finished, but nothing is usable: {done.unusable_reason}"
+            f"the fork has finished, but nothing is usable: {forked_run.unusable_reason}"
         )
 
 
@@ -84,9 +85,9 @@ def _repeats_command(folder: Path, options: RunOptions, *, trust: bool) -> None:
     progress = TerminalProgress(error_console())
     # All cells have the same study file, so consent to one of them covers all.
     cells = (folder / "cells").glob(f"*/{STUDY_FILE_NAME}")
-    asked = ask_consent(next(cells, folder / STUDY_FILE_NAME), trust)
+    consent = ask_consent(next(cells, folder / STUDY_FILE_NAME), trust)
     with progress:
-        grid = resume_repeats(folder, replace(options, progress=progress, consent=asked))
+        grid = resume_repeats(folder, replace(options, progress=progress, consent=consent))
     _print_repeats(grid)
 
 
@@ -98,5 +99,7 @@ def _print_repeats(grid: RunGrid) -> None:
     print_findings(
         output_console(), [finding for finding in pooled_findings(grid) if finding.headline]
     )
-    where = escape(str(grid.path))
-    output_console().print(f"\n[bold]{where}[/]\nWrite the report      folkmoot report {where}")
+    path_text = escape(str(grid.path))
+    output_console().print(
+        f"\n[bold]{path_text}[/]\nWrite the report      folkmoot report {path_text}"
+    )

@@ -40,7 +40,7 @@ QUESTION = "Which is larger, the sun or the moon? Answer with one word."
 
 
 def models_command(
-    names: Sequence[str], trying: bool, key: str | None, base_url: str | None
+    names: Sequence[str], is_trying: bool, key: str | None, base_url: str | None
 ) -> None:
     """List the named models, or all that have a short name, or try them."""
     endpoints = dict.fromkeys(names, base_url) if base_url else {}
@@ -48,9 +48,9 @@ def models_command(
         raise InputError("--base-url needs the name of a model, e.g. openai/my-model")
     if key:
         print_warning(KEY_WARNING)
-    if trying and len(names) == 1:
+    if is_trying and len(names) == 1:
         _ask_one(names[0], key, base_url)
-    elif trying:
+    elif is_trying:
         error_console().print("[dim]Making one small call to each model whose key is set …[/]")
         _print_tried(try_models(names or DEFAULT_LISTED_MODELS, endpoints))
     else:
@@ -61,14 +61,14 @@ def models_command(
         )
 
 
-def _print_list(listed: Sequence[ModelListing]) -> None:
+def _print_list(listings: Sequence[ModelListing]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("model", no_wrap=True)
     table.add_column("$ in", justify="right")
     table.add_column("$ out", justify="right")
     table.add_column("key")
-    for one in listed:
-        table.add_row(escape(one.name), *_format_price(one), _format_key_state(one))
+    for listing in listings:
+        table.add_row(escape(listing.name), *_format_price(listing), _format_key_state(listing))
     console = output_console()
     console.print(table)
     console.print("$: US dollars per million tokens. All others are [bold]provider/model[/], with:")
@@ -80,43 +80,45 @@ def _print_list(listed: Sequence[ModelListing]) -> None:
     )
 
 
-def _print_tried(tried: Sequence[ModelListing]) -> None:
+def _print_tried(listings: Sequence[ModelListing]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("model", no_wrap=True)
     table.add_column("asked at", overflow="fold")
     table.add_column("result", overflow="fold")
-    for one in tried:
-        table.add_row(escape(one.name), escape(one.base_url), _format_result(one))
+    for listing in listings:
+        table.add_row(escape(listing.name), escape(listing.base_url), _format_result(listing))
     output_console().print(table)
-    if any(one.ok is False for one in tried):
+    if any(listing.ok is False for listing in listings):
         raise typer.Exit(EXIT_INPUT)
 
 
-def _format_result(one: ModelListing) -> Text:
-    if one.ok is None:
-        return Text(f"not tried: {one.error or f'{one.key_variable} is not set'}", style="dim")
-    if one.ok:
-        return Text(f"answers, {one.latency_s or 0:.2f} s", style="green")
-    return Text(remove_control_characters(redact_keys(one.error)), style="red")
+def _format_result(listing: ModelListing) -> Text:
+    if listing.ok is None:
+        return Text(
+            f"not tried: {listing.error or f'{listing.key_variable} is not set'}", style="dim"
+        )
+    if listing.ok:
+        return Text(f"answers, {listing.latency_s or 0:.2f} s", style="green")
+    return Text(remove_control_characters(redact_keys(listing.error)), style="red")
 
 
-def _format_price(one: ModelListing) -> tuple[str, str]:
-    rate = find_price(resolve_model(one.canonical))
+def _format_price(listing: ModelListing) -> tuple[str, str]:
+    rate = find_price(resolve_model(listing.canonical))
     if rate is None:
         return "unknown", "unknown"
-    if resolve_model(one.canonical).provider in (SYNTHETIC_MODEL, LOCAL_MODEL):
+    if resolve_model(listing.canonical).provider in (SYNTHETIC_MODEL, LOCAL_MODEL):
         return "0", "0"
     return f"{rate.input_usd * 1e6:,.2f}", f"{rate.output_usd * 1e6:,.2f}"
 
 
-def _format_key_state(one: ModelListing) -> str:
-    if one.key_set:
-        return f"[green]{escape(one.key_variable)} is set[/]"
-    if one.usable:
+def _format_key_state(listing: ModelListing) -> str:
+    if listing.key_set:
+        return f"[green]{escape(listing.key_variable)} is set[/]"
+    if listing.usable:
         return "[green]none needed[/]"
-    if one.error:
-        return f"[dim]{escape(one.error)}[/]"
-    return f"[dim]{escape(one.key_variable)} is not set[/]"
+    if listing.error:
+        return f"[dim]{escape(listing.error)}[/]"
+    return f"[dim]{escape(listing.key_variable)} is not set[/]"
 
 
 def _ask_one(name: str, key: str | None, base_url: str | None) -> None:

@@ -29,17 +29,17 @@ def view_command(folder: Path | None, host: str, port: int, token: bool) -> None
         serve_reader(path, host, port, token=token, tell=print_address)
 
 
-def studio_command(folder: Path | None, host: str, port: int, is_opened: bool) -> None:
+def studio_command(folder: Path | None, host: str, port: int, open_in_browser: bool) -> None:
     """Serve a folder of studies until Ctrl-C and print the address, which holds the token."""
     path = folder or Path()
 
-    def tell(address: str) -> None:
-        where = escape(str(path.resolve()))
-        output_console().print(f"The studio of {where} is at {escape(address)}", soft_wrap=True)
+    def print_address(address: str) -> None:
+        path_text = escape(str(path.resolve()))
+        output_console().print(f"The studio of {path_text} is at {escape(address)}", soft_wrap=True)
         error_console().print("[dim]Ctrl-C ends it. Runs that it started go on.[/]")
-        if is_opened:
+        if open_in_browser:
             webbrowser.open(address)
 
     # Ctrl-C is the normal end of the server, so it is no error.
     with suppress(KeyboardInterrupt):
-        serve_studio(path, host, port, tell)
+        serve_studio(path, host, port, print_address)

@@ -65,11 +65,11 @@ async def build_personas(session: Session) -> None:
         return await enrich_persona(line, scope)
 
     lines = list(dict.fromkeys(config.lines))
-    found = await session.child("enrichment").map(lines, build_persona, key=key_of)
-    people = [p for p in found.values() if isinstance(p, Persona)]
-    if len(people) < len(lines):
-        session.warn(f"{len(lines) - len(people)} of {len(lines)} could not be created")
-    session.write_json(PEOPLE, {"personas": [persona.to_json() for persona in people]})
+    personas_or_missing = await session.child("enrichment").map(lines, build_persona, key=key_of)
+    personas = [persona for persona in personas_or_missing.values() if isinstance(persona, Persona)]
+    if len(personas) < len(lines):
+        session.warn(f"{len(lines) - len(personas)} of {len(lines)} could not be created")
+    session.write_json(PEOPLE, {"personas": [persona.to_json() for persona in personas]})
 
 
 BUILD = Study(
@@ -107,23 +107,24 @@ def build_command(
     """Create personas and add them to the pool."""
     pool = Pool(pool_path)
     if source == "grounded" and file is not None:
-        people = PersonaGenerator(panel=read_panel(file)).personas(
+        personas = PersonaGenerator(panel=read_panel(file)).personas(
             count, generator(seed, ("personas", source))
         )
     elif source in installed_sources():
-        people = find_persona_source(source)(count, generator(seed, ("personas", source)))
+        personas = find_persona_source(source)(count, generator(seed, ("personas", source)))
     elif source == "table":
-        people = _from_table(file, count)
+        personas = _from_table(file, count)
     elif source == "persona_hub":
         if key:
             print_warning(KEY_WARNING)
-        people = _create_enriched_personas(count, file, pool, model, seed, key)
+        personas = _create_enriched_personas(count, file, pool, model, seed, key)
     else:
-        known = ", ".join([*installed_sources(), "persona_hub", "table"])
-        raise InputError(f"--source {source}: must be one of {known}")
-    added = pool.add_personas(people)
+        known_sources = ", ".join([*installed_sources(), "persona_hub", "table"])
+        raise InputError(f"--source {source}: must be one of {known_sources}")
+    added_count = pool.add_personas(personas)
     output_console().print(
-        f"{added:,} added to {escape(str(pool_path))}, {len(people) - added:,} already in it, "
+        f"{added_count:,} added to {escape(str(pool_path))}, {len(personas) - added_count:,} "
+        "already in it, "
         f"{len(pool.load_personas()):,} in total",
         soft_wrap=True,
     )
@@ -147,27 +148,28 @@ def migrate_command(folders: list[Path], pool_path: Path) -> None:
 
 def list_command(pool_path: Path, limit: int) -> None:
     """Print how many personas the pool holds, their sources, and the first few."""
-    people = Pool(pool_path).load_personas()
+    personas = Pool(pool_path).load_personas()
     console = output_console()
-    if not people:
+    if not personas:
         console.print(
             f"{escape(str(pool_path))} is empty; `folkmoot personas build 100` adds people"
         )
         return
-    _print_people(console, people, limit)
-    sources = {
-        text: sum(persona.source == text for persona in people)
-        for text in sorted({persona.source for persona in people})
+    _print_people(console, personas, limit)
+    count_by_source = {
+        source: sum(persona.source == source for persona in personas)
+        for source in sorted({persona.source for persona in personas})
     }
-    counted = ", ".join(
-        f"{count:,} from {source or 'unknown'}" for source, count in sources.items()
+    counts_text = ", ".join(
+        f"{count:,} from {source or 'unknown'}" for source, count in count_by_source.items()
     )
     console.print(
-        f"{len(people):,} in {escape(str(pool_path))}: {escape(remove_control_characters(counted))}"
+        f"{len(personas):,} in {escape(str(pool_path))}: "
+        f"{escape(remove_control_characters(counts_text))}"
     )
 
 
-def _print_people(console: Console, people: list[Persona], limit: int) -> None:
+def _print_people(console: Console, personas: list[Persona], limit: int) -> None:
     rows = [
         (
             persona.id,
@@ -176,7 +178,7 @@ def _print_people(console: Console, people: list[Persona], limit: int) -> None:
             persona.source,
             shorten(persona.text, 90),
         )
-        for persona in people[:limit]
+        for persona in personas[:limit]
     ]
     console.print(
         GridView(ResultTable(("id", "age", "sex", "source", "description"), tuple(rows))),
@@ -187,8 +189,8 @@ def _print_people(console: Console, people: list[Persona], limit: int) -> None:
 def _progress_callback(bar: Progress) -> Callable[[int, int | None], None]:
     task = bar.add_task("downloading", total=None)
 
-    def update_progress(done: int, total: int | None) -> None:
-        bar.update(task, completed=done, total=total)
+    def update_progress(completed_bytes: int, total_bytes: int | None) -> None:
+        bar.update(task, completed=completed_bytes, total=total_bytes)
 
     return update_progress
 
@@ -196,10 +198,12 @@ def _progress_callback(bar: Progress) -> Callable[[int, int | None], None]:
 def _from_table(file: Path | None, count: int) -> list[Persona]:
     if file is None:
         raise InputError("--source table needs --file with a CSV, Parquet or JSONL of profiles")
-    people = table.read_personas(file)
-    if len(people) < count:
-        print_warning(f"{file} holds {len(people):,} profiles, fewer than the {count:,} asked for")
-    return people[:count]
+    personas = table.read_personas(file)
+    if len(personas) < count:
+        print_warning(
+            f"{file} holds {len(personas):,} profiles, fewer than the {count:,} asked for"
+        )
+    return personas[:count]
 
 
 def _create_enriched_personas(
@@ -209,12 +213,12 @@ def _create_enriched_personas(
     path = file if file is not None else asyncio.run(persona_hub.fetch_file())
     # Lines of the pool are excluded, because a second persona from the same line would be a
     # duplicate.
-    known = [persona.key for persona in pool.load_personas()]
-    lines, reading = persona_hub.sample_lines(
-        path, count, generator(seed, ("personas", "lines")), exclude=known
+    known_keys = [persona.key for persona in pool.load_personas()]
+    lines, line_reader = persona_hub.sample_lines(
+        path, count, generator(seed, ("personas", "lines")), exclude=known_keys
     )
-    if reading.broken:
-        print_warning(f"{path}: {reading}")
+    if line_reader.broken:
+        print_warning(f"{path}: {line_reader}")
     out_folder = OUTPUTS / run_name(lines)
     with TerminalProgress(error_console()) as progress:
         options = RunOptions(
@@ -226,7 +230,7 @@ def _create_enriched_personas(
             seed=seed,
             progress=progress,
         )
-        found = study_from_settings(BUILD, {"lines": lines}, options)
-        print_models_note(error_console(), found)
-        run = run_study(found, options)
+        study_file = study_from_settings(BUILD, {"lines": lines}, options)
+        print_models_note(error_console(), study_file)
+        run = run_study(study_file, options)
     return [Persona.from_json(row) for row in run.read_json(PEOPLE)["personas"]]

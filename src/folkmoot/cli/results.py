@@ -102,17 +102,24 @@ def verify_command(name: str, digest: str | None) -> None:
 
 
 def _print_verification(run: RunFolder, digest: str) -> bool:
-    found = verify_run(run, published=digest)
+    verification = verify_run(run, published=digest)
     # Codings and controls have separate journals in subfolders of the run.
-    for folder, below in (*verify_codings(run), *verify_controls(run)):
-        found.differences += [f"{folder}: {difference}" for difference in below.differences]
-        found.not_compared += [f"{folder}: {d}" for d in below.not_compared]
+    for folder, inner_verification in (*verify_codings(run), *verify_controls(run)):
+        verification.differences += [
+            f"{folder}: {difference}" for difference in inner_verification.differences
+        ]
+        verification.not_compared += [
+            f"{folder}: {difference}" for difference in inner_verification.not_compared
+        ]
     console = output_console()
     for title, lines in (
-        (f"[red]{format_count(len(found.differences), 'difference')}:[/]", found.differences),
-        ("[yellow]Not compared:[/]", found.not_compared),
-        ("Amended since the run:", found.amendments),
-        ("Note:", found.notes),
+        (
+            f"[red]{format_count(len(verification.differences), 'difference')}:[/]",
+            verification.differences,
+        ),
+        ("[yellow]Not compared:[/]", verification.not_compared),
+        ("Amended since the run:", verification.amendments),
+        ("Note:", verification.notes),
     ):
         if lines:
             console.print(title)
@@ -120,36 +127,40 @@ def _print_verification(run: RunFolder, digest: str) -> bool:
             console.print(f"  {escape(remove_control_characters(line))}", soft_wrap=True)
     for line in describe_deviations(run):
         console.print(f"[bold red]{escape(remove_control_characters(line))}[/]", soft_wrap=True)
-    compared = ", ".join(
+    compared_counts = ", ".join(
         (
-            format_count(found.entries, "journal entry", "journal entries"),
-            format_count(found.tables, "table"),
-            format_count(found.files, "file"),
+            format_count(verification.entries, "journal entry", "journal entries"),
+            format_count(verification.tables, "table"),
+            format_count(verification.files, "file"),
         )
     )
-    said = "Compared"
-    if found.is_consistent:
-        said = "[green]Verified[/]" if found.is_verified else "[green]Consistent[/]"
-    console.print(f"{said}: {escape(str(run.path))}, {compared}.", soft_wrap=True)
-    if found.content_digest:
-        console.print(f"Content digest: {found.content_digest}", soft_wrap=True)
-    if found.record_digest:
-        console.print(f"Record digest:  {found.record_digest}", soft_wrap=True)
-    if not found.differences and not is_held(run.path) and (told := money_in(run.path)):
-        console.print(escape(told), soft_wrap=True)
-    if found.is_consistent and not found.is_verified:
+    verdict = "Compared"
+    if verification.is_consistent:
+        verdict = "[green]Verified[/]" if verification.is_verified else "[green]Consistent[/]"
+    console.print(f"{verdict}: {escape(str(run.path))}, {compared_counts}.", soft_wrap=True)
+    if verification.content_digest:
+        console.print(f"Content digest: {verification.content_digest}", soft_wrap=True)
+    if verification.record_digest:
+        console.print(f"Record digest:  {verification.record_digest}", soft_wrap=True)
+    if (
+        not verification.differences
+        and not is_held(run.path)
+        and (payment_note := money_in(run.path))
+    ):
+        console.print(escape(payment_note), soft_wrap=True)
+    if verification.is_consistent and not verification.is_verified:
         console.print(
             "Nothing in the folder contradicts anything else in it. Who can change the folder can "
             "change its digests too: compare with a published one by --digest.",
             soft_wrap=True,
         )
-    if found.is_verified and digest.strip().lower() == found.content_digest:
+    if verification.is_verified and digest.strip().lower() == verification.content_digest:
         console.print(
             "The content digest is of requests and replies. Usage, cost, times and the plan are in "
             "the record digest alone.",
             soft_wrap=True,
         )
-    return found.is_consistent
+    return verification.is_consistent
 
 
 def repair_command(name: str, yes: bool) -> None:
@@ -174,11 +185,12 @@ def repair_command(name: str, yes: bool) -> None:
         )
         if not yes and not typer.confirm("Set the damaged answers aside?", err=True):
             raise typer.Exit(EXIT_DIFFERS)
-        kept = repair_journal(run, plan, "researcher")
+        damaged_copy = repair_journal(run, plan, "researcher")
     study = run.manifest.get("study_file") or STUDY_FILE_NAME
-    again = f"folkmoot run {run.path / str(study)} --out {run.path} --resume"
+    resume_command = f"folkmoot run {run.path / str(study)} --out {run.path} --resume"
     console.print(
-        f"Set aside; the old journal is kept in {kept.name}. Ask again: {escape(again)}",
+        f"Set aside; the old journal is kept in {damaged_copy.name}. Ask again: "
+        f"{escape(resume_command)}",
         soft_wrap=True,
     )
 
@@ -196,26 +208,33 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
         if finish_withdrawal(run.path):
             output_console().print("A withdrawal that was interrupted is now complete.")
         seats = tuple(read_seats(run.path))
-        places = [place for place in seats if seat in (place.name, place.id)]
-        if len(places) != 1:
-            names = ", ".join(place.name for place in places or seats) or "none"
+        matching_seats = [
+            candidate for candidate in seats if seat in (candidate.name, candidate.id)
+        ]
+        if len(matching_seats) != 1:
+            names = ", ".join(candidate.name for candidate in matching_seats or seats) or "none"
             raise InputError(
                 Problem(f"{run.path}: no seat is called {seat}", hint=f"seats: {names}")
             )
-        if places[0].name in {known.data["seat"] for known in read_withdrawals(run.path)}:
-            output_console().print(f"{escape(places[0].name)} has withdrawn from this run already.")
+        if matching_seats[0].name in {
+            withdrawal.data["seat"] for withdrawal in read_withdrawals(run.path)
+        }:
+            output_console().print(
+                f"{escape(matching_seats[0].name)} has withdrawn from this run already."
+            )
             return
-        found = find_personal_texts(run, places[0])
-        for line in describe_texts(found):
+        personal = find_personal_texts(run, matching_seats[0])
+        for line in describe_texts(personal):
             output_console().print(escape(remove_control_characters(line)), soft_wrap=True)
         if not yes and not sys.stdin.isatty():
             output_console().print("Nothing was deleted. Give --yes to delete all of this.")
             raise typer.Exit(EXIT_DIFFERS)
         if not yes and not typer.confirm("Delete all of this for good?", err=True):
             raise typer.Exit(EXIT_DIFFERS)
-        withdraw_texts(run, found, "researcher")
+        withdraw_texts(run, personal, "researcher")
     output_console().print(
-        f"The words of {escape(places[0].name)} are gone. Reports and exports were deleted with "
+        f"The words of {escape(matching_seats[0].name)} are gone. Reports and exports were "
+        "deleted with "
         "them: write them again.",
         soft_wrap=True,
     )
@@ -233,26 +252,32 @@ def report_command(name: str, pdf: bool) -> None:
         return
     run = open_run(find_run(name).path)
     study = find_study_of_run(run)
-    covered = complete_parts(study, run)
-    path = write_report(covered, pdf=pdf)
+    covered_run = complete_parts(study, run)
+    path = write_report(covered_run, pdf=pdf)
     # A killed run has not written the files that the study derives from its results.
-    if isinstance(covered, PartialRun) and isinstance(run, RunSoFar) and covered.parts.complete:
+    if (
+        isinstance(covered_run, PartialRun)
+        and isinstance(run, RunSoFar)
+        and covered_run.parts.complete
+    ):
         # The process of the run ended before it wrote these files, so they are written here.
         with JournalReader(run.path / JOURNAL) as journal:
-            for file, content in study.derived(covered, journal):
+            for file, content in study.derived(covered_run, journal):
                 write_content(run.path / file, content)
-    if covered.partial:
-        print_warning(covered.partial)
+    if covered_run.partial:
+        print_warning(covered_run.partial)
     output_console().print(f"wrote {escape(str(path))}", soft_wrap=True)
 
 
-def export_command(name: str, to: str, target: Path | None, *, with_ids: bool = False) -> None:
+def export_command(
+    name: str, export_format: str, target: Path | None, *, with_ids: bool = False
+) -> None:
     """Write the data of a run in another format and print the path."""
     from folkmoot.report.export import export_run
 
     run = find_run(name)
-    folder = target if target is not None else run.path / f"export-{to}"
-    export_run(run, to, folder, with_ids=with_ids)
+    folder = target if target is not None else run.path / f"export-{export_format}"
+    export_run(run, export_format, folder, with_ids=with_ids)
     output_console().print(f"wrote {escape(str(folder))}", soft_wrap=True)
 
 
@@ -290,8 +315,8 @@ def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: b
     if pdf:
         from folkmoot.report.document.pdf import write_registration_pdf
 
-        written = write_registration_pdf(text, target.with_suffix(".pdf"))
-        output_console().print(f"wrote {escape(str(written))}", soft_wrap=True)
+        pdf_path = write_registration_pdf(text, target.with_suffix(".pdf"))
+        output_console().print(f"wrote {escape(str(pdf_path))}", soft_wrap=True)
     if text.note:
         print_warning(text.note)
     output_console().print(f"Digest of the sealed plan: {text.digest}", soft_wrap=True)
@@ -304,8 +329,8 @@ def power_command(
     need."""
     from folkmoot.report.comparison.power import power_of
 
-    found = load_study_file(path, overrides, consent=ask_consent(path))
-    print_findings(output_console(), power_of(found, iccs, width))
+    study_file = load_study_file(path, overrides, consent=ask_consent(path))
+    print_findings(output_console(), power_of(study_file, iccs, width))
 
 
 def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int) -> None:
@@ -314,5 +339,7 @@ def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, 
 
     trials = Trials.from_study_file(path, overrides, sizes, runs, ask_consent(path))
     error_console().print(f"{format_count(len(trials.jobs), 'run')} of the embedded respondent")
-    done = track(trials.run_trials(), "simulating", len(trials.jobs), console=error_console())
-    print_findings(output_console(), [simulated_power(trials, done)])
+    finished_trials = track(
+        trials.run_trials(), "simulating", len(trials.jobs), console=error_console()
+    )
+    print_findings(output_console(), [simulated_power(trials, finished_trials)])

@@ -79,7 +79,7 @@ from folkmoot.storage.run_folder import (
 )
 
 # The live table shows the last stages only, so that it fits into a small terminal.
-SHOWN_STAGES = 12
+MAX_SHOWN_STAGES = 12
 BAR_WIDTH = 28
 STYLES = {"info": "", "warning": "yellow", "error": "red"}
 
@@ -136,18 +136,24 @@ class TerminalProgress:
         if isinstance(event, Preflight):
             with suppress(OSError):
                 self._console.print(_preflight_table(event))
-                if told := self._describe_forecast():
-                    self._console.print(f"By its replies the run will cost {told}", soft_wrap=True)
-        worth = isinstance(event, (RunStarted, Notice)) or self._live is None or level != "info"
+                if forecast_text := self._describe_forecast():
+                    self._console.print(
+                        f"By its replies the run will cost {forecast_text}", soft_wrap=True
+                    )
+        is_printed = (
+            isinstance(event, (RunStarted, Notice)) or self._live is None or level != "info"
+        )
         if isinstance(event, (CallRetried, RunEnded)):
             # There can be thousands of retries, and the caller reports the end of the run.
-            worth = False
-        if worth and text:
+            is_printed = False
+        if is_printed and text:
             self._print_line(text, level)
         elif self._live is None and self._clock() - self._last >= self._every:
-            told = self._describe_forecast()
+            forecast_text = self._describe_forecast()
             self._print_line(
-                self.tally.format_line() + (f" · forecast {told}" if told else ""), "info"
+                self.tally.format_line()
+                + (f" · forecast {forecast_text}" if forecast_text else ""),
+                "info",
             )
 
     def _describe_forecast(self) -> str:
@@ -167,7 +173,7 @@ class TerminalProgress:
             table.add_column()
         table.add_column(justify="right")
         table.add_column(justify="right")
-        for stage in list(self.tally.stages.values())[-SHOWN_STAGES:]:
+        for stage in list(self.tally.stages.values())[-MAX_SHOWN_STAGES:]:
             table.add_row(*self._stage_row(stage))
         return Group(
             table, Text("\n".join([*self._describe_models(), self._footer_line()]), style="dim")
@@ -175,11 +181,12 @@ class TerminalProgress:
 
     def _describe_models(self) -> list[str]:
         """Return a line for each model if there are several."""
-        used = self.tally.models
-        if len(used) < 2:
+        usage_by_model = self.tally.models
+        if len(usage_by_model) < 2:
             return []
         return [
-            f"{remove_control_characters(name)}: {use.format_line()}" for name, use in used.items()
+            f"{remove_control_characters(name)}: {usage.format_line()}"
+            for name, usage in usage_by_model.items()
         ]
 
     def _stage_row(self, stage: StageTally) -> tuple[RenderableType, ...]:
@@ -189,17 +196,17 @@ class TerminalProgress:
             total=stage.total, completed=stage.done, width=BAR_WIDTH, pulse=stage.total is None
         )
         eta = stage.eta_seconds(self._clock())
-        left = (
+        time_text = (
             "done" if stage.is_done else f"{format_duration(eta)} left" if eta is not None else ""
         )
-        return name, bar, Text(count), Text(left, style="dim")
+        return name, bar, Text(count), Text(time_text, style="dim")
 
     def _footer_line(self) -> str:
         tally = self.tally
         elapsed = format_duration(self._clock() - tally.started)
         parts = [f"{tally.calls:,} calls", format_rate(tally.rate), tally.total.cost, elapsed]
-        if told := self._describe_forecast():
-            parts.append(f"forecast {told}")
+        if forecast_text := self._describe_forecast():
+            parts.append(f"forecast {forecast_text}")
         if tally.replayed:
             parts.append(f"{tally.replayed:,} replayed")
         if tally.retries:
@@ -217,12 +224,22 @@ class TerminalProgress:
 
 
 def _preflight_table(event: Preflight) -> Table:
-    heads = ("model", "role", "answer", "schema", "system", "temperature", "usage", "ended", "read")
-    table = Table(*heads, "cost", "problem", title="Preflight", box=SIMPLE_HEAD, pad_edge=False)
+    fields = (
+        "model",
+        "role",
+        "answer",
+        "schema",
+        "system",
+        "temperature",
+        "usage",
+        "ended",
+        "read",
+    )
+    table = Table(*fields, "cost", "problem", title="Preflight", box=SIMPLE_HEAD, pad_edge=False)
     for call in event.calls:
-        cells = [escape(clean_and_redact(str(getattr(call, head)))) for head in heads]
-        told = f"[red]{escape(clean_and_redact(call.problem))}[/]" if call.problem else ""
-        table.add_row(*cells, format_dollars(call.cost_usd), told)
+        cells = [escape(clean_and_redact(str(getattr(call, field_name)))) for field_name in fields]
+        problem_text = f"[red]{escape(clean_and_redact(call.problem))}[/]" if call.problem else ""
+        table.add_row(*cells, format_dollars(call.cost_usd), problem_text)
     return table
 
 
@@ -265,42 +282,42 @@ def run_command(
         print_warning(KEY_WARNING)
     progress = TerminalProgress(error_console())
     options = replace(options, progress=progress, consent=ask_consent(path, trust))
-    found = load_study_with_options(path, options)
+    study_file = load_study_with_options(path, options)
     # `folkmoot run FILE --resume` resumes a grid as well. Only its folder shows that it is one.
-    if options.resume and is_grid(run_folder_path(found, options)):
+    if options.resume and is_grid(run_folder_path(study_file, options)):
         grid_command(path, options, (), None, trust, preflight)
         return
-    print_models_note(error_console(), found)
+    print_models_note(error_console(), study_file)
     # Models are checked before the dry run, so that a missing key is reported at once.
-    check_models(found, options)
-    for note in found.study.notes(found.config):
+    check_models(study_file, options)
+    for note in study_file.study.notes(study_file.config):
         error_console().print(
             f"[cyan]Note:[/] {escape(remove_control_characters(note))}", soft_wrap=True
         )
     # A resumed run has already called its models, so it makes no preflight unless the user asks for
     # one.
-    wanted = False if preflight is None and options.resume else preflight
-    (asked,) = _preflight_requests([(found, options)], wanted)
-    options = replace(options, preflight_requests=asked)
-    if found.config.seats is not None:
+    wants_preflight = False if preflight is None and options.resume else preflight
+    (sample_requests,) = _preflight_requests([(study_file, options)], wants_preflight)
+    options = replace(options, preflight_requests=sample_requests)
+    if study_file.config.seats is not None:
         from folkmoot.engine.run.question_count import count_questions
         from folkmoot.view.seat import build_seat_host
 
-        served = build_seat_host(
+        seat_host = build_seat_host(
             address=serving.address,
             port=serving.port,
             public_url=serving.public_url,
-            say=progress.print_line,
-            expected_questions=count_questions(found),
+            print_line=progress.print_line,
+            expected_questions=count_questions(study_file),
         )
-        options = replace(options, seat_host=served)
+        options = replace(options, seat_host=seat_host)
     with progress:
         # If the run does not react to Ctrl-C, `end_now` ends the process.
-        done = run_with_controls(found, options, RunStopper(end_now))
-    print_results(found.study, done, output_console())
-    if done.unusable_reason:
+        finished_run = run_with_controls(study_file, options, RunStopper(end_now))
+    print_results(study_file.study, finished_run, output_console())
+    if finished_run.unusable_reason:
         raise NothingUsableError(
-            f"the run has finished, but nothing in it is usable: {done.unusable_reason}"
+            f"the run has finished, but nothing in it is usable: {finished_run.unusable_reason}"
         )
 
 
@@ -315,66 +332,76 @@ def try_command(
     options = replace(
         options, model=SYNTHETIC_MODEL, out=scratch / "run", consent=ask_consent(path, trust)
     )
-    found = load_study_with_options(path, replace(options, progress=progress))
-    config = found.study.dry_run_config(found.config, scratch)
-    places = found.study.seats(config, found.study_folder)
+    study_file = load_study_with_options(path, replace(options, progress=progress))
+    config = study_file.study.dry_run_config(study_file.config, scratch)
+    seats = study_file.study.seats(config, study_file.study_folder)
     # A study may close some seats to humans. Take the first one that is open.
-    name = seat or next((seat.name for seat in places if not seat.closed_reason), "")
-    if not name and not places:
+    name = seat or next((seat.name for seat in seats if not seat.closed_reason), "")
+    if not name and not seats:
         raise InputError(f"{path}: name the participant whose place you take, with --seat")
-    found = apply_seats(replace(found, config=config), [name or places[0].name])
-    served = build_seat_host(address=serving.address, port=serving.port, say=progress.print_line)
+    study_file = apply_seats(replace(study_file, config=config), [name or seats[0].name])
+    seat_host = build_seat_host(
+        address=serving.address, port=serving.port, print_line=progress.print_line
+    )
     with progress:
-        run_study(found, replace(options, seat_host=served, progress=progress), RunStopper(end_now))
-    where = escape(str(scratch / "run"))
-    output_console().print(f"Your answers   folkmoot show {where}", soft_wrap=True)
+        run_study(
+            study_file,
+            replace(options, seat_host=seat_host, progress=progress),
+            RunStopper(end_now),
+        )
+    path_text = escape(str(scratch / "run"))
+    output_console().print(f"Your answers   folkmoot show {path_text}", soft_wrap=True)
 
 
 def _preflight_requests(
-    runs: Sequence[tuple[StudyFile, RunOptions]], wanted: bool | None, repeats: int = 1
+    runs: Sequence[tuple[StudyFile, RunOptions]], wants_preflight: bool | None, repeats: int = 1
 ) -> list[tuple[ModelRequest, ...]]:
     """Return the preflight requests of each run, where each run is repeated `repeats` times.
 
     All are empty if no call costs money, or if the cost is too low for a preflight.
     """
-    if wanted is False or not (wanted or any(_costs_money(*run) for run in runs)):
+    if wants_preflight is False or not (wants_preflight or any(_costs_money(*run) for run in runs)):
         return [()] * len(runs)
-    cost, found = 0.0, []
-    for file, options in runs:
-        total = run_dry_run(file, options.model or file.override)
+    cost, requests_by_run = 0.0, []
+    for study_file, options in runs:
+        estimate = run_dry_run(study_file, options.model or study_file.override)
         # The progress of a grid covers all cells, and an estimate covers one.
         if isinstance(options.progress, TerminalProgress) and len(runs) == repeats == 1:
-            options.progress.forecast = Forecast(total, partial(_price_of, file))
-        paid = {name: resolve_model(name, file.config.endpoints) for name in total.models}
+            options.progress.forecast = Forecast(estimate, partial(_price_of, study_file))
+        specs = {name: resolve_model(name, study_file.config.endpoints) for name in estimate.models}
         cost += sum(
-            estimate_cost(paid[name], *tokens) or 0.0 for name, tokens in total.models.items()
+            estimate_cost(specs[name], *tokens) or 0.0 for name, tokens in estimate.models.items()
         )
-        asked = (
-            one
-            for one in total.sample_requests
-            if not is_synthetic(one.model) and one.model != HUMAN_MODEL
+        paid_requests = (
+            request
+            for request in estimate.sample_requests
+            if not is_synthetic(request.model) and request.model != HUMAN_MODEL
         )
-        found.append(tuple(asked))
+        requests_by_run.append(tuple(paid_requests))
     # The sum leaves out models of unknown price, so it is a lower bound of the cost.
-    if wanted is None and cost * repeats <= PREFLIGHT_ABOVE:
+    if wants_preflight is None and cost * repeats <= PREFLIGHT_ABOVE:
         return [()] * len(runs)
-    if wanted is None:
+    if wants_preflight is None:
         error_console().print(
             f"The run may cost about {format_dollars(cost * repeats)}: a preflight comes first "
             "(--no-preflight skips it)",
             soft_wrap=True,
         )
-    return found
+    return requests_by_run
 
 
-def _price_of(found: StudyFile, model: str, sent: float, said: float) -> float | None:
-    return estimate_cost(resolve_model(model, found.config.endpoints), round(sent), round(said))
+def _price_of(
+    study_file: StudyFile, model: str, input_tokens: float, output_tokens: float
+) -> float | None:
+    return estimate_cost(
+        resolve_model(model, study_file.config.endpoints), round(input_tokens), round(output_tokens)
+    )
 
 
-def _costs_money(found: StudyFile, options: RunOptions) -> bool:
-    names = create_router(found, options).list_models()
+def _costs_money(study_file: StudyFile, options: RunOptions) -> bool:
+    names = create_router(study_file, options).list_models()
     return any(
-        find_price(resolve_model(name, found.config.endpoints)) not in (None, FREE_PRICE)
+        find_price(resolve_model(name, study_file.config.endpoints)) not in (None, FREE_PRICE)
         for name in names
     )
 
@@ -382,7 +409,7 @@ def _costs_money(found: StudyFile, options: RunOptions) -> bool:
 def grid_command(
     path: Path,
     options: RunOptions,
-    given: Sequence[str],
+    axis_arguments: Sequence[str],
     repeats: int | None,
     trust: bool,
     preflight: bool | None = None,
@@ -400,18 +427,18 @@ def grid_command(
     options = replace(options, progress=progress, consent=ask_consent(path, trust))
 
     def collect_preflight_requests(
-        runs: Sequence[tuple[StudyFile, RunOptions]], repeats: int, new: bool
+        runs: Sequence[tuple[StudyFile, RunOptions]], repeats: int, has_new_cells: bool
     ) -> list[tuple[ModelRequest, ...]]:
         print_models_note(error_console(), runs[0][0])
         return _preflight_requests(
-            runs, preflight if new or preflight is not None else False, repeats
+            runs, preflight if has_new_cells or preflight is not None else False, repeats
         )
 
     with progress:
         grid = run_grid_with_controls(
             path,
             options,
-            parse_axes(given),
+            parse_axes(axis_arguments),
             repeats,
             RunStopper(end_now),
             collect_preflight_requests,
@@ -422,10 +449,10 @@ def grid_command(
     print_findings(
         output_console(), [finding for finding in pooled_findings(grid) if finding.headline]
     )
-    where = escape(str(grid.path))
+    path_text = escape(str(grid.path))
     output_console().print(
-        f"\n[bold]{where}[/]\n  cells/   a run folder for each of {len(grid.cells)} cells\n"
-        f"\nWrite the report      folkmoot report {where}",
+        f"\n[bold]{path_text}[/]\n  cells/   a run folder for each of {len(grid.cells)} cells\n"
+        f"\nWrite the report      folkmoot report {path_text}",
         soft_wrap=True,
     )
     if runs and all(run.unusable_reason for run in runs):
@@ -439,30 +466,32 @@ def print_results(study: Study, run: RunFolder, console: Console) -> None:
     if run.mark:
         effects = run.manifest.get("planted")
         console.print(synthetic_panel(effects, run.provenance_note, run.mark))
-    shown = [*compute_findings(study, run), *control_findings(run)]
-    print_findings(console, [finding for finding in shown if finding.headline])
+    findings = [*compute_findings(study, run), *control_findings(run)]
+    print_findings(console, [finding for finding in findings if finding.headline])
     console.print(_summarise_folder(run), soft_wrap=True)
-    for told in filter(None, (_describe_missing_answers(run), _describe_cut_replies(run))):
-        console.print(f"[yellow]{escape(told)}[/]", soft_wrap=True)
+    for caution in filter(None, (_describe_missing_answers(run), _describe_cut_replies(run))):
+        console.print(f"[yellow]{escape(caution)}[/]", soft_wrap=True)
     console.print("\n".join(_list_files(run)), soft_wrap=True)
 
 
 def _summarise_folder(folder: RunFolder) -> str:
     facts = folder.manifest
-    names = ", ".join(m["asked"] for m in facts.get("models", []) if _has_answered(m, facts))
-    unknown = facts.get("cost_unknown_for") or []
+    model_names = ", ".join(
+        model["asked"] for model in facts.get("models", []) if _has_answered(model, facts)
+    )
+    unpriced_models = facts.get("cost_unknown_for") or []
     cost = facts.get("cost_usd")
     money = format_dollars(cost)
-    if unknown and cost is not None:
-        money += f" and the unknown cost of {', '.join(unknown)}"
+    if unpriced_models and cost is not None:
+        money += f" and the unknown cost of {', '.join(unpriced_models)}"
     if broken := facts.get("broken_replies"):
-        most = broken.get("max_usd")
-        bound = "" if most is None else f", for at most {format_dollars(most)}"
+        max_usd = broken.get("max_usd")
+        bound_text = "" if max_usd is None else f", for at most {format_dollars(max_usd)}"
         count = format_count(broken["count"], "reply that broke off", "replies that broke off")
-        money += f" ({count} may have been billed{bound})"
+        money += f" ({count} may have been billed{bound_text})"
     if possible := facts.get(POSSIBLY_PAID):
         money += f", {describe_possibly_paid(possible['calls'], possible['max_usd'])}"
-    parts = [f"{facts.get('calls', 0):,} calls", names, money]
+    parts = [f"{facts.get('calls', 0):,} calls", model_names, money]
     parts.append(format_duration(float(facts.get("wall_seconds", 0.0))))
     return (
         "[dim]"
@@ -473,49 +502,63 @@ def _summarise_folder(folder: RunFolder) -> str:
 
 def _describe_missing_answers(folder: RunFolder) -> str:
     """Describe missing, clarified and minimal answers, or return "" if there are none."""
-    told = folder.manifest.get("answers", {})
-    count, missing = told.get("count", 0), told.get("missing", {})
+    answer_facts = folder.manifest.get("answers", {})
+    count, missing = answer_facts.get("count", 0), answer_facts.get("missing", {})
     clarified, minimal = (
-        round(count * told.get("parse_steps", {}).get(parse_step, 0))
+        round(count * answer_facts.get("parse_steps", {}).get(parse_step, 0))
         for parse_step in ("clarified", "minimal")
     )
-    says = []
-    if lost := sum(missing.values()):
-        reasons = ", ".join(f"{reason}: {name:,}" for reason, name in missing.items())
-        says.append(f"{lost:,} of {format_count(count, 'answer')} missing ({reasons}).")
+    sentences = []
+    if missing_count := sum(missing.values()):
+        reasons = ", ".join(
+            f"{reason}: {reason_count:,}" for reason, reason_count in missing.items()
+        )
+        sentences.append(
+            f"{missing_count:,} of {format_count(count, 'answer')} missing ({reasons})."
+        )
     if clarified:
-        says.append(
+        sentences.append(
             f"{clarified:,} of {format_count(count, 'answer')} could be read only after the "
             "speaker was "
             "asked which option the first reply stated: `clarified` under `how`."
         )
     if minimal:
-        says.append(
+        sentences.append(
             f"{minimal:,} of {format_count(count, 'answer')} could not be read; the protocol's "
             "minimal "
             "one stands in the tables, with `minimal` under `parse_step`."
         )
-    return " ".join(says)
+    return " ".join(sentences)
 
 
 def _describe_cut_replies(folder: RunFolder) -> str:
     """Describe replies that the token limit cut, and the cost of asking again. Empty if there are
     none."""
-    told = folder.manifest.get("cut_replies", {})
-    cut, calls, cost = told.get("kept", 0), told.get("calls", 0), told.get("cost_usd")
-    if not cut and not calls:
+    cut_facts = folder.manifest.get("cut_replies", {})
+    cut_count, call_count, cost = (
+        cut_facts.get("kept", 0),
+        cut_facts.get("calls", 0),
+        cut_facts.get("cost_usd"),
+    )
+    if not cut_count and not call_count:
         return ""
     limit = folder.config.get("max_tokens")
-    why = "the token limit" + (f" (max_tokens: {limit})" if limit else "")
-    says = f"{format_count(max(cut, calls), 'reply was', 'replies were')} cut by {why}."
-    if calls:
-        says += (
-            f" {format_count(calls, 'call')} ({format_dollars(cost)}) asked again with twice the "
+    cause = "the token limit" + (f" (max_tokens: {limit})" if limit else "")
+    statement = (
+        f"{format_count(max(cut_count, call_count), 'reply was', 'replies were')} cut by {cause}."
+    )
+    if call_count:
+        statement += (
+            f" {format_count(call_count, 'call')} ({format_dollars(cost)}) asked again with twice "
+            "the "
             "limit."
         )
-    if not cut:
-        return f"{says} None remained cut."
-    return f"{says} {cut:,} remained cut: the column `finish` of the table answers is `length`."
+    if not cut_count:
+        return f"{statement} None remained cut."
+    return (
+        f"{statement} {cut_count:,} remained cut: the column `finish` of the table answers is "
+        "`length`."
+    )
 
 
 def _has_answered(model: Mapping[str, object], facts: Mapping[str, object]) -> bool:
@@ -525,20 +568,20 @@ def _has_answered(model: Mapping[str, object], facts: Mapping[str, object]) -> b
 
 
 def _list_files(folder: RunFolder) -> list[str]:
-    own = [
+    study_files = [
         path.name
         for path in sorted(folder.path.iterdir())
         if path.suffix in (".json", ".jsonl", ".csv")
     ]
-    own = [name for name in own if name not in (*RECORD, LOG_LINES, SEATS, PEOPLE)]
-    where = escape(str(folder.path))
+    study_files = [name for name in study_files if name not in (*RECORD, LOG_LINES, SEATS, PEOPLE)]
+    path_text = escape(str(folder.path))
     rows = {
         "tables/": ", ".join(folder.table_names()) + " (.parquet and .csv)",
-        "results": ", ".join(own),
+        "results": ", ".join(study_files),
         "record": ", ".join(RECORD),
     }
-    lines = ["", f"[bold]{where}[/]"]
+    lines = ["", f"[bold]{path_text}[/]"]
     lines += [f"  {name:<9}{escape(text)}" for name, text in rows.items() if text]
-    lines += ["", f"Read a conversation   folkmoot show {where}"]
-    lines += [f"Write the report      folkmoot report {where}"]
+    lines += ["", f"Read a conversation   folkmoot show {path_text}"]
+    lines += [f"Write the report      folkmoot report {path_text}"]
     return lines

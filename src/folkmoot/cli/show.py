@@ -33,18 +33,18 @@ from folkmoot.view.people import names_in, people_of, table_of
 from folkmoot.view.person import find_person
 from folkmoot.view.rooms import Line, Room, find_rooms, in_room, room_columns, spoken_at, spoken_by
 from folkmoot.view.sources import Legend, Piece, Sourced
-from folkmoot.view.talk import Drawer, base_of, call_drawer, is_within, place_of
+from folkmoot.view.talk import CallView, base_of, build_call_view, is_within, place_of
 
 # Conversations or participants that an overview lists.
-MAX_LISTED = 40
+MAX_LISTED_ITEMS = 40
 # Cells of a participant in an overview.
 MAX_CELLS = 4
 # In characters. A longer outcome is a reply that was already shown.
-MAX_OUTCOME = 100
+MAX_OUTCOME_CHARACTERS = 100
 # Ids in one entry of a legend.
 MAX_IDS = 12
 # Ids that the message about an unknown id suggests.
-MAX_HINTED = 4
+MAX_HINT_IDS = 4
 SPEAKER_STYLES = (
     "cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta",
 )  # fmt: skip
@@ -55,9 +55,9 @@ KIND_STYLES = {
 
 
 def show_command(
-    name: str, who: str | None, *, prompts: bool = False, addresses: bool = False
+    name: str, id: str | None, *, prompts: bool = False, addresses: bool = False
 ) -> None:
-    """Print a run, or the part of it that `who` names.
+    """Print a run, or the part of it that `id` names.
 
     `prompts` prints prompts by source, and `addresses` prints the ids of utterances.
     """
@@ -71,52 +71,56 @@ def show_command(
     # Output to a file or a pipe is not wrapped, so that other programs get whole lines.
     if prompts and addresses:
         raise InputError("give one of --prompts and --addresses")
-    lines = list_addresses(run, who) if addresses else render_run_lines(run, who, prompts=prompts)
+    lines = list_addresses(run, id) if addresses else render_run_lines(run, id, prompts=prompts)
     for line in lines:
         console.print(line, soft_wrap=not console.is_terminal)
 
 
 def render_run_lines(
-    run: RunFolder, who: str | None = None, *, prompts: bool = False
+    run: RunFolder, id: str | None = None, *, prompts: bool = False
 ) -> Iterator[Text]:
     """Yield the lines of `folkmoot show`. Raises InputError for an id that the run does not
     have."""
-    if prompts and who is None:
+    if prompts and id is None:
         raise InputError("--prompts: name a participant, a conversation or an address")
     try:
         if prompts:
-            yield from _render_prompts(run, who or "")
-        elif who is None:
+            yield from _render_prompts(run, id or "")
+        elif id is None:
             yield from _render_overview(run)
         else:
-            yield from _show_id(run, who)
+            yield from _show_id(run, id)
     except PolarsError as error:
         raise StorageError(f"{run.path}: a table cannot be read: {error}") from error
 
 
-def list_addresses(run: RunFolder, who: str | None = None) -> Iterator[Text]:
+def list_addresses(run: RunFolder, id: str | None = None) -> Iterator[Text]:
     """Yield each question of a run, a conversation or a speaker: address, speaker and reply.
 
     If one reply holds utterances of several speakers, each utterance is listed with its id.
     """
     with _open_journal(run) as journal:
-        wanted = set(_find_addresses(run, journal, who)) if who is not None else None
-        if wanted is not None and not wanted:
+        wanted_addresses = set(_find_addresses(run, journal, id)) if id is not None else None
+        if wanted_addresses is not None and not wanted_addresses:
             # The first line raises InputError if the run has no such id.
-            next(_show_id(run, who or ""), None)
+            next(_show_id(run, id or ""), None)
     if not run.has_table("answers"):
         return
-    said: dict[str, list[tuple[str, str, str]]] = {}
+    utterances_by_address: dict[str, list[tuple[str, str, str]]] = {}
     if run.has_table(UTTERANCES):
         columns = ("address", "utterance_id", "speaker_id", "text")
         for address, *utterance in run.rows(UTTERANCES, *columns):
-            said.setdefault(address, []).append((utterance[0], utterance[1], utterance[2] or ""))
+            utterances_by_address.setdefault(address, []).append(
+                (utterance[0], utterance[1], utterance[2] or "")
+            )
     for address, speaker, recorded in run.rows("answers", "address", "speaker_id", "recorded"):
-        if wanted is None or address in wanted:
-            own = said.get(address) or [(address, speaker, recorded or "")]
-            for name, by, text in own:
-                shown = name if len(own) > 1 else address
-                yield _join_line((shown, "bold"), f"  {by}: ", (shorten(text), "dim"))
+        if wanted_addresses is None or address in wanted_addresses:
+            reply_utterances = utterances_by_address.get(address) or [
+                (address, speaker, recorded or "")
+            ]
+            for utterance_id, speaker_id, text in reply_utterances:
+                shown_id = utterance_id if len(reply_utterances) > 1 else address
+                yield _join_line((shown_id, "bold"), f"  {speaker_id}: ", (shorten(text), "dim"))
 
 
 # --- a run ---------------------------------------------------------------------------------------
@@ -130,25 +134,27 @@ def _render_overview(run: RunFolder) -> Iterator[Text]:
     tables = (f"{name} {run.read_table(name).height:,}" for name in run.table_names())
     yield _join_line((f"Tables: {', '.join(tables) or 'none yet'}", "dim"))
     columns = room_columns(run)
-    found = find_rooms(run, columns) if columns else []
-    if found:
-        yield from _render_title(f"Conversations ({len(found):,})")
-    for room in found[:MAX_LISTED]:
-        said = (
+    rooms = find_rooms(run, columns) if columns else []
+    if rooms:
+        yield from _render_title(f"Conversations ({len(rooms):,})")
+    for room in rooms[:MAX_LISTED_ITEMS]:
+        counts_text = (
             f"{format_count(room.utterances, 'utterance')} by "
             f"{format_count(room.speakers, 'speaker')}"
         )
-        yield _join_line(("/".join(room.key), "bold"), f"  {said}")
-    yield from _render_remaining_count(len(found))
-    people = table_of(run, "", "", 0, MAX_LISTED)
-    if people.rows:
-        yield from _render_title(f"Participants ({people.all:,})")
-    named = {*people_of(run).key_columns, "status"}
-    shown = [column for column in people.columns if column not in named][:MAX_CELLS]
-    for key, row in people.rows:
+        yield _join_line(("/".join(room.key), "bold"), f"  {counts_text}")
+    yield from _render_remaining_count(len(rooms))
+    participants = table_of(run, "", "", 0, MAX_LISTED_ITEMS)
+    if participants.rows:
+        yield from _render_title(f"Participants ({participants.all:,})")
+    excluded_columns = {*people_of(run).key_columns, "status"}
+    shown_columns = [column for column in participants.columns if column not in excluded_columns][
+        :MAX_CELLS
+    ]
+    for key, row in participants.rows:
         cells = (
             f"{column_heading(column)} {format_cell(row[column], column)}"
-            for column in shown
+            for column in shown_columns
             if row[column] is not None
         )
         status = row.get("status") or "complete"
@@ -156,15 +162,17 @@ def _render_overview(run: RunFolder) -> Iterator[Text]:
         yield _join_line(
             (unescape_address_part(key), "bold"), f"  {', '.join(cells)}", (problem, "red")
         )
-    yield from _render_remaining_count(people.all)
+    yield from _render_remaining_count(participants.all)
     yield from _render_study_additions(run, ())
-    example = "/".join(found[0].key) if found else people.rows[0][0] if people.rows else "ID"
+    example = (
+        "/".join(rooms[0].key) if rooms else participants.rows[0][0] if participants.rows else "ID"
+    )
     yield _join_line((f"\nRead one: folkmoot show {run.path} {example}", "dim"))
 
 
 def _render_remaining_count(count: int) -> Iterator[Text]:
-    if count > MAX_LISTED:
-        yield _join_line((f"… and {count - MAX_LISTED:,} more", "dim"))
+    if count > MAX_LISTED_ITEMS:
+        yield _join_line((f"… and {count - MAX_LISTED_ITEMS:,} more", "dim"))
 
 
 def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
@@ -185,15 +193,15 @@ def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text
 # --- one of its conversations or participants ----------------------------------------------------
 
 
-def _show_id(run: RunFolder, who: str) -> Iterator[Text]:
+def _show_id(run: RunFolder, id: str) -> Iterator[Text]:
     """Yield the lines for one id: a call, a conversation or a participant."""
     with _open_journal(run) as journal:
-        if call_drawer(run, journal, who) is not None:
-            yield from _render_prompts(run, who)
-        elif room := _find_room(run, who):
+        if build_call_view(run, journal, id) is not None:
+            yield from _render_prompts(run, id)
+        elif room := _find_room(run, id):
             yield from _render_conversation(run, room, journal)
         else:
-            yield from _render_participant(run, who)
+            yield from _render_participant(run, id)
 
 
 def _render_conversation(run: RunFolder, room: Room, journal: JournalReader) -> Iterator[Text]:
@@ -206,24 +214,31 @@ def _render_conversation(run: RunFolder, room: Room, journal: JournalReader) -> 
     yield _join_line((f"\n{hint}Prompts by source: add --prompts", "dim"))
 
 
-def _find_room(run: RunFolder, who: str) -> Room | None:
+def _find_room(run: RunFolder, id: str) -> Room | None:
     """Return the conversation that an id names. A prefix names the first conversation that it
     matches."""
-    wanted, columns = f"{who.casefold()}/", room_columns(run)
-    found = find_rooms(run, columns) if columns else []
+    searched_prefix, columns = f"{id.casefold()}/", room_columns(run)
+    rooms = find_rooms(run, columns) if columns else []
     return next(
-        (room for room in found if f"{'/'.join(room.key)}/".casefold().startswith(wanted)), None
+        (room for room in rooms if f"{'/'.join(room.key)}/".casefold().startswith(searched_prefix)),
+        None,
     )
 
 
 def _render_utterances(lines: Sequence[Line]) -> Iterator[Text]:
     speakers = dict.fromkeys(line.speaker_id for line in lines if not line.leads)
-    styles = {who: SPEAKER_STYLES[n % len(SPEAKER_STYLES)] for n, who in enumerate(speakers)}
-    heard = (line for line in lines if not line.private)
-    for part, said in groupby(heard, key=lambda line: line.part):
-        yield from _render_title(_sentence_case(part) or "Talk")
-        for line in said:
-            kinds = [f"{column_heading(kind)} {', '.join(whom)}" for kind, whom in line.reactions]
+    styles = {
+        speaker_id: SPEAKER_STYLES[number % len(SPEAKER_STYLES)]
+        for number, speaker_id in enumerate(speakers)
+    }
+    public_lines = (line for line in lines if not line.private)
+    for stage, stage_lines in groupby(public_lines, key=lambda line: line.part):
+        yield from _render_title(_sentence_case(stage) or "Talk")
+        for line in stage_lines:
+            kinds = [
+                f"{column_heading(kind)} {', '.join(references)}"
+                for kind, references in line.reactions
+            ]
             notes = "; ".join((*line.notes, *kinds))
             turn = f"{line.turn:>3} " if line.turn else ""
             speaker = f"{line.speaker}: ", f"bold {styles.get(line.speaker_id, '')}"
@@ -232,40 +247,46 @@ def _render_utterances(lines: Sequence[Line]) -> Iterator[Text]:
             )
 
 
-def _render_participant(run: RunFolder, who: str) -> Iterator[Text]:
-    parts = [unescape_address_part(part) for part in who.split("/")]
+def _render_participant(run: RunFolder, id: str) -> Iterator[Text]:
+    parts = [unescape_address_part(part) for part in id.split("/")]
     try:
-        found = find_person(run, who)
+        participant = find_person(run, id)
     except HTTPException:
         # A study type may know ids that no table holds.
-        own = list(_render_study_additions(run, parts))
-        if not own:
-            raise _unknown_id_error(run, who) from None
-        yield from own
+        study_lines = list(_render_study_additions(run, parts))
+        if not study_lines:
+            raise _unknown_id_error(run, id) from None
+        yield from study_lines
         return
-    parts = [unescape_address_part(part) for part in found.key.split("/")]
-    yield _join_line((found.name, "bold"), f" · {'/'.join(parts)}" if found.name != who else "")
-    facts = (f"{column_heading(name)} {format_cell(value, name)}" for name, value in found.facts)
+    parts = [unescape_address_part(part) for part in participant.key.split("/")]
+    yield _join_line(
+        (participant.name, "bold"), f" · {'/'.join(parts)}" if participant.name != id else ""
+    )
+    facts = (
+        f"{column_heading(name)} {format_cell(value, name)}" for name, value in participant.facts
+    )
     yield _join_line((", ".join(facts), "dim"))
-    for name, text in found.texts:
+    for name, text in participant.texts:
         yield _join_line((f"{column_heading(name)}: {text}", "dim"))
-    for place, said in groupby(found.talk, key=lambda said: said.place):
+    for place, replies in groupby(participant.talk, key=lambda reply: reply.place):
         yield from _render_title(_sentence_case(place) or "Asked")
-        for reply in said:
+        for reply in replies:
             style = "bold" if reply.own else "bold cyan"
             fields = "".join(f"\n  {column_heading(name)}: {value}" for name, value in reply.fields)
             missing = f" (no answer: {column_heading(reply.missing)})" if reply.missing else ""
-            words = f" {reply.text}" if reply.text else fields
-            yield _join_line((f"{reply.speaker}:", style), words, (missing, "red"))
-    if found.decisions:
+            content = f" {reply.text}" if reply.text else fields
+            yield _join_line((f"{reply.speaker}:", style), content, (missing, "red"))
+    if participant.decisions:
         yield from _render_title("Decisions")
-    for decision in found.decisions:
+    for decision in participant.decisions:
         outcome = decision.outcome or "none"
-        short = outcome if len(outcome) <= MAX_OUTCOME else "see the reply above"
-        yield _join_line(f"{column_heading(decision.name)}: ", (short, "bold"))
-        held = (f"{shown.kind} ({shown.texts})" for shown in decision.shown if shown.texts)
+        outcome_text = outcome if len(outcome) <= MAX_OUTCOME_CHARACTERS else "see the reply above"
+        yield _join_line(f"{column_heading(decision.name)}: ", (outcome_text, "bold"))
+        shown_texts = (f"{shown.kind} ({shown.texts})" for shown in decision.shown if shown.texts)
         if decision.shown:
-            yield _join_line((f"  in the prompt: {', '.join(held) or 'none of the texts'}", "dim"))
+            yield _join_line(
+                (f"  in the prompt: {', '.join(shown_texts) or 'none of the texts'}", "dim")
+            )
         for shown in decision.shown:
             if shown.wrong:
                 yield _join_line((f"  not as designed: {shown.kind}", "red"))
@@ -273,51 +294,61 @@ def _render_participant(run: RunFolder, who: str) -> Iterator[Text]:
     yield _join_line(("\nPrompts by source: add --prompts", "dim"))
 
 
-def _unknown_id_error(run: RunFolder, who: str) -> InputError:
+def _unknown_id_error(run: RunFolder, id: str) -> InputError:
     columns = room_columns(run)
-    known = (
-        ["/".join(room.key) for room in find_rooms(run, columns)[:MAX_HINTED]] if columns else []
+    conversation_ids = (
+        ["/".join(room.key) for room in find_rooms(run, columns)[:MAX_HINT_IDS]] if columns else []
     )
-    keys = [unescape_address_part(key) for key, _ in table_of(run, "", "", 0, MAX_HINTED).rows]
-    hint = f"ids: {', '.join((*known, *keys))}, …"
-    return InputError(Problem(f"{run.path}: {who} is not in this run", hint=hint))
+    participant_ids = [
+        unescape_address_part(key) for key, _ in table_of(run, "", "", 0, MAX_HINT_IDS).rows
+    ]
+    hint = f"ids: {', '.join((*conversation_ids, *participant_ids))}, …"
+    return InputError(Problem(f"{run.path}: {id} is not in this run", hint=hint))
 
 
 # --- prompts by source ---------------------------------------------------------------------------
 
 
-def _render_prompts(run: RunFolder, who: str) -> Iterator[Text]:
+def _render_prompts(run: RunFolder, id: str) -> Iterator[Text]:
     with _open_journal(run) as journal:
-        addresses = _find_addresses(run, journal, who)
-        for call in filter(None, (call_drawer(run, journal, address) for address in addresses)):
+        addresses = _find_addresses(run, journal, id)
+        for call in filter(None, (build_call_view(run, journal, address) for address in addresses)):
             yield from _render_call(call)
     if not addresses:
         # The first line raises InputError if the run has no such id.
-        next(_show_id(run, who), None)
-        yield _join_line(f"{who}: no model was asked, so there are no prompts")
+        next(_show_id(run, id), None)
+        yield _join_line(f"{id}: no model was asked, so there are no prompts")
 
 
-def _find_addresses(run: RunFolder, journal: JournalReader, who: str) -> list[str]:
+def _find_addresses(run: RunFolder, journal: JournalReader, id: str) -> list[str]:
     """Return the addresses of a conversation, of a speaker, or the one address given."""
-    if journal.entry_at(base_of(who), expand_texts=False) is not None:
-        return [who]
-    empty = pl.LazyFrame(schema={"address": pl.String, "speaker_id": pl.String})
-    asked = run.scan_table("answers") if run.has_table("answers") else empty
-    if room := _find_room(run, who):
-        found, within = spoken_at(run, room), [*room.key]
+    if journal.entry_at(base_of(id), expand_texts=False) is not None:
+        return [id]
+    empty_table = pl.LazyFrame(schema={"address": pl.String, "speaker_id": pl.String})
+    answers = run.scan_table("answers") if run.has_table("answers") else empty_table
+    if room := _find_room(run, id):
+        addresses, scope_parts = spoken_at(run, room), [*room.key]
     else:
-        *within, speaker = [unescape_address_part(part) for part in who.split("/")]
-        asked = asked.filter(pl.col("speaker_id") == speaker)
+        *scope_parts, speaker = [unescape_address_part(part) for part in id.split("/")]
+        answers = answers.filter(pl.col("speaker_id") == speaker)
         # One model call may hold utterances of several participants.
-        found = {a for a in spoken_by(run, speaker) if is_within(a, within)}
-    found.update(a for a in asked.select("address").collect()["address"] if is_within(a, within))
+        addresses = {
+            address for address in spoken_by(run, speaker) if is_within(address, scope_parts)
+        }
+    addresses.update(
+        address
+        for address in answers.select("address").collect()["address"]
+        if is_within(address, scope_parts)
+    )
     entries = {
-        a: entry for a in found if (entry := journal.entry_at(a, expand_texts=False)) is not None
+        address: entry
+        for address in addresses
+        if (entry := journal.entry_at(address, expand_texts=False)) is not None
     }
-    return sorted(entries, key=lambda a: (entries[a].started_at, a))
+    return sorted(entries, key=lambda address: (entries[address].started_at, address))
 
 
-def _render_call(call: Drawer) -> Iterator[Text]:
+def _render_call(call: CallView) -> Iterator[Text]:
     speaker = call.asked.speaker if call.asked else ""
     place = place_of(call.address, [speaker])
     title = " · ".join(filter(None, (place, speaker)))
@@ -346,11 +377,11 @@ def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
             changed = " (changed)" if span.source.altered else ""
             ids[legend.label(span.source).key][f"{span.source.id}{changed}"] = None
     for label in legend.labels.values():
-        known = [id for id in ids[label.key] if id]
-        more = f", … {len(known) - MAX_IDS} more" if len(known) > MAX_IDS else ""
-        listed = f": {', '.join(known[:MAX_IDS])}{more}" if known else ""
+        label_ids = [source_id for source_id in ids[label.key] if source_id]
+        more_text = f", … {len(label_ids) - MAX_IDS} more" if len(label_ids) > MAX_IDS else ""
+        ids_text = f": {', '.join(label_ids[:MAX_IDS])}{more_text}" if label_ids else ""
         yield _join_line(
-            (f"  [{label.key}] {label.name}", _terminal_style(label.style)), (listed, "dim")
+            (f"  [{label.key}] {label.name}", _terminal_style(label.style)), (ids_text, "dim")
         )
     yield _join_line(("  without a key: instructions of the study", "dim"))
 

@@ -68,12 +68,12 @@ MAX_PRINTED_NOTES = 60
 EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 
 
-def ask_consent(path: Path, given: bool = False) -> Consent:
+def ask_consent(path: Path, is_granted: bool = False) -> Consent:
     """Return the consent of the user to what a study file does.
 
-    `given` is the option `--trust`. Without it, a question in the terminal asks for consent.
+    `is_granted` is the option `--trust`. Without it, a question in the terminal asks for consent.
     """
-    return Consent(given, _confirm_trust if sys.stdin.isatty() else None, _trust_command(path))
+    return Consent(is_granted, _confirm_trust if sys.stdin.isatty() else None, _trust_command(path))
 
 
 def _trust_command(path: Path) -> str:
@@ -101,18 +101,18 @@ def check_command(
     path: Path, model: str | None, overrides: tuple[str, ...], trust: bool, preview: bool
 ) -> None:
     """Print what a run of this file would do. Raises the errors of `print_check`."""
-    agreed = ask_consent(path, trust)
+    consent = ask_consent(path, trust)
     options = RunOptions(model=model, overrides=overrides)
-    found = load_study_file(path, overrides, models=model is None, consent=agreed)
-    found = choose_models(found, options, run_folder_path(found, options))
+    study_file = load_study_file(path, overrides, models=model is None, consent=consent)
+    study_file = choose_models(study_file, options, run_folder_path(study_file, options))
     print_check(
-        output_console(), found, options, consent=agreed if trust else None, preview=preview
+        output_console(), study_file, options, consent=consent if trust else None, preview=preview
     )
 
 
 def print_check(
     console: Console,
-    found: StudyFile,
+    study_file: StudyFile,
     options: RunOptions,
     *,
     consent: Consent | None = None,
@@ -124,63 +124,67 @@ def print_check(
     required, and caution lines list what the file may do. Raises InputError with every problem,
     including those that only the dry run finds.
     """
-    path, model, overrides = found.path, options.model, options.overrides
-    providers = create_router(found, options)
-    wishes = describe_destinations(found.config, providers, overrides)
-    typed = (*overrides, f"model={model}")
-    wishes += map(describe_model_loading, model_files(providers, typed))
+    path, model, overrides = study_file.path, options.model, options.overrides
+    providers = create_router(study_file, options)
+    requested_actions = describe_destinations(study_file.config, providers, overrides)
+    typed_values = (*overrides, f"model={model}")
+    requested_actions += map(describe_model_loading, model_files(providers, typed_values))
     providers.require_encryption()
     names = list(dict.fromkeys(providers.list_models()))
-    specs = [resolve_model(name, found.config.endpoints) for name in names]
-    images = found.study.image_locations(found.config)
-    if problems := image_problems(found.config, names, images, str(path)):
+    specs = [resolve_model(name, study_file.config.endpoints) for name in names]
+    images = study_file.study.image_locations(study_file.config)
+    if problems := image_problems(study_file.config, names, images, str(path)):
         raise InputError(problems)
     for spec in specs:
         if spec.provider == LOCAL_MODEL:
             # Opening a local provider raises InputError if its software is not installed.
             providers.open_provider(spec.name)
-    if problems := price_problems(found.config, names):
+    if problems := price_problems(study_file.config, names):
         raise InputError(problems)
-    if preview and found.study.preview is None:
-        raise InputError(f"--preview: the study type {found.study.name} has none")
-    embeds = [providers.embedding_model(str(path))] if found.study.uses_embeddings else []
-    embedding = [resolve_model(name, found.config.endpoints) for name in embeds]
+    if preview and study_file.study.preview is None:
+        raise InputError(f"--preview: the study type {study_file.study.name} has none")
+    embedding_names = (
+        [providers.embedding_model(str(path))] if study_file.study.uses_embeddings else []
+    )
+    embedding_specs = [resolve_model(name, study_file.config.endpoints) for name in embedding_names]
     # Consent is checked after all problems that cost nothing to find.
     if consent is not None:
-        consent.require_network_access(path, found.config, providers, overrides)
-        consent.require_model_files(path, providers, typed)
-    print_models_note(console, found)
-    for wish in wishes:
+        consent.require_network_access(path, study_file.config, providers, overrides)
+        consent.require_model_files(path, providers, typed_values)
+    print_models_note(console, study_file)
+    for action in requested_actions:
         console.print(
-            f"[yellow]Caution:[/] this file {escape(remove_control_characters(wish))}",
+            f"[yellow]Caution:[/] this file {escape(remove_control_characters(action))}",
             soft_wrap=True,
         )
-    if language := describe_language(found, providers):
+    if language := describe_language(study_file, providers):
         console.print(f"[yellow]Language:[/] {escape(language)}", soft_wrap=True)
-    _print_missing_keys(console, [*specs, *embedding])
-    total = run_dry_run(found, model, embeds[0] if embeds else SYNTHETIC_MODEL)
+    _print_missing_keys(console, [*specs, *embedding_specs])
+    estimate = run_dry_run(
+        study_file, model, embedding_names[0] if embedding_names else SYNTHETIC_MODEL
+    )
     console.print(
-        f"[green]No mistakes[/] in {escape(str(path))} ({escape(found.study.title)})",
+        f"[green]No mistakes[/] in {escape(str(path))} ({escape(study_file.study.title)})",
         soft_wrap=True,
     )
-    for note in found.study.notes(found.config):
+    for note in study_file.study.notes(study_file.config):
         console.print(f"[cyan]Note:[/] {escape(remove_control_characters(note))}", soft_wrap=True)
     if preview:
-        _print_preview(console, found)
-    _print_estimate(console, found, total, specs, embedding)
-    return total
+        _print_preview(console, study_file)
+    _print_estimate(console, study_file, estimate, specs, embedding_specs)
+    return estimate
 
 
-def print_models_note(console: Console, found: StudyFile) -> None:
+def print_models_note(console: Console, study_file: StudyFile) -> None:
     """Print the note on the choice of models, if there is one."""
-    if found.models_note:
-        note = escape(remove_control_characters(found.models_note))
+    if study_file.models_note:
+        note = escape(remove_control_characters(study_file.models_note))
         console.print(f"[yellow]Models:[/] {note}", soft_wrap=True)
 
 
 def _print_missing_keys(console: Console, specs: Sequence[ModelSpec]) -> None:
-    lacking = [spec for spec in specs if spec.key_needed and not find_key(spec)]
-    for variables in dict.fromkeys(spec.key_env for spec in lacking):
+    specs_without_key = [spec for spec in specs if spec.key_needed and not find_key(spec)]
+    for variables in dict.fromkeys(spec.key_env for spec in specs_without_key):
         console.print(
             f"[yellow]No key:[/] set {escape(' or '.join(variables))} in the environment or in "
             ".env before you run this study.",
@@ -188,85 +192,89 @@ def _print_missing_keys(console: Console, specs: Sequence[ModelSpec]) -> None:
         )
 
 
-def _print_preview(console: Console, found: StudyFile) -> None:
+def _print_preview(console: Console, study_file: StudyFile) -> None:
     """Print prompts as they would be sent, each under a line that names its speaker."""
-    assert found.study.preview is not None
-    for one in found.study.preview(found.config, found.prompt_library()):
+    assert study_file.study.preview is not None
+    for preview in study_file.study.preview(study_file.config, study_file.prompt_library()):
         console.print(
-            f"[bold cyan]{escape(remove_control_characters(one.title))}[/]", soft_wrap=True
+            f"[bold cyan]{escape(remove_control_characters(preview.title))}[/]", soft_wrap=True
         )
-        for role, text in one.messages:
+        for role, text in preview.messages:
             console.print(
                 f"[bold]{role}[/]\n{escape(remove_control_characters(text))}\n", soft_wrap=True
             )
-        for image in one.images:
+        for image in preview.images:
             console.print(
                 f"[cyan]Sent as an image:[/] {escape(remove_control_characters(image))}",
                 soft_wrap=True,
             )
-        if one.note:
+        if preview.note:
             console.print(
-                f"[cyan]Note:[/] {escape(remove_control_characters(one.note))}", soft_wrap=True
+                f"[cyan]Note:[/] {escape(remove_control_characters(preview.note))}", soft_wrap=True
             )
         console.print()
 
 
 def _print_estimate(
     console: Console,
-    found: StudyFile,
-    total: RunEstimate,
+    study_file: StudyFile,
+    estimate: RunEstimate,
     specs: Sequence[ModelSpec],
-    embedding: Sequence[ModelSpec],
+    embedding_specs: Sequence[ModelSpec],
 ) -> None:
-    config = found.config
-    local = all(spec.local for spec in specs)
-    stages = total.stages
-    seconds = total.duration_seconds(
-        concurrency=1 if local else config.concurrency,
-        spacing=0.0 if local else config.api_sleep_seconds,
-        latency=SYNTHETIC_LATENCY if local else ASSUMED_LATENCY,
+    config = study_file.config
+    is_local = all(spec.local for spec in specs)
+    stages = estimate.stages
+    seconds = estimate.duration_seconds(
+        concurrency=1 if is_local else config.concurrency,
+        spacing=0.0 if is_local else config.api_sleep_seconds,
+        latency=SYNTHETIC_LATENCY if is_local else ASSUMED_LATENCY,
     )
     if stages:
-        console.print("", GridView(_stage_table(total)), "", sep="\n", crop=False)
+        console.print("", GridView(_stage_table(estimate)), "", sep="\n", crop=False)
     console.print(
         f"Model     {escape(remove_control_characters(', '.join(spec.name for spec in specs)))}"
     )
-    for spec in embedding:
+    for spec in embedding_specs:
         console.print(f"Embedding {escape(remove_control_characters(spec.name))}")
     if stages:
-        console.print(f"Calls     {_describe_calls(total)}", soft_wrap=True)
-        if total.input_range and total.output_range:
-            both = (
-                _describe_token_range(total.input_range, "in"),
-                _describe_token_range(total.output_range, "out"),
+        console.print(f"Calls     {_describe_calls(estimate)}", soft_wrap=True)
+        if estimate.input_range and estimate.output_range:
+            token_ranges = (
+                _describe_token_range(estimate.input_range, "in"),
+                _describe_token_range(estimate.output_range, "out"),
             )
-            console.print(f"Tokens    {', '.join(both)}", soft_wrap=True)
-        directly = " if asked directly" if config.batch else ""
+            console.print(f"Tokens    {', '.join(token_ranges)}", soft_wrap=True)
+        cost_suffix = " if asked directly" if config.batch else ""
         console.print(
-            f"Cost      {escape(_describe_run_cost(total, specs, found))}{directly}", soft_wrap=True
+            f"Cost      {escape(_describe_run_cost(estimate, specs, study_file))}{cost_suffix}",
+            soft_wrap=True,
         )
-        if told := _describe_cache_savings(total, found):
-            console.print(f"Cache     {escape(told)}", soft_wrap=True)
+        if payment_note := _describe_cache_savings(estimate, study_file):
+            console.print(f"Cache     {escape(payment_note)}", soft_wrap=True)
         if any(map(supports_batches, specs)):
-            console.print(f"Batches   {escape(_by_batches(total, specs, found))}", soft_wrap=True)
+            console.print(
+                f"Batches   {escape(_describe_batches(estimate, specs, study_file))}",
+                soft_wrap=True,
+            )
         if any(spec.provider == LOCAL_MODEL for spec in specs):
             console.print("Time      unknown: this machine's processor computes every reply")
-        elif not config.batch or not _batch_wave_sizes(total, found):
+        elif not config.batch or not _batch_wave_sizes(estimate, study_file):
             console.print(
-                f"Time      about {format_duration(seconds)}{_describe_pace(found, local)}"
+                f"Time      about {format_duration(seconds)}{_describe_pace(study_file, is_local)}"
             )
     else:
         console.print("Calls     unknown (a rehearsal with the embedded respondent made none)")
-    folder = OUTPUTS / found.run_id
+    folder = OUTPUTS / study_file.run_id
     console.print(f"Folder    {escape(remove_control_characters(str(folder)))}")
     # `run` and `verify` report problems of the journal in this folder.
     with suppress(StorageError):
-        if not is_held(folder) and (told := money_in(folder)):
-            console.print(f"So far    {escape(told)}", soft_wrap=True)
+        if not is_held(folder) and (payment_note := money_in(folder)):
+            console.print(f"So far    {escape(payment_note)}", soft_wrap=True)
 
 
 def run_dry_run(
-    found: StudyFile, model: str | None, embedding: str = SYNTHETIC_MODEL
+    study_file: StudyFile, model: str | None, embedding: str = SYNTHETIC_MODEL
 ) -> RunEstimate:
     """Return the estimate of a dry run.
 
@@ -274,7 +282,7 @@ def run_dry_run(
     InputError, because the run would fail too, after calls that cost money.
     """
     try:
-        return add_controls(estimate_run(found, model, embedding), found, model)
+        return add_controls(estimate_run(study_file, model, embedding), study_file, model)
     except (InputError, StorageError):
         raise
     except Exception as error:
@@ -285,126 +293,142 @@ def run_dry_run(
             Problem(
                 "the dry run failed, so the run would fail, too, after calls that cost money: "
                 f"{type(error).__name__}: {error}",
-                file=str(found.path),
+                file=str(study_file.path),
                 hint="nothing was asked; `folkmoot run` with --no-preflight makes no dry run",
             )
         ) from error
 
 
-def _describe_calls(total: RunEstimate) -> str:
+def _describe_calls(estimate: RunEstimate) -> str:
     """Describe the number of calls and the basis of the estimate."""
-    low, high = total.calls_range or (total.calls, total.calls)
-    text = f"about {total.calls:,}"
+    low, high = estimate.calls_range or (estimate.calls, estimate.calls)
+    text = f"about {estimate.calls:,}"
     if high > low:
         text += f" ({low:,} to {high:,})"
-    if total.sampled is not None and total.sampled[1]:
-        ran, items = total.sampled
-        text += f": an estimate from a sample, since a dry run of {ran:,} of {items:,} items was"
-        text += " as large as one may be"
-    if total.incomplete:
+    if estimate.sampled is not None and estimate.sampled[1]:
+        run_count, item_count = estimate.sampled
+        text += f": an estimate from a sample, since a dry run of {run_count:,} of {item_count:,}"
+        text += " items was as large as one may be"
+    if estimate.incomplete:
         text += "; the dry run did not come to the end of the study, so there may be more"
     return text
 
 
-def _describe_token_range(tokens: TokenRange, which: str) -> str:
+def _describe_token_range(tokens: TokenRange, direction: str) -> str:
     """Describe a range of tokens. Replies of the dry run are the lower end."""
     middle = (tokens.low + tokens.high) // 2
-    return f"about {middle:,} {which} ({tokens.low:,} to {tokens.high:,})"
+    return f"about {middle:,} {direction} ({tokens.low:,} to {tokens.high:,})"
 
 
-def _describe_cache_savings(total: RunEstimate, found: StudyFile) -> str:
+def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str:
     """Describe how much the caches of vendors may save on repeated beginnings of prompts."""
-    repeated = sum(total.cacheable_tokens_by_model.values())
-    saved = 0.0
-    for name, again in total.cacheable_tokens_by_model.items():
-        spec = resolve_model(name, found.config.endpoints)
-        saved += (estimate_cost(spec, again, 0) or 0.0) - (
-            estimate_cost(spec, again, 0, again) or 0.0
+    repeated_tokens = sum(estimate.cacheable_tokens_by_model.values())
+    saved_usd = 0.0
+    for name, tokens in estimate.cacheable_tokens_by_model.items():
+        spec = resolve_model(name, study_file.config.endpoints)
+        saved_usd += (estimate_cost(spec, tokens, 0) or 0.0) - (
+            estimate_cost(spec, tokens, 0, tokens) or 0.0
         )
-    if not repeated or not saved or not total.input_tokens:
+    if not repeated_tokens or not saved_usd or not estimate.input_tokens:
         return ""
-    share = repeated / total.input_tokens
+    share = repeated_tokens / estimate.input_tokens
     return (
-        f"up to {format_dollars(saved)} less: {share:.0%} of the input tokens repeat the beginning "
+        f"up to {format_dollars(saved_usd)} less: {share:.0%} of the input tokens repeat the "
+        "beginning "
         "of an "
         "earlier prompt and cost less while the vendor still has it"
     )
 
 
-def _by_batches(total: RunEstimate, specs: Sequence[ModelSpec], found: StudyFile) -> str:
+def _describe_batches(
+    estimate: RunEstimate, specs: Sequence[ModelSpec], study_file: StudyFile
+) -> str:
     """Describe the cost of a run in batch mode, its waves and its longest duration."""
-    config, large = found.config, _batch_wave_sizes(total, found)
-    cost = _describe_run_cost(total, specs, found, batch=True)
-    days = (
-        f"each promised within {PROMISED_HOURS} h, all within {format_count(len(large), 'day')}; "
+    config, wave_sizes = study_file.config, _batch_wave_sizes(estimate, study_file)
+    cost = _describe_run_cost(estimate, specs, study_file, batch=True)
+    deadline_text = (
+        f"each promised within {PROMISED_HOURS} h, all within "
+        f"{format_count(len(wave_sizes), 'day')}; "
         "re-asks "
         "take further waves"
     )
     if config.batch != "auto":
-        return f"{cost} (--batch): {format_count(len(large), 'wave')} of calls, {days}"
-    enough = f"of at least {config.batch_at_least:,} calls (batch: auto)"
-    if not large:
-        return f"none: no wave {enough}"
+        return (
+            f"{cost} (--batch): {format_count(len(wave_sizes), 'wave')} of calls, {deadline_text}"
+        )
+    condition_text = f"of at least {config.batch_at_least:,} calls (batch: auto)"
+    if not wave_sizes:
+        return f"none: no wave {condition_text}"
     return (
-        f"{sum(large):,} of {sum(total.batch_wave_sizes):,} calls, in "
-        f"{format_count(len(large), 'wave')} {enough}, "
-        f"{days}; {cost} if all went so"
+        f"{sum(wave_sizes):,} of {sum(estimate.batch_wave_sizes):,} calls, in "
+        f"{format_count(len(wave_sizes), 'wave')} {condition_text}, "
+        f"{deadline_text}; {cost} if all went so"
     )
 
 
-def _batch_wave_sizes(total: RunEstimate, found: StudyFile) -> list[int]:
+def _batch_wave_sizes(estimate: RunEstimate, study_file: StudyFile) -> list[int]:
     """Return the sizes of the waves that go through a batch API, or would with `--batch`."""
-    least = found.config.batch_at_least if found.config.batch == "auto" else 1
-    return [calls for calls in total.batch_wave_sizes if calls >= least]
+    min_calls = study_file.config.batch_at_least if study_file.config.batch == "auto" else 1
+    return [calls for calls in estimate.batch_wave_sizes if calls >= min_calls]
 
 
 def _describe_run_cost(
-    total: RunEstimate, specs: Sequence[ModelSpec], found: StudyFile, *, batch: bool = False
+    estimate: RunEstimate, specs: Sequence[ModelSpec], study_file: StudyFile, *, batch: bool = False
 ) -> str:
     """Describe the cost of a run by model."""
     costs: dict[str, float | None] = {}
-    embeds = {
-        name for name in total.models if resolve_model(name, found.config.endpoints) not in specs
+    embedding_models = {
+        name
+        for name in estimate.models
+        if resolve_model(name, study_file.config.endpoints) not in specs
     }
-    for name, tokens in total.models.items():
-        spec = resolve_model(name, found.config.endpoints)
-        costs[spec.name] = estimate_cost(spec, *tokens, batch=batch and name not in embeds)
-    known = {name: cost for name, cost in costs.items() if cost is not None}
-    unknown = [name for name in costs if name not in known]
-    tail = f"; the price of {', '.join(unknown)} is unknown" if unknown else ""
-    if not known:
+    for name, tokens in estimate.models.items():
+        spec = resolve_model(name, study_file.config.endpoints)
+        costs[spec.name] = estimate_cost(
+            spec, *tokens, batch=batch and name not in embedding_models
+        )
+    known_costs = {name: cost for name, cost in costs.items() if cost is not None}
+    unpriced_models = [name for name in costs if name not in known_costs]
+    unknown_text = (
+        f"; the price of {', '.join(unpriced_models)} is unknown" if unpriced_models else ""
+    )
+    if not known_costs:
         return "unknown (no price is known)"
-    parts = ", ".join(f"{name} {format_dollars(cost)}" for name, cost in known.items() if cost)
-    several = f" ({parts})" if parts.count("$") > 1 else ""
-    low, high = total.cost_range(sum(known.values()))
-    between = (
+    parts = ", ".join(
+        f"{name} {format_dollars(cost)}" for name, cost in known_costs.items() if cost
+    )
+    parts_text = f" ({parts})" if parts.count("$") > 1 else ""
+    low, high = estimate.cost_range(sum(known_costs.values()))
+    range_text = (
         f" ({format_dollars(low)} to {format_dollars(high)}, by how long replies are)"
         if high
         else ""
     )
-    return f"about {format_dollars(sum(known.values()))}{several}{between}{tail}"
+    return (
+        f"about {format_dollars(sum(known_costs.values()))}{parts_text}{range_text}{unknown_text}"
+    )
 
 
-def _describe_pace(found: StudyFile, local: bool) -> str:
-    if local:
+def _describe_pace(study_file: StudyFile, is_local: bool) -> str:
+    if is_local:
         return ""
-    spacing = found.config.api_sleep_seconds
+    spacing = study_file.config.api_sleep_seconds
     if spacing:
         return f" (calls at least {spacing:g} s apart: api_sleep_seconds)"
-    return f" (at {ASSUMED_LATENCY:g} s a reply, {found.config.concurrency} at once)"
+    return f" (at {ASSUMED_LATENCY:g} s a reply, {study_file.config.concurrency} at once)"
 
 
-def _stage_table(total: RunEstimate) -> ResultTable:
+def _stage_table(estimate: RunEstimate) -> ResultTable:
     rows: list[tuple[str, int, int, int]] = [
         (
-            stage_estimate.stage,
-            stage_estimate.calls,
-            stage_estimate.input_tokens,
-            stage_estimate.output_tokens,
+            stage.stage,
+            stage.calls,
+            stage.input_tokens,
+            stage.output_tokens,
         )
-        for stage_estimate in total.stages
+        for stage in estimate.stages
     ]
-    rows.append(("total", total.calls, total.input_tokens, total.output_tokens))
+    rows.append(("total", estimate.calls, estimate.input_tokens, estimate.output_tokens))
     return ResultTable(("stage", "calls", "input tokens", "output tokens"), tuple(rows))
 
 
@@ -418,9 +442,11 @@ def new_command(kind: str | None, folder: Path | None) -> None:
         return
     study = find_study(kind)
     folder = folder or Path()
-    code = study_code_path(kind)
-    named = Path(os.path.relpath(code, folder)).as_posix() if code else study.name
-    _write_new(new_files(study, named), folder)
+    code_path = study_code_path(kind)
+    study_reference = (
+        Path(os.path.relpath(code_path, folder)).as_posix() if code_path else study.name
+    )
+    _write_new(new_files(study, study_reference), folder)
 
 
 def read_examples() -> dict[str, bytes]:
@@ -429,17 +455,17 @@ def read_examples() -> dict[str, bytes]:
     An installed package contains them as data. In a clone, they are in the repository.
     """
     package = Path(__file__).parents[1]
-    carried = package / "shipped"
-    root = carried if carried.is_dir() else package.parents[1]
+    shipped_folder = package / "shipped"
+    root = shipped_folder if shipped_folder.is_dir() else package.parents[1]
     files = sorted(path for name in (EXAMPLES, "config") for path in (root / name).rglob("*"))
-    found = {
+    contents = {
         file.relative_to(root).as_posix(): file.read_bytes()
         for file in files
         if file.is_file() and file.suffix in EXAMPLE_SUFFIXES
     }
-    if not found:
+    if not contents:
         raise InputError(f"this installation carries no examples (looked in {root})")
-    return found
+    return contents
 
 
 def schema_command(kind: str | None, folder: Path | None) -> None:
@@ -458,10 +484,12 @@ def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | 
     """Write a study made from a Polis conversation. Existing files are never overwritten."""
     study = find_study(kind)
     if study.from_polis is None:
-        able = [study.name for study in load_installed_studies()[0] if study.from_polis is not None]
+        suitable_names = [
+            study.name for study in load_installed_studies()[0] if study.from_polis is not None
+        ]
         raise InputError(
             f"--from-polis: participants of the study type {study.name} do not vote on statements "
-            f"given beforehand; {', '.join(able)} can be made of a Polis conversation"
+            f"given beforehand; {', '.join(suitable_names)} can be made of a Polis conversation"
         )
     _write_new(study.from_polis(read_polis(polis), statement), folder or Path())
 
@@ -501,12 +529,12 @@ def people_command(table: Path, folder: Path) -> None:
 
 def _write_new(files: Mapping[str, str | bytes], folder: Path) -> None:
     """Write files that must not exist yet, and print the next commands for the first study file."""
-    there = [name for name in files if (folder / name).exists()]
-    if there:
+    existing_files = [name for name in files if (folder / name).exists()]
+    if existing_files:
         raise InputError(
             [
                 Problem("already exists", str(folder / name), hint="name another folder")
-                for name in there
+                for name in existing_files
             ]
         )
     console = output_console()
@@ -514,10 +542,10 @@ def _write_new(files: Mapping[str, str | bytes], folder: Path) -> None:
         data = content.encode() if isinstance(content, str) else content
         write_bytes(folder / name, data)
         console.print(f"wrote {escape(str(folder / name))}", soft_wrap=True)
-    first = next(
+    first_file = next(
         (file for file in files if file.endswith((".yaml", ".yml", ".xlsx"))), next(iter(files))
     )
-    path = escape(str(folder / first))
+    path = escape(str(folder / first_file))
     console.print(f"\nCheck it: folkmoot check {path}\nRun it:   folkmoot run {path}")
 
 

@@ -23,7 +23,7 @@ from folkmoot.cli.console import remove_control_characters
 from folkmoot.storage.findings import Finding, ResultTable, column_heading, format_cell, is_number
 from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 # Widths in characters that a column of names and one of sentences need, if their cells are not
 # shorter.
 NAME_WIDTH, SENTENCE_WIDTH = 9, 24
@@ -68,10 +68,10 @@ class GridView:
             yield self._as_table()
         else:
             yield from self._as_records()
-        left = len(self.grid.rows) - MOST_ROWS
-        below = [f"… and {left} more"] if left > 0 else []
-        below += [remove_control_characters(self.grid.caption)] if self.grid.caption else []
-        yield from (Text(line, style="dim") for line in below)
+        rows_left = len(self.grid.rows) - MAX_ROWS
+        lines_below = [f"… and {rows_left} more"] if rows_left > 0 else []
+        lines_below += [remove_control_characters(self.grid.caption)] if self.grid.caption else []
+        yield from (Text(line, style="dim") for line in lines_below)
 
     def _as_table(self) -> Table:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
@@ -79,8 +79,8 @@ class GridView:
             # In a narrow terminal, a text may break anywhere and a number must not.
             words = [word for cell in cells for word in cell.split()] if numeric else []
             justify: JustifyMethod = "right" if numeric else "left"
-            least = max(map(len, words), default=None)
-            table.add_column(title, justify=justify, min_width=least, overflow="fold")
+            min_width = max(map(len, words), default=None)
+            table.add_column(title, justify=justify, min_width=min_width, overflow="fold")
         for row in zip(*(cells for _, cells, _ in self.columns), strict=True):
             table.add_row(*map(Text, row))
         return table
@@ -89,9 +89,11 @@ class GridView:
         titles = [title for title, _, _ in self.columns]
         for first, *rest in zip(*(cells for _, cells, _ in self.columns), strict=True):
             yield Text(first, style="bold")
-            named = zip(titles[1:], rest, strict=True)
+            titled_cells = zip(titles[1:], rest, strict=True)
             for title, cell in (
-                (text, column) for text, column in named if column not in ("", "–")
+                (column_title, cell_text)
+                for column_title, cell_text in titled_cells
+                if cell_text not in ("", "–")
             ):
                 yield Padding(Text(f"{title}: {cell}"), (0, 0, 0, 2))
 
@@ -106,24 +108,28 @@ def _readable_width(cells: Iterable[str]) -> int:
 def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:
     """Return title, cells and whether they are numbers for each printed column."""
     columns: list[tuple[str, list[str], bool]] = []
-    shown = {
-        name: [
-            remove_control_characters(format_cell(row[i], name)) for row in grid.rows[:MOST_ROWS]
-        ]
+    cells_by_column = {
+        name: [remove_control_characters(format_cell(row[i], name)) for row in grid.rows[:MAX_ROWS]]
         for i, name in enumerate(grid.columns)
     }
     names = iter(zip(grid.columns, [*grid.columns[1:], ""], strict=True))
-    for name, following in names:
+    for name, next_name in names:
         values = [row[grid.columns.index(name)] for row in grid.rows]
         numeric = any(map(is_number, values))
-        bound = numeric or all(value is None for value in values)
-        if bound and "low" in name.split("_") and following == name.replace("low", "high"):
+        is_bound = numeric or all(value is None for value in values)
+        if is_bound and "low" in name.split("_") and next_name == name.replace("low", "high"):
             columns.append(
-                ("interval", list(map(_format_interval, shown[name], shown[following])), True)
+                (
+                    "interval",
+                    list(map(_format_interval, cells_by_column[name], cells_by_column[next_name])),
+                    True,
+                )
             )
             next(names)
         else:
-            columns.append((remove_control_characters(column_heading(name)), shown[name], numeric))
+            columns.append(
+                (remove_control_characters(column_heading(name)), cells_by_column[name], numeric)
+            )
     return columns
 
 
@@ -146,8 +152,13 @@ def synthetic_panel(
     """
     words = [note]
     if planted:
-        kappa = ", ".join(f"{name.replace('_', ' ')} {x:g}" for name, x in planted["kappa"].items())
-        faults = ", ".join(f"{name} {x:g}" for name, x in planted["pathologies"].items()) or "none"
+        kappa = ", ".join(
+            f"{name.replace('_', ' ')} {value:g}" for name, value in planted["kappa"].items()
+        )
+        faults = (
+            ", ".join(f"{name} {value:g}" for name, value in planted["pathologies"].items())
+            or "none"
+        )
         words.append(
             f"Strength of exposure (κ): {kappa}; noise {planted['noise_scale']:g}; faults: "
             f"{faults.replace('_', ' ')}."

@@ -50,7 +50,7 @@ from folkmoot.studio.processes import Keys, Processes, run_words
 from folkmoot.studio.projects import Projects, own_prompt_path, plain_name
 from folkmoot.studio.study_text import change_values
 from folkmoot.view.pages import Reader
-from folkmoot.view.run_list import Shelf, run_standing
+from folkmoot.view.run_list import RunCollection, read_run_status
 from folkmoot.view.site import (
     LivePart,
     answer_poll,
@@ -86,7 +86,7 @@ class Studio:
         self.keys = Keys()
         self.processes = Processes(self.projects.root, self.projects.outputs, self.keys)
         self.projects.outputs.mkdir(parents=True, exist_ok=True)
-        self.shelf = Shelf(self.projects.outputs)
+        self.shelf = RunCollection(self.projects.outputs)
         self.reader = Reader(self.shelf)
         self.form_token = secrets.token_urlsafe(24)
 
@@ -142,7 +142,7 @@ class Studio:
 
     def _home(self, problems: Sequence[Problem]) -> Response:
         types = load_installed_studies()[0]
-        runs = draw_live_part("_runs.html.j2", {"runs": self.shelf.list_standings()})
+        runs = draw_live_part("_runs.html.j2", {"runs": self.shelf.list_statuses()})
         names = self.projects.names()
         shown = {"names": names, "types": types, "part": runs, "problems": problems}
         return self._page("studio.html.j2", shown, 422 if problems else 200)
@@ -436,7 +436,7 @@ class Studio:
         name = request.path_params["name"]
         run = self.shelf.run(name)
         told = self.processes.messages_of(run.path)
-        shown = {"r": run_standing(run.path, name), "base": _run_address(name).rstrip("/"),
+        shown = {"r": read_run_status(run.path, name), "base": _run_address(name).rstrip("/"),
                  "form_token": self.form_token, "told": told}  # fmt: skip
         return _render_part("_controls.html.j2", shown)
 

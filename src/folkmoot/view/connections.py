@@ -89,7 +89,7 @@ class PageConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.address = group_of(self.client[0] if self.client else "")
+        self.address = address_group(self.client[0] if self.client else "")
         self._enter_part("head")
         self._pool.add_connection(self)
 
@@ -157,9 +157,9 @@ class ConnectionPool:
     def add_connection(self, connection: PageConnection) -> None:
         """Add a new connection, and close another one if a limit is exceeded."""
         self._open.add(connection)
-        same = self._untrusted.setdefault(connection.address, {})
-        same[connection] = None
-        if len(same) > self.limits.max_untrusted_per_address:
+        same_address = self._untrusted.setdefault(connection.address, {})
+        same_address[connection] = None
+        if len(same_address) > self.limits.max_untrusted_per_address:
             self._close_oldest(connection.address)
         elif sum(map(len, self._untrusted.values())) > self._max_untrusted:
             self._close_oldest(
@@ -168,9 +168,9 @@ class ConnectionPool:
 
     def release_connection(self, connection: PageConnection) -> None:
         """Remove a connection from the untrusted ones."""
-        same = self._untrusted.get(connection.address, {})
-        same.pop(connection, None)
-        if not same:
+        same_address = self._untrusted.get(connection.address, {})
+        same_address.pop(connection, None)
+        if not same_address:
             self._untrusted.pop(connection.address, None)
 
     def discard_connection(self, connection: PageConnection) -> None:
@@ -187,10 +187,10 @@ class ConnectionPool:
 
     def _close_oldest(self, address: str) -> None:
         """Close the oldest connection of an address, preferably one with an incomplete request."""
-        same = self._untrusted[address]
+        same_address = self._untrusted[address]
         oldest = next(
-            (page_connection for page_connection in same if not page_connection.is_answering),
-            next(iter(same)),
+            (connection for connection in same_address if not connection.is_answering),
+            next(iter(same_address)),
         )
         self.release_connection(oldest)
         oldest.drop_connection()
@@ -263,7 +263,7 @@ def trust_connection(scope: Scope) -> None:
         connection.trust()
 
 
-def group_of(host: str) -> str:
+def address_group(host: str) -> str:
     """Return the address by which visitors are grouped: IPv4 address, or /64 network of IPv6.
 
     A visitor with IPv6 usually has all addresses of a /64 network.
@@ -279,18 +279,18 @@ def group_of(host: str) -> str:
     return str(address)
 
 
-def allow_files(wanted: int) -> int:
+def allow_files(max_files: int) -> int:
     """Raise the number of files that this process may open, if possible, and return the current
     limit."""
     # Windows has no such limit.
     if sys.platform == "win32":
-        return wanted
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return wanted
-    if soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        return max_files
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft_limit == resource.RLIM_INFINITY:
+        return max_files
+    if soft_limit < max_files:
+        limit = max_files if hard_limit == resource.RLIM_INFINITY else min(max_files, hard_limit)
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-            soft = most
-    return soft
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard_limit))
+            soft_limit = limit
+    return soft_limit

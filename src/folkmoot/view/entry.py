@@ -39,8 +39,8 @@ BAD_ID = (
 class EntryPages:
     """The request handlers of the entry, and what they share."""
 
-    def __init__(self, desk: SeatManager, lobby: Lobby) -> None:
-        self.desk = desk
+    def __init__(self, seat_manager: SeatManager, lobby: Lobby) -> None:
+        self.seat_manager = seat_manager
         self.lobby = lobby
 
     def page_routes(self) -> list[Route]:
@@ -55,9 +55,9 @@ class EntryPages:
         """Show consent and name, or lead a person who returns to their seat."""
         self._check_token(request)
         ids = self._link_ids(request)
-        chair = self._find_returning(request, ids)
-        if chair is not None:
-            return await self._lead_back(request, chair)
+        seat_state = self._find_returning(request, ids)
+        if seat_state is not None:
+            return await self._lead_back(request, seat_state)
         return self._render(ids)
 
     async def enter(self, request: Request) -> Response:
@@ -67,32 +67,32 @@ class EntryPages:
         sent = await read_form(request)
         visit = first_of(sent, "visit")
         # A form that is sent twice, from a double click or from two tabs, must give one seat.
-        chair = self._find_returning(request, ids, visit)
-        if chair is not None:
-            return await self._lead_back(request, chair)
+        seat_state = self._find_returning(request, ids, visit)
+        if seat_state is not None:
+            return await self._lead_back(request, seat_state)
         name = " ".join(first_of(sent, "name").split())[:MAX_NAME_CHARACTERS]
         if not self._platform_id(ids) and not name:
             return self._render(ids, NO_NAME, status=422)
         if len(visit) < VISIT_BYTES:
             visit = _make_visit()
-        chair = self.desk.admit(visit, {**ids, **({NAME: name} if name else {})})
-        if chair is None:
+        seat_state = self.seat_manager.admit(visit, {**ids, **({NAME: name} if name else {})})
+        if seat_state is None:
             return self._render(ids, status=409)
-        await self.desk.wait_until_saved()
-        return self._lead_to(request, chair, visit)
+        await self.seat_manager.wait_until_saved()
+        return self._lead_to(request, seat_state, visit)
 
     async def return_by_code(self, request: Request) -> Response:
         """Lead the person with a return code to their seat."""
         self._check_token(request)
         sent = await read_form(request)
-        chair = self.desk.find_seat(self.lobby.find_code(first_of(sent, "code")))
-        if chair is None:
+        seat_state = self.seat_manager.find_seat(self.lobby.find_code(first_of(sent, "code")))
+        if seat_state is None:
             return self._render({}, code_problem=NO_SUCH_CODE, status=422)
-        return await self._lead_back(request, chair)
+        return await self._lead_back(request, seat_state)
 
-    def forget_visit(self, answer: Response) -> None:
+    def forget_visit(self, response: Response) -> None:
         """Remove the cookie from the browser of a person who has left the lobby."""
-        answer.delete_cookie(self._cookie_name, path="/enter")
+        response.delete_cookie(self._cookie_name, path="/enter")
 
     def _render(
         self,
@@ -102,25 +102,25 @@ class EntryPages:
         code_problem: str = "",
         status: int = 200,
     ) -> Response:
-        desk, lobby = self.desk, self.lobby
-        shown = {
-            "settings": desk.settings,
-            "readers": desk.readers,
+        seat_manager, lobby = self.seat_manager, self.lobby
+        context = {
+            "settings": seat_manager.settings,
+            "readers": seat_manager.readers,
             "here": f"/enter/{lobby.token}",
             "query": urlencode(ids),
             "visit": _make_visit(),
             "needs_name": not self._platform_id(ids),
-            "is_full": desk.next_free_seat() is None,
+            "is_full": seat_manager.next_free_seat() is None,
             "has_started": not lobby.is_open,
             "longest_name": MAX_NAME_CHARACTERS,
             "problem": problem,
             "code_problem": code_problem,
         }
-        return render_page("entry.html.j2", shown, status)
+        return render_page("entry.html.j2", context, status)
 
     def _check_token(self, request: Request) -> None:
-        given = request.path_params["token"].lower()
-        if not secrets.compare_digest(given.encode(), self.lobby.token.encode()):
+        given_token = request.path_params["token"].lower()
+        if not secrets.compare_digest(given_token.encode(), self.lobby.token.encode()):
             raise HTTPException(
                 404, "There is no such study. Open the whole link that you were given."
             )
@@ -128,37 +128,37 @@ class EntryPages:
 
     def _link_ids(self, request: Request) -> dict[str, str]:
         """Return the ids in the query of the link. Raises HTTPException for an unusable one."""
-        ids = {key: request.query_params.get(key, "") for key in self.desk.settings.query}
-        ids = {key: id for key, id in ids.items() if id}
+        ids = {key: request.query_params.get(key, "") for key in self.seat_manager.settings.query}
+        ids = {key: platform_id for key, platform_id in ids.items() if platform_id}
         if not all(map(is_platform_id, ids.values())):
             raise HTTPException(404, BAD_ID)
         return ids
 
     def _platform_id(self, ids: Mapping[str, str]) -> str:
-        return ids.get(next(iter(self.desk.settings.query), ""), "")
+        return ids.get(next(iter(self.seat_manager.settings.query), ""), "")
 
     def _find_returning(
         self, request: Request, ids: Mapping[str, str], visit: str = ""
     ) -> SeatState | None:
         # The id of a recruitment site goes before a cookie: two of its people may share a computer.
-        if id := self._platform_id(ids):
-            return self.desk.find_platform_id(id)
+        if platform_id := self._platform_id(ids):
+            return self.seat_manager.find_platform_id(platform_id)
         name = self.lobby.find_visit(request.cookies.get(self._cookie_name, ""))
-        return self.desk.find_seat(name or self.lobby.find_visit(visit))
+        return self.seat_manager.find_seat(name or self.lobby.find_visit(visit))
 
-    async def _lead_back(self, request: Request, chair: SeatState) -> Response:
+    async def _lead_back(self, request: Request, seat_state: SeatState) -> Response:
         """Lead a person to their seat, and recognise them by a cookie from now on."""
         visit = request.cookies.get(self._cookie_name, "")
-        if self.lobby.find_visit(visit) != chair.seat.name:
+        if self.lobby.find_visit(visit) != seat_state.seat.name:
             visit = _make_visit()
-            self.desk.readmit(chair, visit)
-            await self.desk.wait_until_saved()
-        return self._lead_to(request, chair, visit)
+            self.seat_manager.readmit(seat_state, visit)
+            await self.seat_manager.wait_until_saved()
+        return self._lead_to(request, seat_state, visit)
 
-    def _lead_to(self, request: Request, chair: SeatState, visit: str) -> Response:
-        answer = RedirectResponse(f"/seat/{chair.token}", 303)
+    def _lead_to(self, request: Request, seat_state: SeatState, visit: str) -> Response:
+        response = RedirectResponse(f"/seat/{seat_state.token}", 303)
         # A cookie of the session: on a computer that a class shares, it goes with the browser.
-        answer.set_cookie(
+        response.set_cookie(
             self._cookie_name,
             visit,
             path="/enter",
@@ -166,7 +166,7 @@ class EntryPages:
             samesite="lax",
             secure=request.url.scheme == "https",
         )
-        return answer
+        return response
 
     @property
     def _cookie_name(self) -> str:

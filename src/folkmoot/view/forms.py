@@ -24,11 +24,11 @@ from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THE
 Kind = Literal["object", "rows", "choice", "several", "number", "text", "lines", "figures", "json"]
 Schema = Mapping[str, JsonValue]
 # Rows of a list without a maximum length.
-ROWS = 12
+MAX_FORM_ROWS = 12
 # A schema that contains itself ends at this depth, as JSON.
-DEEPEST = 8
+MAX_DEPTH = 8
 # Limits the memory that a submitted form can take.
-MOST_FIELDS = 2_000
+MAX_FORM_FIELDS = 2_000
 YES_NO = (("yes", True), ("no", False))
 WAY_LABELS = {
     NONE_OF_THESE: "None of these",
@@ -38,7 +38,7 @@ WAY_LABELS = {
 # The label for declining a form with several fields.
 DECLINES_ALL = "I prefer not to answer any of this"
 # The suffix of a field name for its ways out, if they are boxes to tick.
-OUT = "~out"
+WAY_OUT_SUFFIX = "~out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,10 @@ def form_of(schema: Schema) -> FormField:
 
 def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
     """Return the JSON value of a submitted form. Raises ValueError that names an invalid field."""
-    found = _field_value(form, sent)
-    if isinstance(found, _Nothing):
+    answer = _field_value(form, sent)
+    if isinstance(answer, _Nothing):
         return {} if form.kind == "object" else None
-    return found
+    return answer
 
 
 def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
@@ -90,13 +90,13 @@ def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
     Raises ValueError if the form also holds an answer.
     """
-    if not (taken := _ways_taken(form, sent)):
+    if not (chosen_ways := _ways_taken(form, sent)):
         return None
-    if len(taken) > 1 or (form.kind != "choice" and not is_blank(sent)):
+    if len(chosen_ways) > 1 or (form.kind != "choice" and not is_blank(sent)):
         raise ValueError(
             "You gave an answer and chose not to give one. Please leave one of the two out."
         )
-    return taken[0]
+    return chosen_ways[0]
 
 
 def is_blank(sent: Mapping[str, Sequence[str]]) -> bool:
@@ -105,11 +105,11 @@ def is_blank(sent: Mapping[str, Sequence[str]]) -> bool:
     An empty form is no answer, because the second half of a double click may have sent it.
     """
     texts = (texts for name, texts in sent.items() if _is_answer(name))
-    return not any(text.strip() for several in texts for text in several)
+    return not any(text.strip() for field_texts in texts for text in field_texts)
 
 
 def _is_answer(name: str) -> bool:
-    return (name == "a" or name.startswith("a.")) and not name.endswith(OUT)
+    return (name == "a" or name.startswith("a.")) and not name.endswith(WAY_OUT_SUFFIX)
 
 
 def problem_with(value: JsonValue, schema: Schema) -> str:
@@ -118,12 +118,14 @@ def problem_with(value: JsonValue, schema: Schema) -> str:
     error = next(iter(sorted(checker.iter_errors(value), key=lambda entry: len(entry.path))), None)
     if error is None:
         return ""
-    missing = error.validator == "required"
-    lacking = [key for key in error.validator_value if key not in error.instance] if missing else []
-    path = [p for p in (*error.path, *lacking[:1]) if isinstance(p, str)]
-    where = " › ".join(map(label_of, path))
-    what = _PROBLEMS.get(str(error.validator), "this does not fit").format(error.validator_value)
-    return f"{where}: {what}." if where else f"{what[:1].upper()}{what[1:]}."
+    is_missing = error.validator == "required"
+    missing_keys = (
+        [key for key in error.validator_value if key not in error.instance] if is_missing else []
+    )
+    path = [part for part in (*error.path, *missing_keys[:1]) if isinstance(part, str)]
+    field_path = " › ".join(map(label_of, path))
+    problem = _PROBLEMS.get(str(error.validator), "this does not fit").format(error.validator_value)
+    return f"{field_path}: {problem}." if field_path else f"{problem[:1].upper()}{problem[1:]}."
 
 
 _PROBLEMS = {
@@ -157,24 +159,34 @@ def _build_field(
     required: bool,
     depth: int = 0,
 ) -> FormField:
-    schema, ways = _resolve_schema(schema, defs)
+    schema, way_values = _resolve_schema(schema, defs)
     label = label_of(key)
-    about = str(schema.get("description") or "") if key else ""
+    help_text = str(schema.get("description") or "") if key else ""
     options = _field_options(schema)
     if options:
-        ways = (*(value for _, value in options if _is_way_out(value)), *ways)
-        listed = tuple(option for option in options if not _is_way_out(option[1]))
-        out = _label_ways_out(ways, DECLINED, required)
-        return FormField(name, "choice", label, about, required, listed, ways_out=out)
-    out = _label_ways_out(ways, CANNOT_SAY, required)
+        way_values = (*(value for _, value in options if _is_way_out(value)), *way_values)
+        real_options = tuple(option for option in options if not _is_way_out(option[1]))
+        labelled_ways = _label_ways_out(way_values, DECLINED, required)
+        return FormField(
+            name, "choice", label, help_text, required, real_options, ways_out=labelled_ways
+        )
+    labelled_ways = _label_ways_out(way_values, CANNOT_SAY, required)
     kind = schema.get("type")
     if kind == "boolean":
-        return FormField(name, "choice", label, about, required, YES_NO, ways_out=out)
+        return FormField(name, "choice", label, help_text, required, YES_NO, ways_out=labelled_ways)
     if kind in ("integer", "number"):
         low, high = _number_limit(schema, "minimum"), _number_limit(schema, "maximum")
-        whole = kind == "integer"
+        is_whole = kind == "integer"
         return FormField(
-            name, "number", label, about, required, low=low, high=high, whole=whole, ways_out=out
+            name,
+            "number",
+            label,
+            help_text,
+            required,
+            low=low,
+            high=high,
+            whole=is_whole,
+            ways_out=labelled_ways,
         )
     if kind == "string":
         longest, shortest = _number_limit(schema, "maxLength"), _number_limit(schema, "minLength")
@@ -182,52 +194,64 @@ def _build_field(
             name,
             "text",
             label,
-            about,
+            help_text,
             required,
             longest=None if longest is None else int(longest),
             shortest=None if shortest is None else int(shortest),
-            ways_out=out,
+            ways_out=labelled_ways,
         )
     properties = schema.get("properties")
-    if isinstance(properties, dict) and depth < DEEPEST:
-        needed = schema.get("required")
-        must = needed if isinstance(needed, list) else []
+    if isinstance(properties, dict) and depth < MAX_DEPTH:
+        required_keys = schema.get("required")
+        required_list = required_keys if isinstance(required_keys, list) else []
         parts = tuple(
-            _build_field(f"{name}.{key}", key, s, defs, key in must, depth + 1)
-            for key, s in properties.items()
-            if isinstance(s, dict) and not _is_declined(key, s)
+            _build_field(
+                f"{name}.{key}", key, property_schema, defs, key in required_list, depth + 1
+            )
+            for key, property_schema in properties.items()
+            if isinstance(property_schema, dict) and not _is_declined(key, property_schema)
         )
-        has_declined = any(_is_declined(key, s) for key, s in properties.items())
+        has_declined = any(
+            _is_declined(key, property_schema) for key, property_schema in properties.items()
+        )
         return FormField(
-            name, "object", label, about, required, parts=parts,
+            name, "object", label, help_text, required, parts=parts,
             ways_out=((DECLINES_ALL, DECLINED),) if has_declined else (), has_declined=has_declined,
         )  # fmt: skip
-    if kind == "array" and depth < DEEPEST:
-        return _list_field(FormField(name, "lines", label, about, required), schema, defs, depth)
-    return FormField(name, "json", label, about, required)
+    if kind == "array" and depth < MAX_DEPTH:
+        return _list_field(
+            FormField(name, "lines", label, help_text, required), schema, defs, depth
+        )
+    return FormField(name, "json", label, help_text, required)
 
 
 def _list_field(
-    plain: FormField, schema: Schema, defs: Mapping[str, JsonValue], depth: int
+    lines_field: FormField, schema: Schema, defs: Mapping[str, JsonValue], depth: int
 ) -> FormField:
-    given = schema.get("items")
-    items, _ = _resolve_schema(given if isinstance(given, dict) else {}, defs)
-    name, label, about, required = plain.name, plain.label, plain.help, plain.required
+    item_schema = schema.get("items")
+    items, _ = _resolve_schema(item_schema if isinstance(item_schema, dict) else {}, defs)
+    name, label, help_text, required = (
+        lines_field.name,
+        lines_field.label,
+        lines_field.help,
+        lines_field.required,
+    )
     options = _field_options(items)
     if options:
-        return FormField(name, "several", label, about, required, options)
+        return FormField(name, "several", label, help_text, required, options)
     if items.get("type") in ("integer", "number"):
-        return FormField(name, "figures", label, about, required)
+        return FormField(name, "figures", label, help_text, required)
     if isinstance(items.get("properties"), dict):
-        most = _number_limit(schema, "maxItems")
-        rows = min(ROWS, ROWS if most is None else int(most))
+        max_items = _number_limit(schema, "maxItems")
+        rows = min(MAX_FORM_ROWS, MAX_FORM_ROWS if max_items is None else int(max_items))
         parts = tuple(
-            _build_field(f"{name}.{n}", "", items, defs, False, depth + 1) for n in range(rows)
+            _build_field(f"{name}.{number}", "", items, defs, False, depth + 1)
+            for number in range(rows)
         )
-        return FormField(name, "rows", label, about, required, parts=parts)
+        return FormField(name, "rows", label, help_text, required, parts=parts)
     if items.get("type") == "string":
-        return plain
-    return FormField(name, "json", label, about, required)
+        return lines_field
+    return FormField(name, "json", label, help_text, required)
 
 
 def _resolve_schema(
@@ -237,17 +261,23 @@ def _resolve_schema(
     them."""
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        found = defs.get(reference.rpartition("/")[2])
-        own = {key: value for key, value in schema.items() if key != "$ref"}
-        return _resolve_schema({**found, **own}, defs) if isinstance(found, dict) else (own, ())
-    either = schema.get("anyOf") or schema.get("oneOf")
-    if isinstance(either, list):
-        listed = [s for s in either if isinstance(s, dict)]
-        ways = [way for s in listed for way in _only_ways_out(s)]
-        real = [s for s in listed if not _only_ways_out(s)]
-        if len(real) == 1:
-            inner, more = _resolve_schema({**schema, "anyOf": None, "oneOf": None, **real[0]}, defs)
-            return inner, (*ways, *more)
+        definition = defs.get(reference.rpartition("/")[2])
+        own_keys = {key: value for key, value in schema.items() if key != "$ref"}
+        return (
+            _resolve_schema({**definition, **own_keys}, defs)
+            if isinstance(definition, dict)
+            else (own_keys, ())
+        )
+    alternatives = schema.get("anyOf") or schema.get("oneOf")
+    if isinstance(alternatives, list):
+        schemas = [alternative for alternative in alternatives if isinstance(alternative, dict)]
+        way_values = [way for alternative in schemas for way in _only_ways_out(alternative)]
+        answer_schemas = [alternative for alternative in schemas if not _only_ways_out(alternative)]
+        if len(answer_schemas) == 1:
+            inner, inner_ways = _resolve_schema(
+                {**schema, "anyOf": None, "oneOf": None, **answer_schemas[0]}, defs
+            )
+            return inner, (*way_values, *inner_ways)
     return schema, ()
 
 
@@ -264,17 +294,17 @@ def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
 
 
 def _label_ways_out(
-    ways: Sequence[JsonValue], null: str, required: bool
+    way_values: Sequence[JsonValue], null: str, required: bool
 ) -> tuple[tuple[str, JsonValue], ...]:
     """Return ways out with their labels, where `null` is the meaning of null.
 
     Null is left out for a field that may stay blank, or if another way out has the same meaning.
     """
-    named = {way: null if way is None else str(way) for way in ways}
+    names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(
         (WAY_LABELS[name], way)
-        for way, name in named.items()
-        if way is not None or (required and list(named.values()).count(name) == 1)
+        for way, name in names_by_value.items()
+        if way is not None or (required and list(names_by_value.values()).count(name) == 1)
     )
 
 
@@ -283,17 +313,18 @@ def _is_declined(key: str, schema: JsonValue) -> bool:
 
 
 def _field_options(schema: Schema) -> tuple[tuple[str, JsonValue], ...]:
-    listed = schema.get("enum")
-    if isinstance(listed, list):
+    enum_values = schema.get("enum")
+    if isinstance(enum_values, list):
         return tuple(
-            (WAY_LABELS.get(str(value), str(value).replace("_", " ")), value) for value in listed
+            (WAY_LABELS.get(str(value), str(value).replace("_", " ")), value)
+            for value in enum_values
         )
     return ((str(schema["const"]), schema["const"]),) if "const" in schema else ()
 
 
 def _number_limit(schema: Schema, key: str) -> float | None:
-    found = schema.get(key)
-    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+    limit = schema.get(key)
+    return float(limit) if isinstance(limit, (int, float)) and not isinstance(limit, bool) else None
 
 
 class _Nothing:
@@ -305,31 +336,41 @@ NOTHING = _Nothing()
 
 def _ways_taken(field: FormField, sent: Mapping[str, Sequence[str]]) -> list[JsonValue]:
     """Return the ways out of a field that were chosen. A group of buttons allows at most one."""
-    name = field.name if field.kind == "choice" else field.name + OUT
-    taken = [text for text in sent.get(name, ()) if text.startswith("~")]
-    return [value for n, (_, value) in enumerate(field.ways_out) if f"~{n}" in taken]
+    name = field.name if field.kind == "choice" else field.name + WAY_OUT_SUFFIX
+    marks = [text for text in sent.get(name, ()) if text.startswith("~")]
+    return [value for number, (_, value) in enumerate(field.ways_out) if f"~{number}" in marks]
 
 
 def _field_value(field: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue | _Nothing:
     """Return the value of a field, or NOTHING if it is blank."""
     texts = [text.strip() for text in sent.get(field.name, ())]
     text = texts[0] if texts else ""
-    ways = _ways_taken(field, sent)
-    if ways and not field.has_declined:
+    chosen_ways = _ways_taken(field, sent)
+    if chosen_ways and not field.has_declined:
         if text and field.kind != "choice":
             raise ValueError(f"{field.label}: please leave out the answer or the box below it.")
-        return ways[0]
+        return chosen_ways[0]
     match field.kind:
         case "object":
-            found = {
+            values_by_key = {
                 form_field.name.rpartition(".")[2]: _field_value(form_field, sent)
                 for form_field in field.parts
             }
-            own = {key: value for key, value in found.items() if not isinstance(value, _Nothing)}
-            blank = not ways and all(value in ("", [], {}) for value in own.values())
-            if blank and not field.required:
+            given_values = {
+                key: value
+                for key, value in values_by_key.items()
+                if not isinstance(value, _Nothing)
+            }
+            is_blank_object = not chosen_ways and all(
+                value in ("", [], {}) for value in given_values.values()
+            )
+            if is_blank_object and not field.required:
                 return NOTHING
-            return {DECLINED: bool(ways), **own} if field.has_declined else own
+            return (
+                {DECLINED: bool(chosen_ways), **given_values}
+                if field.has_declined
+                else given_values
+            )
         case "rows":
             rows = (_field_value(form_field, sent) for form_field in field.parts)
             return [row for row in rows if not isinstance(row, _Nothing)]
@@ -363,18 +404,18 @@ def _parse_number(field: FormField, text: str) -> int | float:
     try:
         value = float(text)
     except ValueError:
-        what = f"please give a number; {text!r} is none."
-        where = f"{field.label}: " if field.label else ""
-        raise ValueError(where + what) from None
+        problem = f"please give a number; {text!r} is none."
+        field_prefix = f"{field.label}: " if field.label else ""
+        raise ValueError(field_prefix + problem) from None
     return int(value) if value.is_integer() else value
 
 
 def _parse_json(field: FormField, text: str) -> JsonValue:
     try:
-        found: JsonValue = json.loads(text)
+        value: JsonValue = json.loads(text)
     except ValueError:
         raise ValueError(f"{field.label}: this is not JSON.") from None
-    return found
+    return value
 
 
 def first_of(sent: Mapping[str, Sequence[str]], name: str) -> str:
@@ -384,9 +425,9 @@ def first_of(sent: Mapping[str, Sequence[str]], name: str) -> str:
 
 async def read_form(request: Request) -> dict[str, list[str]]:
     """Return the fields of a form without files."""
-    form = await request.form(max_files=0, max_fields=MOST_FIELDS)
-    found: dict[str, list[str]] = {}
+    form = await request.form(max_files=0, max_fields=MAX_FORM_FIELDS)
+    texts_by_name: dict[str, list[str]] = {}
     for name, value in form.multi_items():
         if isinstance(value, str):
-            found.setdefault(name, []).append(value.replace("\r\n", "\n"))
-    return found
+            texts_by_name.setdefault(name, []).append(value.replace("\r\n", "\n"))
+    return texts_by_name

@@ -20,7 +20,7 @@ from folkmoot.view.overview import FINDINGS, title_of
 from folkmoot.view.site import template_environment
 
 
-def make(run: RunFolder, folder: Path) -> None:
+def make_pages(run: RunFolder, folder: Path) -> None:
     """Write the overview of a run into a folder, and the report if the run has tables.
 
     The tables of a run in progress are ignored, because some may not be written yet.
@@ -29,15 +29,17 @@ def make(run: RunFolder, folder: Path) -> None:
     if run.table_names() and not is_held(run.path):
         content = build_document(run)
         write_page(content, folder)
-    at = content.front if content else None
-    question = at.question if at else question_of(run.config)
+    front = content.front if content else None
+    question = front.question if front else question_of(run.config)
     env = template_environment()
     env.filters["prose"] = format_prose
     env.filters["drawing"] = draw_chart
     page = env.get_template("findings.html.j2").render(
         doc=content,
         question=question if title_of(run.config) != question else "",
-        lanes=(design := at.lanes if at else tuple(design_lanes(run, find_study_of_run(run)))),
+        lanes=(
+            design := front.lanes if front else tuple(design_lanes(run, find_study_of_run(run)))
+        ),
         seen=any(lane.steps for lane in design),
     )
     write_text(folder / FINDINGS, page)
@@ -51,6 +53,6 @@ def draw_chart(svg: str) -> Markup:
 
 if __name__ == "__main__":
     try:
-        make(RunFolder(sys.argv[1]), Path(sys.argv[2]))
+        make_pages(RunFolder(sys.argv[1]), Path(sys.argv[2]))
     except FolkmootError as error:
         sys.exit(str(error))

@@ -42,22 +42,22 @@ class Overviews:
 
     def __init__(self) -> None:
         self._one = asyncio.Lock()
-        self._wanted: dict[Path, asyncio.Task[Path]] = {}
+        self._tasks: dict[Path, asyncio.Task[Path]] = {}
 
     async def overview_within(self, run: Path, seconds: float) -> Path | None:
         """Return the result of `get`, or None if it takes longer than `seconds`.
 
         The work continues in the background for the next call. Raises InputError as `get` does.
         """
-        task = self._wanted.get(run)
+        task = self._tasks.get(run)
         if task is None:
-            task = self._wanted[run] = asyncio.ensure_future(self.get(run))
+            task = self._tasks[run] = asyncio.ensure_future(self.get(run))
             task.add_done_callback(_note_error)
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():
             return None
         # The next call must check whether the run has changed.
-        self._wanted.pop(run, None)
+        self._tasks.pop(run, None)
         return task.result()
 
     async def get(self, run: Path) -> Path:
@@ -68,10 +68,10 @@ class Overviews:
         """
         folder = open_overview_cache(run)
         async with self._one:
-            made = folder / MADE
+            state_file = folder / MADE
             # A run may be written to while its overview is made. Then the overview is made again.
             while (state := _run_state(run)) != (
-                made.read_text("utf-8") if made.exists() else None
+                state_file.read_text("utf-8") if state_file.exists() else None
             ):
                 try:
                     await _make_overview(run, folder)
@@ -79,7 +79,7 @@ class Overviews:
                     if _run_state(run) == state:
                         raise
                 else:
-                    write_text(made, state)
+                    write_text(state_file, state)
         return folder
 
 
@@ -92,19 +92,19 @@ def _note_error(task: asyncio.Task[Path]) -> None:
 async def _make_overview(run: Path, folder: Path) -> None:
     # With -P, Python imports no module from the current folder, where a downloaded study may have
     # put one.
-    words = (sys.executable, "-P", "-m", "folkmoot.view.making", str(run.resolve()), str(folder))
+    command = (sys.executable, "-P", "-m", "folkmoot.view.making", str(run.resolve()), str(folder))
     process = await asyncio.create_subprocess_exec(
-        *words, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        *command, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     try:
-        _, said = await process.communicate()
+        _, error_output = await process.communicate()
     except asyncio.CancelledError:
         process.kill()
         await process.wait()
         raise
     if process.returncode:
-        last = said.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise InputError(f"the findings could not be computed: {''.join(last)}")
+        last_line = error_output.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise InputError(f"the findings could not be computed: {''.join(last_line)}")
 
 
 def _run_state(run: Path) -> str:

@@ -54,7 +54,7 @@ from folkmoot.view.overview import FINDINGS, Overviews, title_of
 from folkmoot.view.people import file_stamp, journal_of, names_in, table_of
 from folkmoot.view.person import find_person
 from folkmoot.view.rooms import find_rooms, in_room, room_columns
-from folkmoot.view.run_list import Shelf, run_standing
+from folkmoot.view.run_list import RunCollection, read_run_status
 from folkmoot.view.search import PER_PAGE, Searches
 from folkmoot.view.site import (
     UNREADABLE,
@@ -73,7 +73,7 @@ from folkmoot.view.site import (
     tag_of,
     template_environment,
 )
-from folkmoot.view.talk import base_of, call_drawer, replies_at
+from folkmoot.view.talk import base_of, build_call_view, replies_at
 
 # A page waits this long for slow content. Then it is shown without it and asks again.
 PATIENCE_SECONDS = 0.5
@@ -103,20 +103,20 @@ ENGINES_FILES = (
 class Reader:
     """The pages that show the runs of a folder."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
+    def __init__(self, runs: RunCollection) -> None:
+        self.runs = runs
         self.overviews = Overviews()
         self.searches = Searches()
 
     def page_routes(self) -> list[Route]:
         """Return the routes: each address with its page."""
-        of_run: dict[str, Callable[[Request], object]] = {
+        pages_of_run: dict[str, Callable[[Request], object]] = {
             "": _retry_while_running(self.run),
             "live": keep_if_unreadable(self.live_run),
             "findings": self.findings_page,
             "report": self.report_page,
             "file": _retry_while_running(self.download_run_file),
-            "zip": _retry_while_running(self.zip),
+            "zip": _retry_while_running(self.download_zip),
             "people": _retry_while_running(self.people),
             "person": _retry_while_running(self.person_page),
             "rooms": _retry_while_running(self.rooms_page),
@@ -131,24 +131,25 @@ class Reader:
             Route("/live", keep_if_unreadable(self.live_runs)),
             Route("/beside", _retry_while_running(self.comparison_page)),
             Route("/search", _retry_while_running(self.search_all)),
-            *(Route(f"/run/{{name:path}}/-/{path}", way) for path, way in of_run.items()),
+            *(
+                Route(f"/run/{{name:path}}/-/{path}", show_page)
+                for path, show_page in pages_of_run.items()
+            ),
         ]
 
     # --- all runs ------------------------------------------------------------------------------
 
     def runs_page(self, _request: Request) -> Response:
-        if self.shelf.one:
-            return RedirectResponse(_base_address(self.shelf.run_names()[0]) + "/", 303)
-        return render_page(
-            "runs.html.j2", {"part": self._runs_part(), "root": str(self.shelf.root)}
-        )
+        if self.runs.one:
+            return RedirectResponse(_base_address(self.runs.run_names()[0]) + "/", 303)
+        return render_page("runs.html.j2", {"part": self._runs_part(), "root": str(self.runs.root)})
 
     def live_runs(self, request: Request) -> Response:
         """Return the table of runs if it has changed."""
         return answer_poll(request, self._runs_part())
 
     def _runs_part(self) -> LivePart:
-        return draw_live_part("_runs.html.j2", {"runs": self.shelf.list_standings()})
+        return draw_live_part("_runs.html.j2", {"runs": self.runs.list_statuses()})
 
     # --- one run -------------------------------------------------------------------------------
 
@@ -157,13 +158,13 @@ class Reader:
 
     def describe_run(self, request: Request) -> dict[str, object]:
         """Return the content of the first page of a run."""
-        run, shown = self._resolve_run(request, "")
+        run, context = self._resolve_run(request, "")
         study = run.path / STUDY_FILE_NAME
         sealed, config = _read_or_empty(lambda: run.plan), _read_or_empty(lambda: run.config)
         parts = sealed.get("sealed", {})
         return {
-            **shown,
-            "part": draw_live_part("_progress.html.j2", shown),
+            **context,
+            "part": draw_live_part("_progress.html.j2", context),
             "title": title_of(config) or run.id,
             "study": study.read_text("utf-8", "replace") if study.is_file() else "",
             "started": str(sealed.get("started_at", ""))[:16].replace("T", " "),
@@ -174,181 +175,201 @@ class Reader:
     def live_run(self, request: Request) -> Response:
         """Return the progress of a run if it has changed."""
         run, _ = self._resolve_run(request, "")
-        now = run_standing(run.path, request.path_params["name"])
-        part = draw_live_part("_progress.html.j2", {"r": now})
-        return answer_poll(request, part, is_last=not now.running)
+        status = read_run_status(run.path, request.path_params["name"])
+        part = draw_live_part("_progress.html.j2", {"r": status})
+        return answer_poll(request, part, is_last=not status.running)
 
     async def findings_page(self, request: Request) -> Response:
         """Return the overview of a run, or a waiting page that asks again.
 
         The overview takes seconds to compute. The first page of a run loads it as a part.
         """
-        run, shown = await run_in_threadpool(self._resolve_run, request, "")
+        run, context = await run_in_threadpool(self._resolve_run, request, "")
         is_part = bool(request.headers.get("hx-request"))
         try:
-            made = await self.overviews.overview_within(run.path, PATIENCE_SECONDS)
-            if made is None:
+            folder = await self.overviews.overview_within(run.path, PATIENCE_SECONDS)
+            if folder is None:
                 template = "_waiting.html.j2" if is_part else "waiting.html.j2"
-                return render_page(template, {**shown, "what": "the findings"})
-            content = (made / FINDINGS).read_text("utf-8")
+                return render_page(template, {**context, "what": "the findings"})
+            content = (folder / FINDINGS).read_text("utf-8")
         # The first page of the run stays usable, so the part shows the error.
         except InputError as error:
             content = str(Markup('<p class="alarm">{}</p>').format(error))
         if is_part:
             return HTMLResponse(content)
-        return render_page("whole.html.j2", {**shown, "content": Markup(content)})
+        return render_page("whole.html.j2", {**context, "content": Markup(content)})
 
     async def report_page(self, request: Request) -> Response:
-        run, shown = await run_in_threadpool(self._resolve_run, request, "report")
+        run, context = await run_in_threadpool(self._resolve_run, request, "report")
         if isinstance(run, RunSoFar) or not await run_in_threadpool(run.table_names):
-            none = Markup('<p class="lead">There is nothing to report yet.</p>')
-            return render_page("whole.html.j2", {**shown, "content": none})
-        made = await self.overviews.overview_within(run.path, PATIENCE_SECONDS)
-        if made is None:
-            return render_page("waiting.html.j2", {**shown, "what": "the report"})
-        path = made / REPORT
+            nothing_yet = Markup('<p class="lead">There is nothing to report yet.</p>')
+            return render_page("whole.html.j2", {**context, "content": nothing_yet})
+        folder = await self.overviews.overview_within(run.path, PATIENCE_SECONDS)
+        if folder is None:
+            return render_page("waiting.html.j2", {**context, "what": "the report"})
+        path = folder / REPORT
         return HTMLResponse(path.read_bytes(), headers={"Content-Security-Policy": REPORT_POLICY})
 
     def download_run_file(self, request: Request) -> Response:
         """Send a file for download. Only files that the engine or the study wrote are allowed."""
         run, _ = self._resolve_run(request, "")
         name = request.query_params.get("name", "")
-        known = name in downloadable_files(run)
-        path = (run.path / name).resolve() if known else run.path
+        is_known = name in downloadable_files(run)
+        path = (run.path / name).resolve() if is_known else run.path
         # A link in the folder must not give access to files outside of it.
         if not (path.is_file() and path.is_relative_to(run.path.resolve())):
             raise HTTPException(404, f"There is no file {name} in {run.id}.")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
-    def zip(self, request: Request) -> Response:
+    def download_zip(self, request: Request) -> Response:
         """Send all files that may be downloaded in one archive."""
         run, _ = self._resolve_run(request, "")
-        here = run.path.resolve()
+        run_path = run.path.resolve()
         # The archive is closed by the background task, after the response was sent.
         archive = SpooledTemporaryFile(max_size=MAX_ZIP_IN_MEMORY)  # noqa: SIM115
-        with ZipFile(archive, "w", ZIP_DEFLATED) as written:
+        with ZipFile(archive, "w", ZIP_DEFLATED) as zip_file:
             for name in downloadable_files(run):
-                if (run.path / name).resolve().is_relative_to(here):
-                    written.write(run.path / name, f"{run.path.name}/{name}")
+                if (run.path / name).resolve().is_relative_to(run_path):
+                    zip_file.write(run.path / name, f"{run.path.name}/{name}")
         archive.seek(0)
-        named = quote(f"{run.path.name}.zip", errors="replace")
+        file_name = quote(f"{run.path.name}.zip", errors="replace")
         return StreamingResponse(
             iter(partial(archive.read, ZIP_CHUNK), b""),
             media_type="application/zip",
-            headers={"Content-Disposition": f"attachment; filename*=UTF-8''{named}"},
+            headers={"Content-Disposition": f"attachment; filename*=UTF-8''{file_name}"},
             background=BackgroundTask(archive.close),
         )
 
     # --- who took part, and what was said -----------------------------------------------------
 
     def people(self, request: Request) -> Response:
-        run, shown = self._resolve_run(request, "people")
-        asked = request.query_params
-        query, sort = asked.get("q", ""), asked.get("sort", "")
-        found = table_of(run, query, sort, _parse_start(asked.get("start")), STEP)
-        wide = "wide" in asked
-        columns = found.columns if wide else found.columns[:FEW_COLUMNS]
-        rows = [(key, [row[column] for column in columns]) for key, row in found.rows]
-        more = 0 if wide else len(found.columns) - len(columns)
+        run, context = self._resolve_run(request, "people")
+        parameters = request.query_params
+        query, sort = parameters.get("q", ""), parameters.get("sort", "")
+        page = table_of(run, query, sort, _parse_start(parameters.get("start")), STEP)
+        shows_all = "wide" in parameters
+        columns = page.columns if shows_all else page.columns[:FEW_COLUMNS]
+        rows = [(key, [row[column] for column in columns]) for key, row in page.rows]
+        hidden_count = 0 if shows_all else len(page.columns) - len(columns)
         return render_page(
             "people.html.j2",
-            {**shown, "query": query, "sort": sort, "by": sort.removeprefix("-"),
-             "down": sort.startswith("-"), "columns": columns, "rows": rows, "more": more,
-             "total": found.total, "all": found.all, "levels": found.levels, "step": STEP,
-             "others": found.others,
-             "start": _parse_start(asked.get("start")), "wide": "&wide=1" if wide else ""},
-        )  # fmt: skip
+            {
+                **context,
+                "query": query,
+                "sort": sort,
+                "by": sort.removeprefix("-"),
+                "down": sort.startswith("-"),
+                "columns": columns,
+                "rows": rows,
+                "more": hidden_count,
+                "total": page.total,
+                "all": page.all,
+                "levels": page.levels,
+                "step": STEP,
+                "others": page.others,
+                "start": _parse_start(parameters.get("start")),
+                "wide": "&wide=1" if shows_all else "",
+            },
+        )
 
     def person_page(self, request: Request) -> Response:
-        run, shown = self._resolve_run(request, "people")
-        found = find_person(run, request.query_params.get("id", ""))
+        run, context = self._resolve_run(request, "people")
+        person = find_person(run, request.query_params.get("id", ""))
         return render_page(
-            "person.html.j2", {**shown, "p": found, "others": self.shelf.run_names()}
+            "person.html.j2", {**context, "p": person, "others": self.runs.run_names()}
         )
 
     def comparison_page(self, request: Request) -> Response:
         """Show two participants, or one participant in two runs, side by side."""
-        asked = request.query_params
+        parameters = request.query_params
         sides = [
-            {"run": name, "base": _base_address(name), "p": find_person(self.shelf.run(name), who)}
-            for name, who in (
-                (asked.get("a", ""), asked.get("x", "")),
-                (asked.get("b", ""), asked.get("y", "")),
+            {
+                "run": name,
+                "base": _base_address(name),
+                "p": find_person(self.runs.run(name), person_key),
+            }
+            for name, person_key in (
+                (parameters.get("a", ""), parameters.get("x", "")),
+                (parameters.get("b", ""), parameters.get("y", "")),
             )
         ]
         return render_page("beside.html.j2", {"sides": sides})
 
     def rooms_page(self, request: Request) -> Response:
-        run, shown = self._resolve_run(request, "rooms")
+        run, context = self._resolve_run(request, "rooms")
         columns = room_columns(run)
-        found = find_rooms(run, columns) if columns else []
-        empty = "People of this study talk alone with a moderator: see the participants."
+        rooms = find_rooms(run, columns) if columns else []
+        empty_text = "People of this study talk alone with a moderator: see the participants."
         if isinstance(run, RunSoFar):
-            empty = "Nothing has been said in a room yet, or this study has none."
+            empty_text = "Nothing has been said in a room yet, or this study has none."
         return render_page(
-            "rooms.html.j2", {**shown, "columns": columns, "rooms": found, "empty": empty}
+            "rooms.html.j2", {**context, "columns": columns, "rooms": rooms, "empty": empty_text}
         )
 
     def room_page(self, request: Request) -> Response:
-        run, shown = self._resolve_run(request, "rooms")
+        run, context = self._resolve_run(request, "rooms")
         # The tag is read before the content, so it is never newer than the content.
-        tag = _tag_of_talk(run)
-        return render_page("room.html.j2", {**shown, **_room_content(run, request), "tag": tag})
+        tag = _tag_of_room(run)
+        return render_page("room.html.j2", {**context, **_room_content(run, request), "tag": tag})
 
     def live_room(self, request: Request) -> Response:
         """Return the conversation of a room if it has grown."""
-        run, shown = self._resolve_run(request, "rooms")
+        run, context = self._resolve_run(request, "rooms")
         # This is read before the run is opened, so the last poll shows the complete conversation.
         is_last = not is_held(run.path)
-        now = open_run(run.path)
+        current_run = open_run(run.path)
         try:
-            tag = _tag_of_talk(now)
+            tag = _tag_of_room(current_run)
             if is_shown(request, tag) and not is_last:
                 return answer_unchanged(tag)
-            found = {**shown, **_room_content(now, request)}
+            room_context = {**context, **_room_content(current_run, request)}
         # The run may be changing a file. The next poll reads it.
         except HTTPException:
             return Response(status_code=204)
-        html = template_environment().get_template("_room.html.j2").render(found)
+        html = template_environment().get_template("_room.html.j2").render(room_context)
         return answer_poll(request, LivePart(Markup(html), tag), is_last=is_last)
 
     def utterance_page(self, request: Request) -> Response:
         """Show an utterance by its address, so that a link to it can be shared."""
-        run, shown = self._resolve_run(request, "said")
+        run, context = self._resolve_run(request, "said")
         address = request.query_params.get("at", "")
         with _open_journal(run) as journal:
-            call = call_drawer(run, journal, address)
+            call = build_call_view(run, journal, address)
             if call is None:
                 raise HTTPException(404, f"Nothing was asked at {address} in {run.id}.")
             scope = call.address.rpartition("/")[0]
-            near = journal.addresses_in_scope(scope) if scope else [call.address]
-            around = replies_at(
-                run, journal, [address for address in near if base_of(address) == address]
+            scope_addresses = journal.addresses_in_scope(scope) if scope else [call.address]
+            neighbours = replies_at(
+                run,
+                journal,
+                [address for address in scope_addresses if base_of(address) == address],
             )
-        at = next(n for n, reply_view in enumerate(around) if reply_view.address == call.address)
-        around = around[max(0, at - AROUND) : at + AROUND + 1]
-        return render_page("said.html.j2", {**shown, "call": call, "around": around})
+        call_index = next(
+            index for index, reply in enumerate(neighbours) if reply.address == call.address
+        )
+        neighbours = neighbours[max(0, call_index - AROUND) : call_index + AROUND + 1]
+        return render_page("said.html.j2", {**context, "call": call, "around": neighbours})
 
     def call(self, request: Request) -> Response:
         """Show the details of a call: prompt, reply, parse step, re-asks, tokens, cost and
         latency."""
-        run, shown = self._resolve_run(request, "")
+        run, context = self._resolve_run(request, "")
         with _open_journal(run) as journal:
-            found = call_drawer(run, journal, request.query_params.get("at", ""))
-        if found is None:
+            call = build_call_view(run, journal, request.query_params.get("at", ""))
+        if call is None:
             raise HTTPException(404, "Nothing was asked there.")
-        return render_page("_call.html.j2", {**shown, "call": found})
+        return render_page("_call.html.j2", {**context, "call": call})
 
     def search_page(self, request: Request) -> Response:
-        run, shown = self._resolve_run(request, "search")
+        run, context = self._resolve_run(request, "search")
         query, start = (
             request.query_params.get("q", ""),
             _parse_start(request.query_params.get("start")),
         )
-        found = self.searches.find_replies(run, query, start)
+        results = self.searches.find_replies(run, query, start)
         return render_page(
             "search.html.j2",
-            {**shown, "find": query, "found": found, "start": start, "step": PER_PAGE},
+            {**context, "find": query, "found": results, "start": start, "step": PER_PAGE},
         )
 
     def search_all(self, request: Request) -> Response:
@@ -357,23 +378,25 @@ class Reader:
             request.query_params.get("q", ""),
             _parse_start(request.query_params.get("start")),
         )
-        names = self.shelf.run_names()
-        waiting = [(name, partial(self.shelf.run, name)) for name in names[start:]]
-        found, done = self.searches.find_in_runs(waiting if query.strip() else (), query)
-        bases = {name: _base_address(name) for name, _ in found}
+        names = self.runs.run_names()
+        opened_later = [(name, partial(self.runs.run, name)) for name in names[start:]]
+        results, searched_count = self.searches.find_in_runs(
+            opened_later if query.strip() else (), query
+        )
+        bases = {name: _base_address(name) for name, _ in results}
         return render_page(
             "search_all.html.j2",
-            {"find": query, "found": found, "bases": bases, "start": start, "all": len(names),
-             "upto": start + done if query.strip() else len(names)},
+            {"find": query, "found": results, "bases": bases, "start": start, "all": len(names),
+             "upto": start + searched_count if query.strip() else len(names)},
         )  # fmt: skip
 
     def _resolve_run(self, request: Request, tab: str) -> tuple[RunFolder, dict[str, object]]:
         """Return the run that an address names, and the content that every page of a run shows."""
         name = request.path_params["name"]
-        run = self.shelf.run(name)
-        now = run_standing(run.path, name)
-        return run, {"run": run, "r": now, "name": name, "base": _base_address(name), "tab": tab,
-                     "tabs": TABS, "mark": now.mark}  # fmt: skip
+        run = self.runs.run(name)
+        status = read_run_status(run.path, name)
+        return run, {"run": run, "r": status, "name": name, "base": _base_address(name), "tab": tab,
+                     "tabs": TABS, "mark": status.mark}  # fmt: skip
 
 
 def downloadable_files(run: RunFolder) -> list[str]:
@@ -381,63 +404,69 @@ def downloadable_files(run: RunFolder) -> list[str]:
 
     Other files in the folder may be private, so no page shows them.
     """
-    hashed = _read_or_empty(lambda: run.manifest).get("hashes", {})
+    hashes = _read_or_empty(lambda: run.manifest).get("hashes", {})
     tables = [
-        f"{TABLES}/{name}{kind}" for name in run.table_names() for kind in (".csv", ".parquet")
+        f"{TABLES}/{name}{suffix}" for name in run.table_names() for suffix in (".csv", ".parquet")
     ]
-    names = dict.fromkeys((*ENGINES_FILES, *tables, *hashed))
+    names = dict.fromkeys((*ENGINES_FILES, *tables, *hashes))
     return [name for name in names if name not in NEVER_SHOWN and (run.path / name).is_file()]
 
 
 def _open_journal(run: RunFolder) -> JournalReader:
-    found = journal_of(run)
-    if found is None:
+    journal = journal_of(run)
+    if journal is None:
         raise HTTPException(404, f"{run.id} has no journal: nothing has been asked yet.")
-    return found
+    return journal
 
 
-def _retry_while_running(way: Callable[[Request], object]) -> Callable[[Request], object]:
+def _retry_while_running(show_page: Callable[[Request], object]) -> Callable[[Request], object]:
     """Decorate a handler so that it is called once more if a run cannot be read.
 
     A run in progress may just be replacing a file. Coroutines are returned unchanged.
     """
-    if iscoroutinefunction(way):
-        return way
+    if iscoroutinefunction(show_page):
+        return show_page
 
-    @wraps(way)
+    @wraps(show_page)
     def answer_request(request: Request) -> object:
         try:
-            return way(request)
+            return show_page(request)
         except UNREADABLE:
-            return way(request)
+            return show_page(request)
 
     return answer_request
 
 
 def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
     """Return the content of the page of a room."""
-    key, private = request.query_params.getlist("id"), "private" in request.query_params
+    key, shows_private = request.query_params.getlist("id"), "private" in request.query_params
     columns = room_columns(run)
     if len(key) != len(columns) or not key:
         raise HTTPException(404, f"There is no such room in {run.id}.")
     with _open_journal(run) as journal:
         lines = in_room(run, journal, columns, key, names_in(run, key))
-    heard = [line for line in lines if not line.private]
+    public_lines = [line for line in lines if not line.private]
     if not lines:
         raise HTTPException(404, f"There is no room {' · '.join(key)} in {run.id}.")
-    turns = Counter(line.speaker_id for line in heard)
-    speakers = {line.speaker_id: line.speaker for line in (*heard, *lines)}
+    turns = Counter(line.speaker_id for line in public_lines)
+    speakers = {line.speaker_id: line.speaker for line in (*public_lines, *lines)}
     leaders = {line.speaker_id for line in lines if line.leads}
-    others = (speaker for speaker in speakers if speaker not in leaders)
+    other_speakers = (speaker for speaker in speakers if speaker not in leaders)
     colours: dict[str, object] = dict.fromkeys(leaders, "lead")
-    colours |= {speaker: n % COLOURS for n, speaker in enumerate(others)}
+    colours |= {speaker: number % COLOURS for number, speaker in enumerate(other_speakers)}
     return {
-        "key": key, "lines": lines if private else heard, "heard": len(heard),
-        "so_far": isinstance(run, RunSoFar), "private": private,
-        "thoughts": len(lines) - len(heard),
-        "seats": [(who, speakers[who], n) for who, n in turns.items()],
-        "colours": colours, "here": urlencode([("id", part) for part in key]),
-    }  # fmt: skip
+        "key": key,
+        "lines": lines if shows_private else public_lines,
+        "heard": len(public_lines),
+        "so_far": isinstance(run, RunSoFar),
+        "private": shows_private,
+        "thoughts": len(lines) - len(public_lines),
+        "seats": [
+            (speaker, speakers[speaker], turn_count) for speaker, turn_count in turns.items()
+        ],
+        "colours": colours,
+        "here": urlencode([("id", part) for part in key]),
+    }
 
 
 def _parse_start(text: str | None) -> int:
@@ -468,12 +497,12 @@ def _format_size(path: Path) -> str:
     return f"{size:.1f} GB"
 
 
-def _tag_of_talk(run: RunFolder) -> str:
+def _tag_of_room(run: RunFolder) -> str:
     """Return a tag of everything said in a run. It is cheaper than rendering a room."""
     with _open_journal(run) as journal:
         row = journal.last_row()
-    recorded = [file_stamp(run.path / f"{ROWS}{suffix}") for suffix in ("", "-wal")]
-    return tag_of(row, *recorded, isinstance(run, RunSoFar))
+    row_stamps = [file_stamp(run.path / f"{ROWS}{suffix}") for suffix in ("", "-wal")]
+    return tag_of(row, *row_stamps, isinstance(run, RunSoFar))
 
 
 def serve_reader(
@@ -488,4 +517,6 @@ def serve_reader(
     # Other machines can reach an address that is not loopback, so the pages then need a token.
     secret = secrets.token_urlsafe(24) if token or not is_loopback(host) else ""
     guard = Guard(own_names(host), secret)
-    serve_app(create_app(Reader(Shelf(folder)).page_routes(), guard), host, port, secret, tell)
+    serve_app(
+        create_app(Reader(RunCollection(folder)).page_routes(), guard), host, port, secret, tell
+    )

@@ -27,9 +27,9 @@ from folkmoot.storage.tables import PARTICIPANT_COLUMNS
 IDS = ("agent_id", *PARTICIPANT_COLUMNS)
 # Ids may be unique only within a conversation. These columns identify it, the most specific first.
 WITHIN = ("discussion_id", "group_id", "group", "experiment_id", "session", "session_id", "set")
-OF_ENGINE = ("answers", "provenance", "exposure", "texts", "codes")
+ENGINE_TABLES = ("answers", "provenance", "exposure", "texts", "codes")
 # Addresses of calls that hold no utterances: coding, preflight, and self-descriptions of humans.
-NOT_SAID = ("coding/", f"{PREFLIGHT_SCOPE}/", "seats/")
+HIDDEN_ADDRESSES = ("coding/", f"{PREFLIGHT_SCOPE}/", "seats/")
 NAMES = ("name", "member_name", "participant_name")
 # Columns that name the speaker whom a row is about.
 SPEAKERS = ("speaker_id", "speaker", "target")
@@ -38,11 +38,11 @@ LEADERS = frozenset(
     {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", "coder"}
 )
 UTTERANCES = "utterances"
-KEY = "who"
+KEY_COLUMN = "who"
 # In characters. Longer cells are shown only on the page of the participant.
-LONG = 60
+MAX_SHORT_CHARACTERS = 60
 # A column with more levels is not offered as a filter.
-MOST_LEVELS = 12
+MAX_LEVELS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +83,25 @@ def people_of(run: RunFolder) -> People:
 def file_stamp(path: Path) -> tuple[int, int]:
     """Return modification time and size of a file, or (0, 0) if there is none, as a cache key."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return 0, 0
-    return found.st_mtime_ns, found.st_size
+    return stat.st_mtime_ns, stat.st_size
 
 
 @lru_cache(maxsize=2048)
 def _recorded_people(path: Path, _state: tuple[object, ...]) -> People | None:
     """Return the table with the most participants, or None if no table has any."""
     run = RunFolder(path)
-    best, place = None, (0, 0)
+    best_people, size = None, (0, 0)
     for name in run.table_names():
-        if name in OF_ENGINE:
+        if name in ENGINE_TABLES:
             continue
         columns = _column_names(run, name)
         keys = _key_columns(columns)
-        if keys and (rows := _unique_row_count(run, name, keys)) and (rows, len(columns)) > place:
-            best, place = People(name, keys[:-1], keys[-1]), (rows, len(columns))
-    return best
+        if keys and (rows := _unique_row_count(run, name, keys)) and (rows, len(columns)) > size:
+            best_people, size = People(name, keys[:-1], keys[-1]), (rows, len(columns))
+    return best_people
 
 
 @lru_cache(maxsize=8)
@@ -110,27 +110,31 @@ def _planned_people(path: Path, _plan: tuple[int, int]) -> People | None:
     run = RunFolder(path)
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     try:
-        planned = [table for table in find_study_of_run(run).expected_rows(sealed) if table.rows]
+        planned_tables = [
+            table for table in find_study_of_run(run).expected_rows(sealed) if table.rows
+        ]
     # A study type by the user may be missing, changed, or not trusted here.
     except Exception:
         return None
-    drawn = [
-        pl.DataFrame(expected_rows.rows, infer_schema_length=None).cast(pl.String)
-        for expected_rows in planned
+    planned_frames = [
+        pl.DataFrame(table.rows, infer_schema_length=None).cast(pl.String)
+        for table in planned_tables
     ]
-    for table, found in zip(planned, drawn, strict=True):
-        named = next((key for key in table.key if key in IDS), None)
-        if named is None:
+    for table, frame in zip(planned_tables, planned_frames, strict=True):
+        id_column = next((key for key in table.key if key in IDS), None)
+        if id_column is None:
             continue
-        joined = found
+        joined = frame
         # In some studies the participants of a group take part in several conversations.
-        for others in drawn:
-            shared = [column for column in others.columns if column in joined.columns]
-            if shared and _nearest_column(others.columns) not in joined.columns:
-                joined = joined.join(others, on=shared, how="left", maintain_order="left")
-        alone = not joined[named].is_duplicated().any()
-        within = () if alone else tuple(filter(None, [_nearest_column(joined.columns)]))
-        return People("", within, named, joined.lazy())
+        for other_frame in planned_frames:
+            shared_columns = [column for column in other_frame.columns if column in joined.columns]
+            if shared_columns and _nearest_column(other_frame.columns) not in joined.columns:
+                joined = joined.join(
+                    other_frame, on=shared_columns, how="left", maintain_order="left"
+                )
+        is_unique = not joined[id_column].is_duplicated().any()
+        within = () if is_unique else tuple(filter(None, [_nearest_column(joined.columns)]))
+        return People("", within, id_column, joined.lazy())
     return None
 
 
@@ -141,10 +145,10 @@ def _nearest_column(columns: Sequence[str]) -> str:
 def _asked_participants(run: RunFolder) -> People:
     """Return the participants who were asked so far, without leaders of conversations."""
     empty = pl.LazyFrame(schema={"speaker_id": pl.String, "role": pl.String})
-    asked = run.scan_table("answers") if run.has_table("answers") else empty
-    leads = pl.any_horizontal(pl.col("role", "speaker_id").str.to_lowercase().is_in(LEADERS))
-    met = asked.filter(~leads).select("speaker_id", "role")
-    return People("", (), "speaker_id", met.unique(maintain_order=True).collect().lazy())
+    answers = run.scan_table("answers") if run.has_table("answers") else empty
+    is_leader = pl.any_horizontal(pl.col("role", "speaker_id").str.to_lowercase().is_in(LEADERS))
+    participants = answers.filter(~is_leader).select("speaker_id", "role")
+    return People("", (), "speaker_id", participants.unique(maintain_order=True).collect().lazy())
 
 
 def journal_of(run: RunFolder) -> JournalReader | None:
@@ -174,19 +178,21 @@ def people_frame(run: RunFolder, people: People) -> pl.LazyFrame:
 @lru_cache(maxsize=32)
 def _cached_frame(path: Path, people: People, _state: tuple[object, ...]) -> pl.LazyFrame:
     run = RunFolder(path)
-    found = run.scan_table(people.table)
+    joined = run.scan_table(people.table)
     for name in run.table_names():
-        if name not in (people.table, *OF_ENGINE):
-            found = _join_table(run, found, people, name)
-    return _with_key(people, found)
+        if name not in (people.table, *ENGINE_TABLES):
+            joined = _join_table(run, joined, people, name)
+    return _with_key(people, joined)
 
 
-def _with_key(people: People, found: pl.LazyFrame) -> pl.LazyFrame:
-    return found.with_columns(_key_of(people.key_columns))
+def _with_key(people: People, frame: pl.LazyFrame) -> pl.LazyFrame:
+    return frame.with_columns(_key_of(people.key_columns))
 
 
 def _key_of(columns: Sequence[str]) -> pl.Expr:
-    return pl.concat_str([_escape_key(column) for column in columns], separator="/").alias(KEY)
+    return pl.concat_str([_escape_key(column) for column in columns], separator="/").alias(
+        KEY_COLUMN
+    )
 
 
 def count_of(run: RunFolder) -> int | None:
@@ -201,39 +207,41 @@ def count_of(run: RunFolder) -> int | None:
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
     """Map the ids of participants in a conversation to their names, by the key of its room."""
     people = people_of(run)
-    found = people_frame(run, people)
+    frame = people_frame(run, people)
     if len(people.within) > len(key):
         return {}
-    name = next((name for name in NAMES if name in found.collect_schema().names()), people.id)
-    own = (
+    name = next((name for name in NAMES if name in frame.collect_schema().names()), people.id)
+    conditions = (
         pl.col(column).cast(pl.String) == value
         for column, value in zip(people.within, key, strict=False)
     )
     cells = pl.col(people.id).cast(pl.String).alias("id"), pl.col(name).cast(pl.String).alias("as")
-    rows = found.filter(*own).select(*cells).collect().iter_rows()
+    rows = frame.filter(*conditions).select(*cells).collect().iter_rows()
     return {
-        item_id: item_id if called in (None, item_id) else f"{called} ({item_id})"
-        for item_id, called in rows
+        person_id: person_id if person_name in (None, person_id) else f"{person_name} ({person_id})"
+        for person_id, person_name in rows
     }
 
 
-def _join_table(run: RunFolder, found: pl.LazyFrame, people: People, name: str) -> pl.LazyFrame:
+def _join_table(run: RunFolder, joined: pl.LazyFrame, people: People, name: str) -> pl.LazyFrame:
     """Join the columns of another table that has one row for each participant."""
-    columns, have = _column_names(run, name), found.collect_schema().names()
-    own = next((column for column in (people.id, "id") if column in columns), None)
-    if own is None:
-        return found
+    columns, joined_columns = _column_names(run, name), joined.collect_schema().names()
+    id_column = next((column for column in (people.id, "id") if column in columns), None)
+    if id_column is None:
+        return joined
     within = [
-        column for column in (*people.within, *WITHIN) if column in columns and column in have
+        column
+        for column in (*people.within, *WITHIN)
+        if column in columns and column in joined_columns
     ]
-    keys = [*dict.fromkeys(within), own]
-    more = [column for column in columns if column not in (*have, own)]
-    if not more or (own == people.id and not set(people.within) <= set(keys)):
-        return found
+    keys = [*dict.fromkeys(within), id_column]
+    new_columns = [column for column in columns if column not in (*joined_columns, id_column)]
+    if not new_columns or (id_column == people.id and not set(people.within) <= set(keys)):
+        return joined
     if not _unique_row_count(run, name, keys):
-        return found
-    return found.join(
-        run.scan_table(name).select(*keys, *more),
+        return joined
+    return joined.join(
+        run.scan_table(name).select(*keys, *new_columns),
         left_on=[*keys[:-1], people.id],
         right_on=keys,
         how="left",
@@ -242,12 +250,12 @@ def _join_table(run: RunFolder, found: pl.LazyFrame, people: People, name: str) 
 
 
 def _key_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    named = next((column for column in IDS if column in columns), None)
-    if named is None:
+    id_column = next((column for column in IDS if column in columns), None)
+    if id_column is None:
         return ()
     nearest = _nearest_column(columns)
     within = ("experiment_id", "session") if nearest == "experiment_id" else (nearest,)
-    return (*(column for column in within if column in columns), named)
+    return (*(column for column in within if column in columns), id_column)
 
 
 def _unique_row_count(run: RunFolder, name: str, keys: Sequence[str]) -> int:
@@ -277,60 +285,75 @@ _CONDITION = re.compile(r"""([\w.]+)(>=|<=|!=|=|>|<)("[^"]*"|\S+)|"[^"]*"|\S+"""
 Rows = Callable[[str], pl.LazyFrame | None]
 
 
-def filter_rows(found: pl.LazyFrame, query: str, rows: Rows = lambda _: None) -> pl.LazyFrame:
+def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) -> pl.LazyFrame:
     """Return the rows that match a query such as `age>40 condition=acp "street safety"`.
 
     A word without a column must occur somewhere in the row, in any case. `votes.vote=no` matches
     participants with such a row in the table `votes`.
     """
-    schema = found.collect_schema()
+    schema = frame.collect_schema()
     words = []
     for condition in _CONDITION.finditer(query):
         column, sign, value = condition[1], condition[2], (condition[3] or "").strip('"')
         if column in schema:
-            found = found.filter(_compare_column(column, schema[column], sign, value))
+            frame = frame.filter(_compare_column(column, schema[column], sign, value))
             continue
-        of, own = _of_table(column or "", rows)
-        if of is None:
+        table, table_column = _of_table(column or "", rows)
+        if table is None:
             words.append(condition[0].strip('"'))
         else:
-            met = of.filter(_compare_column(own, of.collect_schema()[own], sign, value))
-            found = found.join(met.select(KEY).unique(), on=KEY, how="semi", maintain_order="left")
+            matching = table.filter(
+                _compare_column(table_column, table.collect_schema()[table_column], sign, value)
+            )
+            frame = frame.join(
+                matching.select(KEY_COLUMN).unique(),
+                on=KEY_COLUMN,
+                how="semi",
+                maintain_order="left",
+            )
     cells = [pl.col(column).cast(pl.String) for column in schema.names()]
-    whole = pl.concat_str(cells, separator="\n", ignore_nulls=True).str.to_lowercase()
-    return found.filter(*(whole.str.contains(word.lower(), literal=True) for word in words))
+    row_text = pl.concat_str(cells, separator="\n", ignore_nulls=True).str.to_lowercase()
+    return frame.filter(*(row_text.str.contains(word.lower(), literal=True) for word in words))
 
 
 def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
     """Return the table and the column that `table.column` names, or (None, "") if it names none."""
-    name, _, own = column.rpartition(".")
-    of = rows(name) if name else None
-    return (None, "") if of is None or own not in of.collect_schema() else (of, own)
+    name, _, table_column = column.rpartition(".")
+    table = rows(name) if name else None
+    return (
+        (None, "")
+        if table is None or table_column not in table.collect_schema()
+        else (table, table_column)
+    )
 
 
-def _aggregate_cells(of: pl.LazyFrame, column: str, name: str) -> pl.LazyFrame:
+def _aggregate_cells(table: pl.LazyFrame, column: str, name: str) -> pl.LazyFrame:
     """Reduce several rows of a participant to one value: the mean of numbers, otherwise the
     first."""
-    cell, kind = pl.col(column), of.collect_schema()[column]
-    told = cell.mean() if kind.is_numeric() else cell.first()
-    return of.group_by(KEY, maintain_order=True).agg(told.alias(name))
+    cell, kind = pl.col(column), table.collect_schema()[column]
+    aggregated = cell.mean() if kind.is_numeric() else cell.first()
+    return table.group_by(KEY_COLUMN, maintain_order=True).agg(aggregated.alias(name))
 
 
 def _compare_column(column: str, kind: pl.DataType, sign: str, value: str) -> pl.Expr:
     cell: pl.Expr = pl.col(column)
-    wanted: float | str
+    compared_value: float | str
     try:
-        wanted = float(value)
+        compared_value = float(value)
         cell = cell.cast(pl.Float64, strict=False)
         if not kind.is_numeric() and sign in ("=", "!="):
             raise ValueError
     except ValueError:
-        cell, wanted = pl.col(column).cast(pl.String).str.to_lowercase(), value.lower()
-    compared = {
-        "=": cell == wanted, "!=": cell.is_null() | (cell != wanted), ">": cell > wanted,
-        "<": cell < wanted, ">=": cell >= wanted, "<=": cell <= wanted,
-    }  # fmt: skip
-    return compared[sign]
+        cell, compared_value = pl.col(column).cast(pl.String).str.to_lowercase(), value.lower()
+    comparisons = {
+        "=": cell == compared_value,
+        "!=": cell.is_null() | (cell != compared_value),
+        ">": cell > compared_value,
+        "<": cell < compared_value,
+        ">=": cell >= compared_value,
+        "<=": cell <= compared_value,
+    }
+    return comparisons[sign]
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,41 +381,54 @@ class Shape(NamedTuple):
     levels: list[tuple[str, list[tuple[TableCell, int]]]]
 
 
-def table_of(run: RunFolder, query: str, sort: str, start: int, most: int) -> Page:
+def table_of(run: RunFolder, query: str, sort: str, start: int, max_rows: int) -> Page:
     """Return the participants that match a query, sorted by a column (`-column` for descending
     order).
 
-    `start` is the index of the first row and `most` the number of rows.
+    `start` is the index of the first row and `max_rows` the number of rows.
     """
     people = people_of(run)
-    found = people_frame(run, people)
+    frame = people_frame(run, people)
     shape = (
-        _shape_of(run.path, people, state_of(run)) if people.table else _frame_shape(found, people)
+        _shape_of(run.path, people, state_of(run)) if people.table else _frame_shape(frame, people)
     )
-    others = repeated_tables(run, people)
+    key_columns_by_table = repeated_tables(run, people)
 
     def keyed_rows(name: str) -> pl.LazyFrame | None:
-        return run.scan_table(name).with_columns(_key_of(others[name])) if name in others else None
-
-    matched, columns = filter_rows(found, query, keyed_rows), list(shape.columns)
-    by = sort.removeprefix("-")
-    of, own = _of_table(by, keyed_rows)
-    if of is not None:
-        matched = matched.join(
-            _aggregate_cells(of, own, by), on=KEY, how="left", maintain_order="left"
+        return (
+            run.scan_table(name).with_columns(_key_of(key_columns_by_table[name]))
+            if name in key_columns_by_table
+            else None
         )
-        columns.insert(1, by)
-    if by in columns:
-        down = sort.startswith("-")
-        matched = matched.sort(by, descending=down, nulls_last=True, maintain_order=True)
+
+    matched, columns = filter_rows(frame, query, keyed_rows), list(shape.columns)
+    sort_column = sort.removeprefix("-")
+    table, table_column = _of_table(sort_column, keyed_rows)
+    if table is not None:
+        matched = matched.join(
+            _aggregate_cells(table, table_column, sort_column),
+            on=KEY_COLUMN,
+            how="left",
+            maintain_order="left",
+        )
+        columns.insert(1, sort_column)
+    if sort_column in columns:
+        is_descending = sort.startswith("-")
+        matched = matched.sort(
+            sort_column, descending=is_descending, nulls_last=True, maintain_order=True
+        )
     count = matched.select(pl.len())
-    total, shown = pl.collect_all([count, matched.slice(start, most).select(KEY, *columns)])
-    listed = [(row.pop(KEY), row) for row in shown.to_dicts()]
-    named = [
+    total, page_rows = pl.collect_all(
+        [count, matched.slice(start, max_rows).select(KEY_COLUMN, *columns)]
+    )
+    keyed_page_rows = [(row.pop(KEY_COLUMN), row) for row in page_rows.to_dicts()]
+    columns_by_table = [
         (name, [column for column in _column_names(run, name) if column not in keys])
-        for name, keys in others.items()
+        for name, keys in key_columns_by_table.items()
     ]
-    return Page(columns, listed, int(total.item()), shape.all, shape.levels, named)
+    return Page(
+        columns, keyed_page_rows, int(total.item()), shape.all, shape.levels, columns_by_table
+    )
 
 
 @lru_cache(maxsize=32)
@@ -400,36 +436,36 @@ def _shape_of(path: Path, people: People, _state: tuple[object, ...]) -> Shape:
     return _frame_shape(people_frame(RunFolder(path), people), people)
 
 
-def _frame_shape(found: pl.LazyFrame, people: People) -> Shape:
-    whole = found.collect()
-    columns = _short_columns(whole, people)
+def _frame_shape(frame: pl.LazyFrame, people: People) -> Shape:
+    collected = frame.collect()
+    columns = _short_columns(collected, people)
     levels = []
     for name in columns:
-        told = whole[name].drop_nulls()
-        counts = told.value_counts(sort=True)
-        few = 1 < counts.height <= min(MOST_LEVELS, told.len() // 2)
-        if few and not told.dtype.is_float():
+        known_cells = collected[name].drop_nulls()
+        counts = known_cells.value_counts(sort=True)
+        has_few_levels = 1 < counts.height <= min(MAX_LEVELS, known_cells.len() // 2)
+        if has_few_levels and not known_cells.dtype.is_float():
             levels.append((name, list(counts.iter_rows())))
-    return Shape(columns, whole.height, levels)
+    return Shape(columns, collected.height, levels)
 
 
-def _short_columns(found: pl.DataFrame, people: People) -> list[str]:
+def _short_columns(frame: pl.DataFrame, people: People) -> list[str]:
     """Return the columns that are short enough for a table, with identifying columns first."""
-    named = (*NAMES, people.id, *people.within, "condition", "status", "role")
-    first = [column for column in named if column in found.columns]
+    first_names = (*NAMES, people.id, *people.within, "condition", "status", "role")
+    first = [column for column in first_names if column in frame.columns]
     return list(
         dict.fromkeys(
-            (*first, *(column for column in found.columns if _is_short_column(found[column])))
+            (*first, *(column for column in frame.columns if _is_short_column(frame[column])))
         )
     )
 
 
 def _is_short_column(column: pl.Series) -> bool:
-    if column.name == KEY or column.null_count() == column.len():
+    if column.name == KEY_COLUMN or column.null_count() == column.len():
         return False
     if column.dtype == pl.String:
         longest = column.str.len_chars().max()
-        return isinstance(longest, int) and longest <= LONG and not _is_list(column)
+        return isinstance(longest, int) and longest <= MAX_SHORT_CHARACTERS and not _is_list(column)
     return True
 
 
@@ -440,13 +476,13 @@ def _is_list(column: pl.Series) -> bool:
 def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]]:
     """Map tables with several rows for each participant to the columns that identify a
     participant."""
-    found = {}
+    key_columns_by_table = {}
     for name in run.table_names() if people.table else ():
         columns = _column_names(run, name)
-        own = next((column for column in (people.id, *SPEAKERS) if column in columns), None)
-        if name != people.table and own and set(people.within) <= set(columns):
-            found[name] = (*people.within, own)
-    return found
+        id_column = next((column for column in (people.id, *SPEAKERS) if column in columns), None)
+        if name != people.table and id_column and set(people.within) <= set(columns):
+            key_columns_by_table[name] = (*people.within, id_column)
+    return key_columns_by_table
 
 
 def records_of(
@@ -454,9 +490,11 @@ def records_of(
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield the rows about one participant in all other tables: (table, rows)."""
     for name, keys in repeated_tables(run, people).items():
-        if name in (*OF_ENGINE, UTTERANCES):
+        if name in (*ENGINE_TABLES, UTTERANCES):
             continue
-        mine = [pl.col(key).cast(pl.String) == part for key, part in zip(keys, parts, strict=True)]
-        found = run.scan_table(name).filter(*mine).drop(*keys).collect()
-        if found.height:
-            yield name, found
+        conditions = [
+            pl.col(key).cast(pl.String) == part for key, part in zip(keys, parts, strict=True)
+        ]
+        records = run.scan_table(name).filter(*conditions).drop(*keys).collect()
+        if records.height:
+            yield name, records

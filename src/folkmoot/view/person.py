@@ -16,8 +16,8 @@ from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.findings import ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view.people import (
-    KEY,
-    LONG,
+    KEY_COLUMN,
+    MAX_SHORT_CHARACTERS,
     NAMES,
     journal_of,
     names_in,
@@ -28,7 +28,7 @@ from folkmoot.view.people import (
 from folkmoot.view.talk import ReplyView, addresses_of, replies_at, said_by_others
 
 # Most rows of another table that are shown about one participant.
-MOST_ROWS = 60
+MAX_ROWS = 60
 
 
 class ShownTexts(NamedTuple):
@@ -81,49 +81,51 @@ def find_person(run: RunFolder, key: str) -> Person:
     An id without its conversation is accepted if it is unique.
     """
     people = people_of(run)
-    everybody = people_frame(run, people)
-    rows = everybody.filter(pl.col(KEY) == key).head(1).collect().to_dicts()
+    all_people = people_frame(run, people)
+    rows = all_people.filter(pl.col(KEY_COLUMN) == key).head(1).collect().to_dicts()
     # The key may be an id without its conversation.
     if not rows and "/" not in key:
-        named = everybody.filter(pl.col(people.id).cast(pl.String) == unescape_address_part(key))
-        rows = named.head(2).collect().to_dicts()
-        rows, key = (rows, str(rows[0][KEY])) if len(rows) == 1 else ([], key)
+        same_id = all_people.filter(pl.col(people.id).cast(pl.String) == unescape_address_part(key))
+        rows = same_id.head(2).collect().to_dicts()
+        rows, key = (rows, str(rows[0][KEY_COLUMN])) if len(rows) == 1 else ([], key)
     parts = [unescape_address_part(part) for part in key.split("/")]
-    row = {key: value for key, value in rows[0].items() if key != KEY} if rows else {}
+    row = {key: value for key, value in rows[0].items() if key != KEY_COLUMN} if rows else {}
     name = next((str(row[name]) for name in NAMES if row.get(name)), parts[-1])
     names = names_in(run, parts[:-1]) if len(parts) > 1 else {parts[-1]: name}
     talk: list[ReplyView] = []
-    if (opened := journal_of(run)) is not None:
-        with opened as journal:
+    if (opened_journal := journal_of(run)) is not None:
+        with opened_journal as journal:
             addresses = addresses_of(journal, parts[:-1], parts[-1])
-            talk = replies_at(run, journal, addresses, who=parts, names=names)
-            within = dict(zip(people.within, parts[:-1], strict=False))
-            talk += said_by_others(run, journal, parts, within, names)
+            talk = replies_at(run, journal, addresses, participant_key=parts, names=names)
+            scope_columns = dict(zip(people.within, parts[:-1], strict=False))
+            talk += said_by_others(run, journal, parts, scope_columns, names)
             talk.sort(key=lambda reply: reply.at)
     if not rows and not talk:
         raise HTTPException(404, f"There is nobody called {key} in {run.id}.")
-    about = records_of(run, people, parts) if rows and people.table else ()
+    records = records_of(run, people, parts) if rows and people.table else ()
     return Person(
         key,
         name,
         tuple(
-            (key, value)
-            for key, value in row.items()
+            (column, value)
+            for column, value in row.items()
             if value not in (None, name) and not _is_long(value)
         ),
         tuple(
-            (key, _join_values(value))
-            for key, value in sorted(row.items(), key=_persona_first)
+            (column, _join_values(value))
+            for column, value in sorted(row.items(), key=_persona_first)
             if _is_long(value)
         ),
         tuple(_decisions_in_order(run, talk)),
         tuple(talk),
-        tuple((table, _records_table(found), found.height) for table, found in about),
+        tuple((table, _records_table(frame), frame.height) for table, frame in records),
     )
 
 
 def _is_long(value: object) -> bool:
-    return isinstance(value, str) and (len(value) > LONG or value.startswith(("[", "{")))
+    return isinstance(value, str) and (
+        len(value) > MAX_SHORT_CHARACTERS or value.startswith(("[", "{"))
+    )
 
 
 def _persona_first(cell: tuple[str, object]) -> bool:
@@ -133,15 +135,19 @@ def _persona_first(cell: tuple[str, object]) -> bool:
 def _join_values(value: str) -> str:
     """Format a cell with a JSON list as words."""
     try:
-        found = json.loads(value)
+        values = json.loads(value)
     except ValueError:
         return value
-    return "; ".join(map(str, found)) if isinstance(found, list) else value
+    return "; ".join(map(str, values)) if isinstance(values, list) else value
 
 
-def _records_table(found: pl.DataFrame) -> ResultTable:
-    kept = [column for column in found.columns if found[column].null_count() < found.height]
-    return ResultTable(tuple(kept), tuple(found.select(kept).head(MOST_ROWS).iter_rows()))
+def _records_table(frame: pl.DataFrame) -> ResultTable:
+    filled_columns = [
+        column for column in frame.columns if frame[column].null_count() < frame.height
+    ]
+    return ResultTable(
+        tuple(filled_columns), tuple(frame.select(filled_columns).head(MAX_ROWS).iter_rows())
+    )
 
 
 def _decisions_in_order(run: RunFolder, talk: Sequence[ReplyView]) -> list[DecisionView]:
@@ -149,24 +155,31 @@ def _decisions_in_order(run: RunFolder, talk: Sequence[ReplyView]) -> list[Decis
 
     A run without a table of exposure shows the choices instead.
     """
-    outcomes = {reply_view.address: _describe_outcome(reply_view) for reply_view in talk}
+    outcomes = {reply.address: _describe_outcome(reply) for reply in talk}
     if not run.has_table(ExposureRow.table):
         return [
-            DecisionView(reply_view.place, reply_view.value, reply_view.address, ())
-            for reply_view in talk
-            if reply_view.own and reply_view.value
+            DecisionView(reply.place, reply.value, reply.address, ())
+            for reply in talk
+            if reply.own and reply.value
         ]
     table = run.scan_table(ExposureRow.table)
-    mine = table.filter(pl.col("address").is_in(list(outcomes))).collect()
-    found: dict[str, tuple[str, list[ShownTexts]]] = {}
-    for row in mine.iter_rows(named=True):
-        _, shown = found.setdefault(row["address"], (row["decision"], []))
+    own_rows = table.filter(pl.col("address").is_in(list(outcomes))).collect()
+    decisions_by_address: dict[str, tuple[str, list[ShownTexts]]] = {}
+    for row in own_rows.iter_rows(named=True):
+        _, shown_texts = decisions_by_address.setdefault(row["address"], (row["decision"], []))
         ids = tuple(map(str, json.loads(row["text_ids"] or "[]")))
-        shown.append(ShownTexts(row["kind"], row["texts"], ids, row["share"], row["expected"]))
+        shown_texts.append(
+            ShownTexts(row["kind"], row["texts"], ids, row["share"], row["expected"])
+        )
     return [
-        DecisionView(found[outcome][0], outcomes[outcome], outcome, tuple(found[outcome][1]))
-        for outcome in outcomes
-        if outcome in found
+        DecisionView(
+            decisions_by_address[address][0],
+            outcomes[address],
+            address,
+            tuple(decisions_by_address[address][1]),
+        )
+        for address in outcomes
+        if address in decisions_by_address
     ]
 
 

@@ -26,10 +26,10 @@ ROOMS = (
     ("experiment_id", "session"), ("group_id",), ("group",), ("session",), ("discussion",),
 )  # fmt: skip
 # Columns that divide the conversation of a room.
-PARTS = ("topic", "task_id", "phase", "round")
-SPEAKERS = ("speaker_id", "speaker")
+PART_COLUMNS = ("topic", "task_id", "phase", "round")
+SPEAKER_COLUMNS = ("speaker_id", "speaker")
 # Runs of earlier versions have the latter two columns.
-SPOKEN = ("speaker_name", "name", "speaker")
+NAME_COLUMNS = ("speaker_name", "name", "speaker")
 # The table of whom a speaker refers to and how, if a study records it.
 REFERENCES = "references"
 
@@ -88,22 +88,28 @@ def room_columns(run: RunFolder) -> tuple[str, ...]:
     """
     if not run.has_table(UTTERANCES):
         return ()
-    have = set(run.scan_table(UTTERANCES).collect_schema().names())
-    if "participant_id" in have:
+    columns_of_table = set(run.scan_table(UTTERANCES).collect_schema().names())
+    if "participant_id" in columns_of_table:
         return ()
-    return next((columns for columns in ROOMS if have.issuperset(columns)), ())
+    return next((columns for columns in ROOMS if columns_of_table.issuperset(columns)), ())
 
 
 def find_rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
     """Return all rooms of a run in the order of its tables."""
     table = run.scan_table(UTTERANCES)
-    have = table.collect_schema().names()
-    heard = pl.col("public") if "public" in have else pl.lit(True)
-    speaker = pl.col(next(speaker for speaker in SPEAKERS if speaker in have))
-    counted = table.group_by(*columns, maintain_order=True).agg(
-        heard.sum().alias("_said"), speaker.filter(heard).n_unique().alias("_speakers")
+    columns_of_table = table.collect_schema().names()
+    is_public = pl.col("public") if "public" in columns_of_table else pl.lit(True)
+    speaker = pl.col(
+        next(
+            speaker_column
+            for speaker_column in SPEAKER_COLUMNS
+            if speaker_column in columns_of_table
+        )
     )
-    return [Room(tuple(map(str, row[:-2])), *row[-2:]) for row in counted.collect().iter_rows()]
+    counts = table.group_by(*columns, maintain_order=True).agg(
+        is_public.sum().alias("_said"), speaker.filter(is_public).n_unique().alias("_speakers")
+    )
+    return [Room(tuple(map(str, row[:-2])), *row[-2:]) for row in counts.collect().iter_rows()]
 
 
 def spoken_at(run: RunFolder, room: Room) -> set[str]:
@@ -136,54 +142,59 @@ def in_room(
     journal: JournalReader,
     columns: Sequence[str],
     key: Sequence[str],
-    called: Mapping[str, str],
+    given_names: Mapping[str, str],
 ) -> list[Line]:
     """Return the utterances of a room, and its private replies marked as private.
 
-    Private replies are private utterances and answers to questions to one speaker alone. `called`
-    maps ids to names, for tables that record speakers by id.
+    Private replies are private utterances and answers to questions to one speaker alone.
+    `given_names` maps ids to names, for tables that record speakers by id.
     """
-    same = [
+    conditions = [
         pl.col(column).cast(pl.String) == value for column, value in zip(columns, key, strict=True)
     ]
-    table = run.scan_table(UTTERANCES).filter(*same).collect()
-    names = {**_speaker_names(table), **called}
-    referred = _references_by_utterance(run, columns, same, names)
+    table = run.scan_table(UTTERANCES).filter(*conditions).collect()
+    names = {**_speaker_names(table), **given_names}
+    references = _references_by_utterance(run, columns, conditions, names)
     # Private replies are merged in by the time of their calls.
-    others = _unspoken_replies(run, journal, key, table) if "address" in table.columns else iter(())
-    waiting = next(others, None)
+    unspoken = (
+        _unspoken_replies(run, journal, key, table) if "address" in table.columns else iter(())
+    )
+    next_reply = next(unspoken, None)
     lines: list[Line] = []
     part = ""
-    for row in _in_order(table):
+    for row in _order_by_part(table):
         part = _conversation_part(row) or part
         address = str(row.get("address") or "")
-        asked_at = journal.call_time(address) if address and waiting else 0.0
-        while waiting is not None and waiting.at < asked_at:
-            lines.append(_build_thought(waiting, part, names, key))
-            waiting = next(others, None)
-        lines.append(_build_line(row, part, names, key, referred))
-    while waiting is not None:
-        lines.append(_build_thought(waiting, part, names, key))
-        waiting = next(others, None)
+        asked_at = journal.call_time(address) if address and next_reply else 0.0
+        while next_reply is not None and next_reply.at < asked_at:
+            lines.append(_build_thought(next_reply, part, names, key))
+            next_reply = next(unspoken, None)
+        lines.append(_build_line(row, part, names, key, references))
+    while next_reply is not None:
+        lines.append(_build_thought(next_reply, part, names, key))
+        next_reply = next(unspoken, None)
     return lines
 
 
-def _in_order(table: pl.DataFrame) -> list[dict[str, object]]:
+def _order_by_part(table: pl.DataFrame) -> list[dict[str, object]]:
     """Return the rows of each part in the order of their turns.
 
     A study may record all utterances of a round at once, in the order of its participants. Private
     rows keep their positions.
     """
     rows = table.to_dicts()
-    places = [n for n, row in enumerate(rows) if row.get("public", True) and row.get("turn")]
+    positions = [
+        position for position, row in enumerate(rows) if row.get("public", True) and row.get("turn")
+    ]
     parts = {
-        part: n for n, part in enumerate(dict.fromkeys(_conversation_part(rows[n]) for n in places))
+        part: n
+        for n, part in enumerate(dict.fromkeys(_conversation_part(rows[n]) for n in positions))
     }
     spoken = sorted(
-        (rows[n] for n in places), key=lambda row: (parts[_conversation_part(row)], row["turn"])
+        (rows[n] for n in positions), key=lambda row: (parts[_conversation_part(row)], row["turn"])
     )
-    for place, row in zip(places, spoken, strict=True):
-        rows[place] = row
+    for position, row in zip(positions, spoken, strict=True):
+        rows[position] = row
     return rows
 
 
@@ -192,35 +203,40 @@ def _unspoken_replies(
 ) -> Iterator[ReplyView]:
     """Return the replies in a room without an utterance, in the order of the questions."""
     spoken = set(table["address"])
-    near = journal.addresses_containing(escape_address_part(key[0]), whole_part=False)
-    own = [
+    addresses = journal.addresses_containing(escape_address_part(key[0]), whole_part=False)
+    room_addresses = [
         address
-        for address in near
+        for address in addresses
         if base_of(address) == address and address not in spoken and is_within(address, key)
     ]
-    return iter(replies_at(run, journal, own))
+    return iter(replies_at(run, journal, room_addresses))
 
 
 def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
     """Map speaker ids to names, if utterances have both."""
-    spoken = next((column for column in SPOKEN if column in table.columns), None)
-    if spoken is None or "speaker_id" not in table.columns:
+    name_column = next((column for column in NAME_COLUMNS if column in table.columns), None)
+    if name_column is None or "speaker_id" not in table.columns:
         return {}
-    return dict(table.select("speaker_id", spoken).drop_nulls().unique().iter_rows())
+    return dict(table.select("speaker_id", name_column).drop_nulls().unique().iter_rows())
 
 
 def _conversation_part(row: Mapping[str, object]) -> str:
     """Return the part of the conversation of an utterance, or "" for a private one without a
     part."""
-    heard = row.get("public", True)
+    is_public = row.get("public", True)
     column = next(
-        (column for column in (*PARTS, *["stage"] * bool(heard)) if row.get(column) is not None), ""
+        (
+            column
+            for column in (*PART_COLUMNS, *["stage"] * bool(is_public))
+            if row.get(column) is not None
+        ),
+        "",
     )
     if not column:
         return ""
     value = str(row[column])
-    named = column.removesuffix("_id")
-    return f"{named} {value}" if value.isdigit() else value.replace("_", " ")
+    part_name = column.removesuffix("_id")
+    return f"{part_name} {value}" if value.isdigit() else value.replace("_", " ")
 
 
 def _build_line(
@@ -228,64 +244,74 @@ def _build_line(
     part: str,
     names: Mapping[str, str],
     key: Sequence[str],
-    referred: Mapping[tuple[str, str], Reactions],
+    references: Mapping[tuple[str, str], Reactions],
 ) -> Line:
-    who = str(row.get("speaker_id") or row.get("speaker") or "")
+    speaker_id = str(row.get("speaker_id") or row.get("speaker") or "")
     text, address = str(row.get("text") or ""), str(row.get("address") or "")
-    private = not row.get("public", True)
-    fields = fields_of(text) if private else ()
-    notes = [_shorten_address(address, who, key)] if private and address else []
+    is_private = not row.get("public", True)
+    fields = fields_of(text) if is_private else ()
+    notes = [_shorten_address(address, speaker_id, key)] if is_private and address else []
     if row.get("replied_to"):
-        to = str(row["replied_to"])
+        target = str(row["replied_to"])
         turn = f", turn {row['replied_to_turn']}" if row.get("replied_to_turn") else ""
-        notes.append(f"answers {names.get(to, to)}{turn}")
+        notes.append(f"answers {names.get(target, target)}{turn}")
     if row.get("stance"):
         notes.append(f"{row['stance']}s")
     if row.get("changed_mind") and isinstance(row.get("valence"), float):
         notes.append(f"moved to {row['valence']:+.2f}".replace("-", "−"))
     if not text and not row.get("missing"):
         notes.append("silent")
-    notes += [str(row[c]).replace("_", " ") for c in ("intent", "missing") if row.get(c)]
+    notes += [
+        str(row[column]).replace("_", " ") for column in ("intent", "missing") if row.get(column)
+    ]
     return Line(
-        part, names.get(who, who), who, str(row.get("role") or row.get("speaker_role") or ""),
-        str(row.get("turn") or ""), "" if fields else text, fields, tuple(notes),
-        () if private else referred.get((str(row.get("round")), who), ()), address, private,
+        part,
+        names.get(speaker_id, speaker_id),
+        speaker_id,
+        str(row.get("role") or row.get("speaker_role") or ""),
+        str(row.get("turn") or ""),
+        "" if fields else text,
+        fields,
+        tuple(notes),
+        () if is_private else references.get((str(row.get("round")), speaker_id), ()),
+        address,
+        is_private,
         row.get("address") == "",
-    )  # fmt: skip
+    )
 
 
 def _build_thought(
     reply: ReplyView, part: str, names: Mapping[str, str], key: Sequence[str]
 ) -> Line:
-    turns = (_shorten_address(reply.address, reply.speaker, key),)
+    notes = (_shorten_address(reply.address, reply.speaker, key),)
     return Line(
         part, names.get(reply.speaker, reply.speaker), reply.speaker, reply.role, "", reply.text,
-        reply.fields, turns, (), reply.address, True,
+        reply.fields, notes, (), reply.address, True,
     )  # fmt: skip
 
 
-def _shorten_address(address: str, who: str, key: Sequence[str]) -> str:
-    return place_of(address, (*key, "-".join(key), ".".join(key), who))
+def _shorten_address(address: str, speaker_id: str, key: Sequence[str]) -> str:
+    return place_of(address, (*key, "-".join(key), ".".join(key), speaker_id))
 
 
 def _references_by_utterance(
-    run: RunFolder, columns: Sequence[str], same: Sequence[pl.Expr], names: Mapping[str, str]
+    run: RunFolder, columns: Sequence[str], conditions: Sequence[pl.Expr], names: Mapping[str, str]
 ) -> dict[tuple[str, str], Reactions]:
     """Map (round, speaker) to the references of the speaker: each kind with its targets."""
-    wanted = {*columns, "round", "speaker", "target", "interaction_type"}
+    needed_columns = {*columns, "round", "speaker", "target", "interaction_type"}
     if not run.has_table(REFERENCES):
         return {}
     table = run.scan_table(REFERENCES)
-    if not wanted <= {*table.collect_schema().names()}:
+    if not needed_columns <= {*table.collect_schema().names()}:
         return {}
-    rows = table.filter(*same).select(
+    rows = table.filter(*conditions).select(
         pl.col("round").cast(pl.String), "speaker", "interaction_type", "target"
     )
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for number, speaker, kind, target in rows.collect().iter_rows():
-        kinds = found.setdefault((number, speaker), {})
-        kinds.setdefault(kind or "refers to", []).append(names.get(target, target))
+    targets_by_kind: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for round_number, speaker, kind, target in rows.collect().iter_rows():
+        kinds_of_speaker = targets_by_kind.setdefault((round_number, speaker), {})
+        kinds_of_speaker.setdefault(kind or "refers to", []).append(names.get(target, target))
     return {
         key: tuple((kind, tuple(targets)) for kind, targets in kinds.items())
-        for key, kinds in found.items()
+        for key, kinds in targets_by_kind.items()
     }

@@ -39,10 +39,10 @@ from folkmoot.storage.table_buffer import ROWS
 from folkmoot.view.people import count_of, file_stamp
 
 # Seconds that a list of runs spends on counting participants.
-COUNTING = 0.15
+MAX_COUNTING_SECONDS = 0.15
 # Bytes that are read from the end of a log.
-TAIL = 65_536
-MOST_WARNINGS = 8
+MAX_LOG_BYTES = 65_536
+MAX_WARNINGS = 8
 RUNNING = "running"
 PEOPLE_MARK = "PEOPLE"
 # Outcomes in manifests, and the states of runs without a manifest.
@@ -74,7 +74,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunStatus:
     """The state of a run, as the list of runs and its first page show it.
 
     `cost` is in words. `why` is the reason why the run stopped or cannot be read. `mark` is
@@ -114,13 +114,13 @@ class Standing:
         return STATES.get(self.state, self.state)
 
 
-class Shelf:
+class RunCollection:
     """The runs of a folder including those in its grids, or one run if the folder is a run."""
 
     def __init__(self, folder: Path) -> None:
         self.one = _is_run(folder)
-        inside = folder / CELLS_FOLDER if is_grid(folder) else folder
-        self.root = folder.resolve().parent if self.one else inside
+        runs_folder = folder / CELLS_FOLDER if is_grid(folder) else folder
+        self.root = folder.resolve().parent if self.one else runs_folder
         self._only = folder.resolve().name if self.one else ""
 
     def run_names(self) -> list[str]:
@@ -137,39 +137,41 @@ class Shelf:
         A name comes from an address of the site, so it must not lead to another folder.
         """
         parts = name.split("/")
-        plain = all(part and not part.startswith(".") and not _FAR & set(part) for part in parts)
-        mine = name == self._only if self.one else plain and len(parts) <= 2
-        if not (mine and _is_run(path := self._run_path(name))):
-            said = f"There is no run {name} here. It may have been moved or deleted."
-            raise HTTPException(404, said)
-        if away := _leads_away(path):
-            raise HTTPException(404, away)
+        is_plain = all(
+            part and not part.startswith(".") and not _PATH_CHARACTERS & set(part) for part in parts
+        )
+        is_here = name == self._only if self.one else is_plain and len(parts) <= 2
+        if not (is_here and _is_run(path := self._run_path(name))):
+            message = f"There is no run {name} here. It may have been moved or deleted."
+            raise HTTPException(404, message)
+        if problem := _outside_link_problem(path):
+            raise HTTPException(404, problem)
         return open_run(path)
 
     def _run_path(self, name: str) -> Path:
         first, _, cell = name.partition("/")
         return self.root / first / CELLS_FOLDER / cell if cell else self.root / first
 
-    def list_standings(self) -> list[Standing]:
+    def list_statuses(self) -> list[RunStatus]:
         """Return the state of all runs, the most recently written first.
 
         Participants are counted for a short time only. A later call counts the rest.
         """
         oldest = datetime.min.replace(tzinfo=UTC)
-        until = time.monotonic() + COUNTING
-        found = []
+        deadline = time.monotonic() + MAX_COUNTING_SECONDS
+        statuses = []
         for name in [self._only] if self.one else _iterate_run_names(self.root):
-            path, shown = self._run_path(name), _as_text(name)
-            if shown != name:
-                found.append(replace(run_standing(path, shown), state="unreadable"))
+            path, shown_name = self._run_path(name), _as_text(name)
+            if shown_name != name:
+                statuses.append(replace(read_run_status(path, shown_name), state="unreadable"))
                 continue
             # These stamps are the cache key of the count, so a count is repeated only after a
             # change.
             tables = is_held(path), file_stamp(path / TABLES), file_stamp(path / MANIFEST)
-            people = _count_people(path, *tables) if time.monotonic() < until else None
-            found.append(replace(run_standing(path, name), people=people))
+            people = _count_people(path, *tables) if time.monotonic() < deadline else None
+            statuses.append(replace(read_run_status(path, name), people=people))
         return sorted(
-            found, key=lambda standing: (standing.running, standing.moved or oldest), reverse=True
+            statuses, key=lambda status: (status.running, status.moved or oldest), reverse=True
         )
 
 
@@ -180,7 +182,7 @@ def _as_text(name: str) -> str:
 
 
 # Characters that would make a part of a name lead to another folder, or make it invalid.
-_FAR = {"\x00", os.sep, os.altsep}
+_PATH_CHARACTERS = {"\x00", os.sep, os.altsep}
 ENGINES = (
     *(
         PLAN,
@@ -196,15 +198,15 @@ ENGINES = (
 )
 
 
-def _leads_away(path: Path) -> str:
+def _outside_link_problem(path: Path) -> str:
     """Return why a run is not read: a link in it leads out of its folder. Empty for a normal
     run."""
-    here = path.resolve()
+    run_path = path.resolve()
     tables = [path / TABLES]
     with suppress(OSError):
         tables += (path / TABLES).iterdir()
     for file in (*(path / name for name in ENGINES), *tables):
-        if file.is_symlink() and not file.resolve().is_relative_to(here):
+        if file.is_symlink() and not file.resolve().is_relative_to(run_path):
             name = file.relative_to(path)
             return f"{path.name} is not read: {name} is a link that leads out of its folder."
     return ""
@@ -230,57 +232,65 @@ def _is_run(path: Path) -> bool:
     return any((path / name).is_file() for name in (PLAN, MANIFEST, STUDY_FILE_NAME))
 
 
-def run_standing(path: Path, name: str) -> Standing:
+def read_run_status(path: Path, name: str) -> RunStatus:
     """Return the state of a run from its manifest, its log and its lock.
 
     The result is cached until one of the files changes.
     """
-    read = (MANIFEST, LOG_LINES, f"{JOURNAL}-wal", JOURNAL, PLAN, SEATS)
-    return _cached_standing(
-        path, name, is_held(path), tuple(file_stamp(path / file) for file in read)
+    read_files = (MANIFEST, LOG_LINES, f"{JOURNAL}-wal", JOURNAL, PLAN, SEATS)
+    return _cached_status(
+        path, name, is_held(path), tuple(file_stamp(path / file) for file in read_files)
     )
 
 
 @lru_cache(maxsize=4096)
-def _cached_standing(
+def _cached_status(
     path: Path, name: str, running: bool, stamps: tuple[tuple[int, int], ...]
-) -> Standing:
-    said, why = _manifest_or_reason(path)
+) -> RunStatus:
+    manifest, problem = _manifest_or_reason(path)
     log = _open_log(path)
-    state = "unreadable" if why else str(said.get("outcome") or "stopped")
-    if said.get("unusable"):
-        state, why = "unusable", str(said["unusable"])
-    last = next(log.newest_lines(), {})
+    state = "unreadable" if problem else str(manifest.get("outcome") or "stopped")
+    if manifest.get("unusable"):
+        state, problem = "unusable", str(manifest["unusable"])
+    newest_line = next(log.newest_lines(), {})
     # If a process holds the run, its manifest is of an earlier process.
-    if running or not said:
+    if running or not manifest:
         state = RUNNING if running else state
-        first = _first_line(path / LOG_LINES)
-        begun = next(log.newest_lines("RunStarted"), first)
-        calls = _whole_number(last, "calls") + _whole_number(last, "replayed")
-        unknown = last.get("cost_usd") is None and calls
-        cost = "unknown" if unknown else format_dollars(_number_or_zero(last, "cost_usd"))
-        models = str(begun.get("model", ""))
-        study = str(begun.get("study", ""))
-        mark, note = (SYNTHETIC_MARK, SYNTHETIC_NOTE) if begun.get("synthetic") else ("", "")
+        first_line = _first_line(path / LOG_LINES)
+        start_line = next(log.newest_lines("RunStarted"), first_line)
+        calls = _whole_number(newest_line, "calls") + _whole_number(newest_line, "replayed")
+        has_unknown_cost = newest_line.get("cost_usd") is None and calls
+        cost = (
+            "unknown"
+            if has_unknown_cost
+            else format_dollars(_number_or_zero(newest_line, "cost_usd"))
+        )
+        models = str(start_line.get("model", ""))
+        study = str(start_line.get("study", ""))
+        mark, note = (SYNTHETIC_MARK, SYNTHETIC_NOTE) if start_line.get("synthetic") else ("", "")
         if (path / SEATS).exists():
             mark, note = PEOPLE_MARK, "People take part. At the end it says who answered as whom."
-        started = _parse_moment(begun.get("time"))
-        missing = _whole_number(last, "missing")
+        started = _parse_moment(start_line.get("time"))
+        missing = _whole_number(newest_line, "missing")
     else:
-        calls, cost = _whole_number(said, "calls"), _describe_cost(said)
-        asked = said.get("models")
-        models = ", ".join(str(m["asked"]) for m in asked) if isinstance(asked, list) else ""
-        study = str(said.get("study", ""))
-        mark = str(said.get("mark") or (SYNTHETIC_MARK if said.get("synthetic") else ""))
-        note = str(said.get("note") or SYNTHETIC_NOTE) if mark else ""
-        started = _parse_moment(said.get("started_at"))
-        answers = said.get("answers")
+        calls, cost = _whole_number(manifest, "calls"), _describe_cost(manifest)
+        model_entries = manifest.get("models")
+        models = (
+            ", ".join(str(model["asked"]) for model in model_entries)
+            if isinstance(model_entries, list)
+            else ""
+        )
+        study = str(manifest.get("study", ""))
+        mark = str(manifest.get("mark") or (SYNTHETIC_MARK if manifest.get("synthetic") else ""))
+        note = str(manifest.get("note") or SYNTHETIC_NOTE) if mark else ""
+        started = _parse_moment(manifest.get("started_at"))
+        answers = manifest.get("answers")
         reasons = answers.get("missing", {}) if isinstance(answers, dict) else {}
         missing = sum(reasons.values())
-    ended = next(log.newest_lines("RunEnded"), {})
-    if not running and not why and state not in ("done", "stopped"):
-        why = str(ended.get("message", ""))
-    return Standing(
+    end_line = next(log.newest_lines("RunEnded"), {})
+    if not running and not problem and state not in ("done", "stopped"):
+        problem = str(end_line.get("message", ""))
+    return RunStatus(
         name=name,
         study=study or "unknown",
         state=state,
@@ -288,14 +298,14 @@ def _cached_standing(
         calls=calls,
         cost=cost,
         missing=missing,
-        retries=_whole_number(said or last, "retries"),
-        rate=_number_or_zero(last, "rate"),
+        retries=_whole_number(manifest or newest_line, "retries"),
+        rate=_number_or_zero(newest_line, "rate"),
         started=started,
         moved=_latest_change(stamps[:-1]),
         mark=mark,
         note=note,
-        why=why,
-        stages=_latest_stages(log) if running or not said else (),
+        why=problem,
+        stages=_latest_stages(log) if running or not manifest else (),
         warnings=_latest_warnings(log),
     )
 
@@ -321,8 +331,8 @@ def _describe_cost(manifest: Mapping[str, object]) -> str:
 def _manifest_or_reason(path: Path) -> tuple[dict[str, object], str]:
     """Return the manifest and "", or an empty manifest and the reason why it cannot be read."""
     try:
-        found = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
-        return found, "" if found else f"{path / MANIFEST}: it holds nothing"
+        manifest = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
+        return manifest, "" if manifest else f"{path / MANIFEST}: it holds nothing"
     except FileNotFoundError:
         return {}, ""
     except (OSError, StorageError, TypeError, ValueError) as error:
@@ -335,8 +345,8 @@ def _read_manifest(path: Path, _changed: int) -> dict[str, object]:
 
 
 def _latest_change(stamps: Iterable[tuple[int, int]]) -> datetime | None:
-    changed = max(when for when, _ in stamps)
-    return datetime.fromtimestamp(changed / 1e9, UTC) if changed else None
+    latest = max(modified_at for modified_at, _ in stamps)
+    return datetime.fromtimestamp(latest / 1e9, UTC) if latest else None
 
 
 def _first_line(path: Path) -> dict[str, object]:
@@ -359,65 +369,68 @@ class _Log:
     def newest_lines(self, *words: str) -> Iterator[dict[str, object]]:
         """Yield the entries that contain one of these quoted words, the newest first."""
         # Searching the bytes first avoids parsing most lines as JSON.
-        wanted = [f'"{word}"'.encode() for word in words]
+        searched_words = [f'"{word}"'.encode() for word in words]
         for line in reversed(self.lines):
-            if (not wanted or any(w in line for w in wanted)) and (found := _parse_line(line)):
-                yield found
+            if (not searched_words or any(word in line for word in searched_words)) and (
+                data := _parse_line(line)
+            ):
+                yield data
 
 
 def _open_log(path: Path) -> _Log:
     try:
         with (path / LOG_LINES).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL))
-            return _Log(file.read(), whole=size <= TAIL)
+            file.seek(max(0, size - MAX_LOG_BYTES))
+            return _Log(file.read(), whole=size <= MAX_LOG_BYTES)
     except OSError:
         return _Log(b"", whole=True)
 
 
 def _parse_line(text: bytes) -> dict[str, object]:
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def _latest_stages(log: _Log) -> tuple[Stage, ...]:
     """Return the stages from the last line that holds them."""
     for line in log.newest_lines("stages"):
-        found = line.get("stages")
-        if isinstance(found, list):
+        stages = line.get("stages")
+        if isinstance(stages, list):
             return tuple(
-                Stage(str(s["name"]), int(s["done"]), s["total"], s["seconds_left"]) for s in found
+                Stage(str(stage["name"]), int(stage["done"]), stage["total"], stage["seconds_left"])
+                for stage in stages
             )
     return ()
 
 
 def _latest_warnings(log: _Log) -> tuple[tuple[str, str], ...]:
     """Return the last warnings and errors of the current or the last process."""
-    told: list[tuple[str, str]] = []
+    warnings: list[tuple[str, str]] = []
     for line in log.newest_lines("RunStarted", "warning", "error"):
-        if line.get("event") == "RunStarted" or len(told) == MOST_WARNINGS:
+        if line.get("event") == "RunStarted" or len(warnings) == MAX_WARNINGS:
             break
         if line.get("level") in ("warning", "error"):
-            told.append((str(line.get("time", ""))[11:19], str(line.get("message", ""))))
-    return tuple(reversed(told))
+            warnings.append((str(line.get("time", ""))[11:19], str(line.get("message", ""))))
+    return tuple(reversed(warnings))
 
 
-def _whole_number(found: Mapping[str, object], key: str) -> int:
-    value = found.get(key)
+def _whole_number(data: Mapping[str, object], key: str) -> int:
+    value = data.get(key)
     return value if isinstance(value, int) else 0
 
 
-def _number_or_zero(found: Mapping[str, object], key: str) -> float:
-    value = found.get(key)
+def _number_or_zero(data: Mapping[str, object], key: str) -> float:
+    value = data.get(key)
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
 def _parse_moment(text: object) -> datetime | None:
     try:
-        found = datetime.fromisoformat(str(text))
+        moment = datetime.fromisoformat(str(text))
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

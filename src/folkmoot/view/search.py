@@ -26,20 +26,20 @@ from folkmoot.hidden_characters import without_hidden
 from folkmoot.storage.amendments import AMENDMENTS_FILE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.overview import open_overview_cache
-from folkmoot.view.people import NOT_SAID, journal_of
-from folkmoot.view.talk import Asked, base_of, fields_of, hints_by_address, place_of
+from folkmoot.view.people import HIDDEN_ADDRESSES, journal_of
+from folkmoot.view.talk import Asked, answers_by_address, base_of, fields_of, place_of
 
 INDEX = "search.sqlite"
 # Replies in one transaction.
-AT_ONCE = 2000
+REPLIES_PER_BATCH = 2000
 # Seconds that a page waits for the index.
-WAIT = 0.25
+MAX_WAIT_SECONDS = 0.25
 PER_PAGE = 50
 # Search in all runs: seconds that a page takes, and results shown of each run.
-WAIT_FOR_ALL, FROM_EACH = 0.4, 3
+MAX_WAIT_FOR_ALL_SECONDS, MAX_HITS_PER_RUN = 0.4, 3
 DAMAGED = (sqlite3.Error, OSError, StorageError, PolarsError)
 # Characters shown on each side of the first match.
-AROUND = 130
+CONTEXT_CHARACTERS = 130
 _SCHEMA = """
 CREATE VIRTUAL TABLE said USING fts5(text, content='', tokenize='unicode61 remove_diacritics 2');
 CREATE TABLE state(stamp TEXT NOT NULL, upto INTEGER NOT NULL);
@@ -56,7 +56,7 @@ class Hit(NamedTuple):
     words: Markup
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """One page of search results.
 
     `total` counts all results. `indexed` is the indexed share of the run (0 to 1), and `why` is the
@@ -82,65 +82,67 @@ class Searches:
         run: RunFolder,
         query: str,
         start: int = 0,
-        most: int = PER_PAGE,
+        max_hits: int = PER_PAGE,
         *,
-        wait: float = WAIT,
-    ) -> Found:
+        wait: float = MAX_WAIT_SECONDS,
+    ) -> SearchResult:
         """Return the replies that contain all words of a query, the best first.
 
         A part of the query in quotation marks is a phrase. `wait` is in seconds.
         """
-        wanted = _query_expression(query)
-        opened = journal_of(run) if wanted else None
-        if opened is None:
-            return Found([], 0, 1.0)
-        self._brought_up(run, wait)
-        with opened as journal:
-            last = journal.last_row()
+        expression = _query_expression(query)
+        opened_journal = journal_of(run) if expression else None
+        if opened_journal is None:
+            return SearchResult([], 0, 1.0)
+        self._update_index(run, wait)
+        with opened_journal as journal:
+            last_row = journal.last_row()
             with closing(_open_index(run, journal)) as db:
-                upto = int(db.execute("SELECT upto FROM state").fetchone()[0])
+                indexed_row = int(db.execute("SELECT upto FROM state").fetchone()[0])
                 match = "FROM said WHERE said MATCH ?"
-                total = int(db.execute(f"SELECT count(*) {match}", (wanted,)).fetchone()[0])
-                page = f"SELECT rowid {match} ORDER BY rank, rowid LIMIT ? OFFSET ?"
-                rows = db.execute(page, (wanted, most, start)).fetchall()
+                total = int(db.execute(f"SELECT count(*) {match}", (expression,)).fetchone()[0])
+                query_sql = f"SELECT rowid {match} ORDER BY rank, rowid LIMIT ? OFFSET ?"
+                rows = db.execute(query_sql, (expression, max_hits, start)).fetchall()
             # The row ids of the index are those of the journal. A row that was removed from the
             # journal gives no result, because the next row has another id.
             replies = [
-                r
-                for (name,) in rows
-                for r in journal.replies_after_row(name - 1, 1)
-                if r[0] == name
+                reply
+                for (row_number,) in rows
+                for reply in journal.replies_after_row(row_number - 1, 1)
+                if reply[0] == row_number
             ]
-        known = hints_by_address(run, [base_of(address) for _, address, _ in replies])
-        hits = [_build_hit(address, text, query, known) for _, address, text in replies]
-        indexed = min(1.0, upto / last) if last else 1.0
-        return Found(hits, total, indexed, self._failed.get(run.path, ""))
+        answers = answers_by_address(run, [base_of(address) for _, address, _ in replies])
+        hits = [_build_hit(address, text, query, answers) for _, address, text in replies]
+        indexed_share = min(1.0, indexed_row / last_row) if last_row else 1.0
+        return SearchResult(hits, total, indexed_share, self._failed.get(run.path, ""))
 
     def find_in_runs(
         self, runs: Sequence[tuple[str, Callable[[], RunFolder]]], query: str
-    ) -> tuple[list[tuple[str, Found]], int]:
+    ) -> tuple[list[tuple[str, SearchResult]], int]:
         """Search several runs, given as (name, function that opens the run).
 
         Returns the results by name, and the number of runs that were searched before the time was
         up. The index of the last of them may be incomplete.
         """
-        until = time.monotonic() + WAIT_FOR_ALL
-        found: list[tuple[str, Found]] = []
-        for done, (name, opened) in enumerate(runs):
-            left = until - time.monotonic()
-            if left <= 0:
-                return found, done
+        deadline = time.monotonic() + MAX_WAIT_FOR_ALL_SECONDS
+        results: list[tuple[str, SearchResult]] = []
+        for searched_count, (name, open_run) in enumerate(runs):
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
+                return results, searched_count
             try:
-                own = self.find_replies(opened(), query, most=FROM_EACH, wait=left)
+                result = self.find_replies(
+                    open_run(), query, max_hits=MAX_HITS_PER_RUN, wait=seconds_left
+                )
             except (*DAMAGED, HTTPException) as error:
-                own = Found([], 0, 1.0, str(error))
-            if own.indexed < 1 and not own.why:
-                return found, done
-            if own.total or own.why:
-                found.append((name, own))
-        return found, len(runs)
+                result = SearchResult([], 0, 1.0, str(error))
+            if result.indexed < 1 and not result.why:
+                return results, searched_count
+            if result.total or result.why:
+                results.append((name, result))
+        return results, len(runs)
 
-    def _brought_up(self, run: RunFolder, wait: float) -> None:
+    def _update_index(self, run: RunFolder, wait: float) -> None:
         """Start a thread that indexes new replies, and wait for it for a moment."""
         with self._lock:
             thread = self._under_way.get(run.path)
@@ -161,21 +163,21 @@ class Searches:
 
 def _build_index(run: RunFolder) -> None:
     with JournalReader(run.path / JOURNAL) as journal, closing(_open_index(run, journal)) as db:
-        last = journal.last_row()
-        upto = int(db.execute("SELECT upto FROM state").fetchone()[0])
-        while replies := journal.replies_after_row(upto, AT_ONCE):
+        last_row = journal.last_row()
+        indexed_row = int(db.execute("SELECT upto FROM state").fetchone()[0])
+        while replies := journal.replies_after_row(indexed_row, REPLIES_PER_BATCH):
             rows = [
-                (n, _searchable_text(text))
-                for n, address, text in replies
-                if not address.startswith(NOT_SAID)
+                (row_number, _searchable_text(text))
+                for row_number, address, text in replies
+                if not address.startswith(HIDDEN_ADDRESSES)
             ]
             with db:
                 db.executemany("INSERT INTO said(rowid, text) VALUES (?, ?)", rows)
                 db.execute("UPDATE state SET upto = ?", (replies[-1][0],))
-            upto = replies[-1][0]
+            indexed_row = replies[-1][0]
         # The last rows may be embeddings, which are not replies.
         with db:
-            db.execute("UPDATE state SET upto = max(upto, ?)", (last,))
+            db.execute("UPDATE state SET upto = max(upto, ?)", (last_row,))
 
 
 def _searchable_text(reply: str) -> str:
@@ -190,13 +192,13 @@ def _open_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=30)
     try:
         db.execute("PRAGMA journal_mode = WAL")
-        found = db.execute("SELECT stamp FROM state").fetchone()
+        stored_stamp = db.execute("SELECT stamp FROM state").fetchone()
     except sqlite3.Error:
-        found = None
-    if found is None or found[0] != stamp:
+        stored_stamp = None
+    if stored_stamp is None or stored_stamp[0] != stamp:
         db.close()
-        for end in ("", "-wal", "-shm"):
-            path.with_name(INDEX + end).unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(INDEX + suffix).unlink(missing_ok=True)
         db = sqlite3.connect(path, timeout=30)
         db.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
         db.execute("INSERT INTO state VALUES (?, 0)", (stamp,))
@@ -206,10 +208,10 @@ def _open_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
 
 def _journal_stamp(run: RunFolder, journal: JournalReader) -> str:
     """Return the state of the journal to which an index must belong."""
-    amended = run.path / AMENDMENTS_FILE
-    changed = amended.stat().st_mtime_ns if amended.exists() else 0
+    amendments_file = run.path / AMENDMENTS_FILE
+    amended_at = amendments_file.stat().st_mtime_ns if amendments_file.exists() else 0
     # The leading number is the version of the index format.
-    return f"1 {(run.path / JOURNAL).stat().st_ino} {journal.superseded_count()} {changed}"
+    return f"1 {(run.path / JOURNAL).stat().st_ino} {journal.superseded_count()} {amended_at}"
 
 
 def _query_words(query: str) -> Iterator[str]:
@@ -225,12 +227,12 @@ def _query_expression(query: str) -> str:
     return f"{' '.join(words)}*" if words else ""
 
 
-def _build_hit(address: str, reply: str, query: str, known: dict[str, Asked]) -> Hit:
-    asked_there = known.get(base_of(address))
+def _build_hit(address: str, reply: str, query: str, answers: dict[str, Asked]) -> Hit:
+    answer = answers.get(base_of(address))
     return Hit(
         base_of(address),
-        asked_there.speaker if asked_there else "",
-        asked_there.role if asked_there else "",
+        answer.speaker if answer else "",
+        answer.role if answer else "",
         place_of(address),
         _mark_matches(" ".join(_searchable_text(reply).split()), query),
     )
@@ -242,12 +244,18 @@ def _mark_matches(text: str, query: str) -> Markup:
         "|".join(rf"\b{re.escape(word)}\w*" for word in _query_words(query)), re.IGNORECASE
     )
     first = pattern.search(text)
-    at = first.start() if first else 0
-    begin, end = max(0, at - AROUND), min(len(text), at + AROUND)
-    parts, last = [], begin
+    first_match = first.start() if first else 0
+    begin, end = (
+        max(0, first_match - CONTEXT_CHARACTERS),
+        min(len(text), first_match + CONTEXT_CHARACTERS),
+    )
+    parts, position = [], begin
     for match in pattern.finditer(text, begin, end):
-        parts += [escape(text[last : match.start()]), Markup("<mark>{}</mark>").format(match[0])]
-        last = match.end()
-    parts.append(escape(text[last : max(last, end)]))
-    shown = Markup("").join(parts)
-    return Markup("{}{}{}").format("…" * (begin > 0), shown, "…" * (end < len(text)))
+        parts += [
+            escape(text[position : match.start()]),
+            Markup("<mark>{}</mark>").format(match[0]),
+        ]
+        position = match.end()
+    parts.append(escape(text[position : max(position, end)]))
+    marked = Markup("").join(parts)
+    return Markup("{}{}{}").format("…" * (begin > 0), marked, "…" * (end < len(text)))

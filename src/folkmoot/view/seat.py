@@ -91,12 +91,12 @@ class UtteranceView:
     name: str
     text: str
     # One of "mine", "theirs" and "asked", where "asked" is an earlier question.
-    whose: str
+    origin: str
 
 
-def create_seat_app(desk: SeatManager, guard: Guard) -> Starlette:
+def create_seat_app(seat_manager: SeatManager, guard: Guard) -> Starlette:
     """Create the app with the pages of the seats."""
-    pages = _Pages(desk)
+    pages = _Pages(seat_manager)
     routes = [
         *(pages.entry.page_routes() if pages.entry is not None else ()),
         Route("/seat/{token}/noted", pages.note_code, methods=["POST"]),
@@ -116,106 +116,122 @@ def create_seat_app(desk: SeatManager, guard: Guard) -> Starlette:
 class _Pages:
     """The request handlers and the seat manager that they share."""
 
-    def __init__(self, desk: SeatManager) -> None:
-        self.desk = desk
-        self.entry = None if desk.lobby is None else EntryPages(desk, desk.lobby)
+    def __init__(self, seat_manager: SeatManager) -> None:
+        self.seat_manager = seat_manager
+        self.entry = (
+            None if seat_manager.lobby is None else EntryPages(seat_manager, seat_manager.lobby)
+        )
 
     async def show_seat(self, request: Request) -> Response:
-        chair = self._find_seat(request)
-        self.desk.record_link_ids(chair, request.query_params)
-        await self.desk.wait_until_saved()
-        return self._render_page(chair)
+        seat_state = self._find_seat(request)
+        self.seat_manager.record_link_ids(seat_state, request.query_params)
+        await self.seat_manager.wait_until_saved()
+        return self._render_page(seat_state)
 
     async def record_consent(self, request: Request) -> Response:
-        chair = self._find_seat(request)
-        self.desk.record_consent(chair)
-        await self.desk.wait_until_saved()
-        return _redirect_to_seat(chair)
+        seat_state = self._find_seat(request)
+        self.seat_manager.record_consent(seat_state)
+        await self.seat_manager.wait_until_saved()
+        return _redirect_to_seat(seat_state)
 
     async def note_code(self, request: Request) -> Response:
         """Go on to the lobby, after the participant has noted the return code."""
-        chair = self._find_seat(request)
-        self.desk.note_code(chair)
-        await self.desk.wait_until_saved()
-        return _redirect_to_seat(chair)
+        seat_state = self._find_seat(request)
+        self.seat_manager.note_code(seat_state)
+        await self.seat_manager.wait_until_saved()
+        return _redirect_to_seat(seat_state)
 
     async def answer(self, request: Request) -> Response:
         """Record an answer to the open question. The response is sent after the answer is on
         disk."""
-        chair = self._find_seat(request)
-        sent = await forms.read_form(request)
-        asked = forms.first_of(sent, "question")
-        question = self.desk.find_pending_question(chair, asked)
+        seat_state = self._find_seat(request)
+        form = await forms.read_form(request)
+        question_id = forms.first_of(form, "question")
+        question = self.seat_manager.find_pending_question(seat_state, question_id)
         if question is None:
-            return self._render_page(chair, STALE, status=409)
+            return self._render_page(seat_state, STALE, status=409)
         # The question may have been closed by an answer, by the end of its time or by the end of
         # the study.
         if question.reply.done():
             is_theirs = question.reply.result().finish in ("stop", f"refused:{DECLINED}")
             await question.saved.wait()
-            return self._render_page(chair, ANSWERED if is_theirs else STALE, status=409)
-        text, problem = _parse_form(question, sent)
+            return self._render_page(seat_state, ANSWERED if is_theirs else STALE, status=409)
+        text, problem = _parse_form(question, form)
         if problem:
-            return self._render_page(chair, problem, sent, 422)
-        if await self.desk.answer(chair, question, text):
-            return _redirect_to_seat(chair)
-        lost = (
+            return self._render_page(seat_state, problem, form, 422)
+        if await self.seat_manager.answer(seat_state, question, text):
+            return _redirect_to_seat(seat_state)
+        message = (
             "The study has stopped, and this answer was not saved. Send it again when it goes on."
         )
-        return self._render_page(chair, lost, sent, 503)
+        return self._render_page(seat_state, message, form, 503)
 
     async def leave_study(self, request: Request) -> Response:
         """Ask for confirmation of a withdrawal, then withdraw what the participant wrote."""
-        chair = self._find_seat(request)
-        if chair.ended:
-            return self._render_page(chair)
+        seat_state = self._find_seat(request)
+        if seat_state.ended:
+            return self._render_page(seat_state)
         problem = ""
         if request.method == "POST":
-            problem = _problem_with_consent(await forms.read_form(request), _state_of(chair))
-            if not problem and self._is_in_lobby(chair):
-                return await self._leave_lobby(chair)
+            problem = _problem_with_consent(await forms.read_form(request), _state_of(seat_state))
+            if not problem and self._is_in_lobby(seat_state):
+                return await self._leave_lobby(seat_state)
             if not problem:
-                self.desk.close_seat(chair, WITHDRAWN)
-                return _redirect_to_seat(chair)
-        shown = {"chair": chair, "state": _state_of(chair), "problem": problem}
-        return render_page("seat_leave.html.j2", shown, 409 if problem else 200)
+                self.seat_manager.close_seat(seat_state, WITHDRAWN)
+                return _redirect_to_seat(seat_state)
+        context = {"chair": seat_state, "state": _state_of(seat_state), "problem": problem}
+        return render_page("seat_leave.html.j2", context, 409 if problem else 200)
 
-    async def _leave_lobby(self, chair: SeatState) -> Response:
+    async def _leave_lobby(self, seat_state: SeatState) -> Response:
         """Free the seat of a participant who has not been asked anything yet."""
         # The last page is drawn before the seat forgets its participant.
-        shown = {"chair": replace(chair, ended=WITHDRAWN), "settings": self.desk.settings}
-        answer = render_page("seat_end.html.j2", shown)
-        self.desk.release_seat(chair)
-        await self.desk.wait_until_saved()
+        context = {
+            "chair": replace(seat_state, ended=WITHDRAWN),
+            "settings": self.seat_manager.settings,
+        }
+        response = render_page("seat_end.html.j2", context)
+        self.seat_manager.release_seat(seat_state)
+        await self.seat_manager.wait_until_saved()
         if self.entry is not None:
-            self.entry.forget_visit(answer)
-        return answer
+            self.entry.forget_visit(response)
+        return response
 
-    def _is_in_lobby(self, chair: SeatState) -> bool:
-        lobby = self.desk.lobby
-        return lobby is not None and lobby.is_open and chair.has_agreed and not chair.ended
+    def _is_in_lobby(self, seat_state: SeatState) -> bool:
+        lobby = self.seat_manager.lobby
+        return (
+            lobby is not None and lobby.is_open and seat_state.has_agreed and not seat_state.ended
+        )
 
     async def report_news(self, request: Request) -> Response:
         """Return what an open page must know, if it has changed: the question shown and the time
         left."""
-        chair = self._find_seat(request)
+        seat_state = self._find_seat(request)
         idle, typed = (_seconds_in(request, name) for name in ("idle", "typed"))
-        chair.activity.note(self.desk.clock(), idle, typed)
-        question, lobby = self.desk.current_question(chair), self.desk.lobby
-        left = None if question is None else question.left
-        taken = ""
-        if chair.ended:
-            shows = "end"
-        elif chair.return_code:
-            shows = "code"
-        elif lobby is not None and self._is_in_lobby(chair):
-            shows, left, taken = "lobby", lobby.left, describe_taken_seats(self.desk)
+        seat_state.activity.note(self.seat_manager.clock(), idle, typed)
+        question, lobby = self.seat_manager.current_question(seat_state), self.seat_manager.lobby
+        seconds_left = None if question is None else question.left
+        taken_text = ""
+        if seat_state.ended:
+            shown_page = "end"
+        elif seat_state.return_code:
+            shown_page = "code"
+        elif lobby is not None and self._is_in_lobby(seat_state):
+            shown_page, seconds_left = "lobby", lobby.left
+            taken_text = describe_taken_seats(self.seat_manager)
         else:
-            shows = question.id if question else ""
-        tag = tag_of(shows, taken, None if left is None else round(left) // CLOCK_SECONDS)
+            shown_page = question.id if question else ""
+        tag = tag_of(
+            shown_page,
+            taken_text,
+            None if seconds_left is None else round(seconds_left) // CLOCK_SECONDS,
+        )
         if is_shown(request, tag):
             return answer_unchanged(tag)
-        news = {"shows": shows, "left": None if left is None else round(left), "taken": taken}
+        news = {
+            "shows": shown_page,
+            "left": None if seconds_left is None else round(seconds_left),
+            "taken": taken_text,
+        }
         return JSONResponse(news, headers={"ETag": tag})
 
     async def seats_overview(self, request: Request) -> Response:
@@ -223,30 +239,33 @@ class _Pages:
         self._check_researcher(request)
         return render_page(
             "seats.html.j2",
-            {"desk": self.desk, "part": self._seats_part(), "entry": self._entry_link()},
+            {"desk": self.seat_manager, "part": self._seats_part(), "entry": self._entry_link()},
         )
 
     async def seats_update(self, request: Request) -> Response:
         """Return the list of all seats if it has changed."""
         self._check_researcher(request)
-        is_last = all(chair.ended for chair in self.desk)
+        is_last = all(seat_state.ended for seat_state in self.seat_manager)
         return answer_poll(request, self._seats_part(), is_last=is_last)
 
     def _entry_link(self) -> str:
-        lobby = self.desk.lobby
-        return "" if lobby is None else f"{self.desk.address}/enter/{lobby.token}"
+        lobby = self.seat_manager.lobby
+        return "" if lobby is None else f"{self.seat_manager.address}/enter/{lobby.token}"
 
     def _seats_part(self) -> LivePart:
-        chairs = list(self.desk)
-        conditions = any(chair.seat.condition for chair in chairs)
-        found = {"desk": self.desk, "chairs": chairs, "conditions": conditions}
-        lobby = self.desk.lobby
-        waits = lobby is not None and lobby.is_open
-        left = lobby.left if lobby is not None else None
-        found["given"] = {chair.seat.name for chair in chairs if self._is_given(chair)}
-        found.update(lobby=waits, taken=describe_taken_seats(self.desk))
-        found.update(minutes=None if left is None else max(1, math.ceil(left / 60)))
-        return draw_live_part("_seats.html.j2", found)
+        seat_states = list(self.seat_manager)
+        has_conditions = any(seat_state.seat.condition for seat_state in seat_states)
+        context = {"desk": self.seat_manager, "chairs": seat_states, "conditions": has_conditions}
+        lobby = self.seat_manager.lobby
+        is_waiting = lobby is not None and lobby.is_open
+        seconds_left = lobby.left if lobby is not None else None
+        context["given"] = {
+            seat_state.seat.name for seat_state in seat_states if self._is_given(seat_state)
+        }
+        context.update(lobby=is_waiting, taken=describe_taken_seats(self.seat_manager))
+        minutes = None if seconds_left is None else max(1, math.ceil(seconds_left / 60))
+        context.update(minutes=minutes)
+        return draw_live_part("_seats.html.j2", context)
 
     async def close(self, request: Request) -> Response:
         """Ask the researcher for confirmation, then close a seat."""
@@ -254,115 +273,136 @@ class _Pages:
         is_sent = request.method == "POST"
         sent = await forms.read_form(request) if is_sent else {}
         name = forms.first_of(sent, "seat") if is_sent else request.query_params.get("seat", "")
-        chair = next((chair for chair in self.desk if chair.seat.name == name), None)
-        if chair is None:
+        seat_state = next(
+            (seat_state for seat_state in self.seat_manager if seat_state.seat.name == name), None
+        )
+        if seat_state is None:
             raise HTTPException(404, "There is no such seat.")
-        overview = RedirectResponse(f"/seats/{self.desk.token}", 303)
-        if chair.ended:
+        overview = RedirectResponse(f"/seats/{self.seat_manager.token}", 303)
+        if seat_state.ended:
             return overview
-        problem = _problem_with_consent(sent, _state_of(chair)) if is_sent else ""
+        problem = _problem_with_consent(sent, _state_of(seat_state)) if is_sent else ""
         if is_sent and not problem:
-            self.desk.close_seat(chair, SEAT_CLOSED)
+            self.seat_manager.close_seat(seat_state, SEAT_CLOSED)
             return overview
-        shown = {"desk": self.desk, "chair": chair, "state": _state_of(chair), "problem": problem}
-        return render_page("seat_close.html.j2", shown, 409 if problem else 200)
+        context = {
+            "desk": self.seat_manager,
+            "chair": seat_state,
+            "state": _state_of(seat_state),
+            "problem": problem,
+        }
+        return render_page("seat_close.html.j2", context, 409 if problem else 200)
 
     async def start_study(self, request: Request) -> Response:
         """Ask the researcher for confirmation, then start the study with those in the lobby."""
         self._check_researcher(request)
-        overview = RedirectResponse(f"/seats/{self.desk.token}", 303)
-        lobby = self.desk.lobby
+        overview = RedirectResponse(f"/seats/{self.seat_manager.token}", 303)
+        lobby = self.seat_manager.lobby
         if lobby is None or not lobby.is_open:
             return overview
-        taken = describe_taken_seats(self.desk)
-        state, problem = digest(taken, size=9).hex(), ""
+        taken_text = describe_taken_seats(self.seat_manager)
+        state, problem = digest(taken_text, size=9).hex(), ""
         if request.method == "POST":
             problem = _problem_with_consent(await forms.read_form(request), state)
             if not problem:
-                self.desk.start_now()
+                self.seat_manager.start_now()
                 return overview
-        shown = {"desk": self.desk, "taken": taken, "state": state, "problem": problem}
-        shown["nobody"] = not lobby.occupants
-        return render_page("seats_start.html.j2", shown, 409 if problem else 200)
+        context = {
+            "desk": self.seat_manager,
+            "taken": taken_text,
+            "state": state,
+            "problem": problem,
+        }
+        context["nobody"] = not lobby.occupants
+        return render_page("seats_start.html.j2", context, 409 if problem else 200)
 
     def _find_seat(self, request: Request) -> SeatState:
         token = request.path_params["token"]
         # Each token is compared in constant time, so that response times reveal nothing about it.
-        for known, chair in self.desk.seat_states.items():
-            if secrets.compare_digest(known.encode(), token.encode()) and self._is_given(chair):
+        for known_token, seat_state in self.seat_manager.seat_states.items():
+            if secrets.compare_digest(known_token.encode(), token.encode()) and self._is_given(
+                seat_state
+            ):
                 trust_connection(request.scope)
-                return chair
+                return seat_state
         raise HTTPException(404, "There is no such seat. Open the whole link that you were given.")
 
-    def _is_given(self, chair: SeatState) -> bool:
+    def _is_given(self, seat_state: SeatState) -> bool:
         """Return whether somebody has the link of this seat. An open entry gives it later."""
-        lobby = self.desk.lobby
-        return lobby is None or chair.seat.name in lobby.occupants
+        lobby = self.seat_manager.lobby
+        return lobby is None or seat_state.seat.name in lobby.occupants
 
     def _check_researcher(self, request: Request) -> None:
         if not secrets.compare_digest(
-            request.path_params["token"].encode(), self.desk.token.encode()
+            request.path_params["token"].encode(), self.seat_manager.token.encode()
         ):
             raise HTTPException(404)
         trust_connection(request.scope)
 
     def _render_page(
         self,
-        chair: SeatState,
+        seat_state: SeatState,
         problem: str = "",
         sent: Mapping[str, Sequence[str]] | None = None,
         status: int = 200,
     ) -> Response:
-        desk, settings = self.desk, self.desk.settings
+        seat_manager, settings = self.seat_manager, self.seat_manager.settings
         # At the end, the server waits only for seats with a page that was opened during this
         # process.
-        chair.is_connected = True
-        chair.activity.note(desk.clock(), 0.0, None)
-        shared = {"chair": chair, "settings": settings, "problem": problem}
-        if chair.ended:
-            chair.end_shown = True
-            return render_page("seat_end.html.j2", shared, status)
-        if chair.return_code:
-            return render_page("seat_code.html.j2", shared, status)
-        if desk.lobby is not None and self._is_in_lobby(chair):
-            waiting = {"taken": describe_taken_seats(desk), "left": desk.lobby.left}
-            return render_page("seat_lobby.html.j2", {**shared, **waiting}, status)
-        if not chair.has_agreed:
-            return render_page("seat_welcome.html.j2", {**shared, "readers": desk.readers}, status)
-        question = desk.current_question(chair)
+        seat_state.is_connected = True
+        seat_state.activity.note(seat_manager.clock(), 0.0, None)
+        shared_context = {"chair": seat_state, "settings": settings, "problem": problem}
+        if seat_state.ended:
+            seat_state.end_shown = True
+            return render_page("seat_end.html.j2", shared_context, status)
+        if seat_state.return_code:
+            return render_page("seat_code.html.j2", shared_context, status)
+        if seat_manager.lobby is not None and self._is_in_lobby(seat_state):
+            lobby_context = {
+                "taken": describe_taken_seats(seat_manager),
+                "left": seat_manager.lobby.left,
+            }
+            return render_page("seat_lobby.html.j2", {**shared_context, **lobby_context}, status)
+        if not seat_state.has_agreed:
+            return render_page(
+                "seat_welcome.html.j2", {**shared_context, "readers": seat_manager.readers}, status
+            )
+        question = seat_manager.current_question(seat_state)
         if question is None:
-            return render_page("seat_wait.html.j2", shared, status)
+            return render_page("seat_wait.html.j2", shared_context, status)
         minutes = settings.minutes
         nudge = max(NUDGE_SECONDS, NUDGE_SHARE * 60 * minutes) if minutes else None
-        shown = {
+        context = {
             "question": question,
             "scene": question.view,
             "so_far": so_far(question),
             "form": form_for(question),
             "sent": sent or {},
             "nudge": nudge,
-            "number": max(1, chair.question_count - len(chair.questions) + 1),
-            "expected": desk.expected_questions,
+            "number": max(1, seat_state.question_count - len(seat_state.questions) + 1),
+            "expected": seat_manager.expected_questions,
             "parts": partial(split_images, images=question.request.images),
         }
-        answer = render_page("seat.html.j2", {**shared, **shown}, status)
-        answer.headers["Content-Security-Policy"] = policy_for(question.request.images)
-        return answer
+        response = render_page("seat.html.j2", {**shared_context, **context}, status)
+        response.headers["Content-Security-Policy"] = policy_for(question.request.images)
+        return response
 
 
 def _seconds_in(request: Request, name: str) -> float | None:
     """Return a number of seconds in the query, or None if there is no usable one."""
-    given = request.query_params.get(name, "")
-    return float(given) if given.isdecimal() and len(given) < 9 else None
+    text = request.query_params.get(name, "")
+    return float(text) if text.isdecimal() and len(text) < 9 else None
 
 
-def _state_of(chair: SeatState) -> str:
+def _state_of(seat_state: SeatState) -> str:
     """Return a digest of the state of a seat, for the confirmation of an irreversible step.
 
     If a participant has joined or answered since the page was shown, the digest differs. The page
     then asks again.
     """
-    return digest(chair.seat.name, str(chair.has_agreed), str(chair.answers), size=9).hex()
+    return digest(
+        seat_state.seat.name, str(seat_state.has_agreed), str(seat_state.answers), size=9
+    ).hex()
 
 
 def _problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
@@ -372,11 +412,11 @@ def _problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
     return "" if forms.first_of(sent, "sure") == "yes" else NOT_TICKED
 
 
-def describe_taken_seats(desk: SeatManager) -> str:
+def describe_taken_seats(seat_manager: SeatManager) -> str:
     """Describe how many of the open seats are taken."""
-    chairs = [chair for chair in desk if not chair.ended]
-    taken = sum(chair.has_agreed for chair in chairs)
-    return f"{taken} of {len(chairs)} seats {'is' if taken == 1 else 'are'} taken."
+    seat_states = [seat_state for seat_state in seat_manager if not seat_state.ended]
+    taken_count = sum(seat_state.has_agreed for seat_state in seat_states)
+    return f"{taken_count} of {len(seat_states)} seats {'is' if taken_count == 1 else 'are'} taken."
 
 
 def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
@@ -390,11 +430,13 @@ def policy_for(images: Collection[str]) -> str:
     `images` are the texts that reference them. An image that a policy cannot name exactly is shown
     as a link.
     """
-    found = (image.url for words in images for image in find_image_references(words))
-    named = [exact[1] for url in found if (exact := _NAMEABLE.match(url))]
+    urls = (image.url for words in images for image in find_image_references(words))
+    image_addresses = [match[1] for url in urls if (match := _NAMEABLE.match(url))]
     # A semicolon or a comma would end the entry in the policy.
-    named = [address.replace(";", "%3B").replace(",", "%2C") for address in named]
-    return POLICY.replace(_OWN_IMAGES, " ".join([_OWN_IMAGES, *named]))
+    image_addresses = [
+        address.replace(";", "%3B").replace(",", "%2C") for address in image_addresses
+    ]
+    return POLICY.replace(_OWN_IMAGES, " ".join([_OWN_IMAGES, *image_addresses]))
 
 
 def so_far(question: PendingQuestion) -> list[UtteranceView]:
@@ -402,34 +444,41 @@ def so_far(question: PendingQuestion) -> list[UtteranceView]:
 
     Other speakers are shown with their names if there are several.
     """
-    scene = question.view
-    several = (
-        len({utterance.speaker_id for utterance in scene.history} - {"", scene.speaker.id}) > 1
+    view = question.view
+    has_several_speakers = (
+        len({utterance.speaker_id for utterance in view.history} - {"", view.speaker.id}) > 1
     )
-    return [_format_history(utterance, scene.speaker.id, several) for utterance in scene.history]
+    return [
+        _format_history(utterance, view.speaker.id, has_several_speakers)
+        for utterance in view.history
+    ]
 
 
-def _format_history(utterance: Utterance, me: str, several: bool) -> UtteranceView:
+def _format_history(
+    utterance: Utterance, speaker_id: str, has_several_speakers: bool
+) -> UtteranceView:
     if not utterance.speaker_id:
         return UtteranceView("", utterance.text, "asked")
-    if utterance.speaker_id == me:
+    if utterance.speaker_id == speaker_id:
         return UtteranceView("You", utterance.text, "mine")
     return UtteranceView(
-        (utterance.name or utterance.speaker_id) if several else "", utterance.text, "theirs"
+        (utterance.name or utterance.speaker_id) if has_several_speakers else "",
+        utterance.text,
+        "theirs",
     )
 
 
 def form_for(question: PendingQuestion) -> forms.FormField:
     """Build the form for an answer, from its JSON schema or from its answer kind and options."""
-    schema, scene = question.request.schema, question.view
+    schema, view = question.request.schema, question.view
     if schema is not None:
         form = forms.form_of(schema)
-    elif scene.answer_kind == "choice" and scene.options:
-        options = tuple((option, option) for option in scene.options)
+    elif view.answer_kind == "choice" and view.options:
+        options = tuple((option, option) for option in view.options)
         form = forms.FormField("a", "choice", "", required=True, options=options)
-    elif scene.answer_kind == "number":
+    elif view.answer_kind == "number":
         low, high = (
-            (float(option) for option in scene.options) if len(scene.options) == 2 else (None, None)
+            (float(option) for option in view.options) if len(view.options) == 2 else (None, None)
         )
         form = forms.FormField("a", "number", "", required=True, low=low, high=high)
     else:
@@ -445,12 +494,12 @@ def _ways_out(question: PendingQuestion) -> list[str]:
 
     A way out is left out if it equals an option, or if the answer type cannot parse it.
     """
-    scene, own = question.view, []
-    if question.request.schema is None and (way := CLOSED_FORMS.get(scene.answer_kind)):
-        options = {"_".join(re.findall(r"[^\W_]+", option.casefold())) for option in scene.options}
-        if way not in options and not scene.describe_parse_problem(way):
-            own.append(way)
-    return [*own, DECLINED]
+    view, ways_out = question.view, []
+    if question.request.schema is None and (way := CLOSED_FORMS.get(view.answer_kind)):
+        options = {"_".join(re.findall(r"[^\W_]+", option.casefold())) for option in view.options}
+        if way not in options and not view.describe_parse_problem(way):
+            ways_out.append(way)
+    return [*ways_out, DECLINED]
 
 
 def _parse_form(
@@ -478,36 +527,38 @@ def _parse_form(
         text = str(value)
     if len(text) > LONGEST_ANSWER:
         return None, f"Please be shorter: at most {LONGEST_ANSWER:,} characters."
-    return text, _for_people(question.view.describe_parse_problem(text), form)
+    return text, _word_for_humans(question.view.describe_parse_problem(text), form)
 
 
 def _blank_answer_message(form: forms.FormField) -> str:
     """Return the message for an empty form."""
-    what = "choose one of the options" if form.kind == "choice" else "give an answer"
-    return f"Please {what}, or say that you prefer not to."
+    request = "choose one of the options" if form.kind == "choice" else "give an answer"
+    return f"Please {request}, or say that you prefer not to."
 
 
-def _for_people(problem: str, form: forms.FormField) -> str:
+def _word_for_humans(problem: str, form: forms.FormField) -> str:
     """Rewrite a parse problem for humans, without the format instructions that models get."""
     if not problem:
         return ""
-    why = problem.replace(ALL_FIELDS_INSTRUCTION, "").removeprefix("The JSON did not fit: ")
-    why = why.partition("Reply with")[0].replace("The reply", "Your answer")
-    why = why.replace("Input should", "it should").strip(" .")
-    what, _, rest = why.partition(": ")
-    if rest and re.fullmatch(r"[\w.]+", what):
-        why = f"{' › '.join(map(forms.label_of, what.split('.')))}: {rest}"
+    problem_text = problem.replace(ALL_FIELDS_INSTRUCTION, "").removeprefix(
+        "The JSON did not fit: "
+    )
+    problem_text = problem_text.partition("Reply with")[0].replace("The reply", "Your answer")
+    problem_text = problem_text.replace("Input should", "it should").strip(" .")
+    field_path, _, rest = problem_text.partition(": ")
+    if rest and re.fullmatch(r"[\w.]+", field_path):
+        problem_text = f"{' › '.join(map(forms.label_of, field_path.split('.')))}: {rest}"
     if form.kind == "number" and form.low is not None and form.high is not None:
-        asked = f"Please give a number from {form.low:g} to {form.high:g}."
+        request = f"Please give a number from {form.low:g} to {form.high:g}."
     elif form.kind == "choice":
-        asked = "Please choose one of the options."
+        request = "Please choose one of the options."
     else:
-        asked = "Please change your answer."
-    return f"{why}. {asked}" if why else asked
+        request = "Please change your answer."
+    return f"{problem_text}. {request}" if problem_text else request
 
 
-def _redirect_to_seat(chair: SeatState) -> Response:
-    return RedirectResponse(f"/seat/{chair.token}", 303)
+def _redirect_to_seat(seat_state: SeatState) -> Response:
+    return RedirectResponse(f"/seat/{seat_state.token}", 303)
 
 
 # --- serving -------------------------------------------------------------------------------------
@@ -518,49 +569,52 @@ def build_seat_host(
     address: str = LOOPBACK,
     port: int | None = None,
     public_url: str = "",
-    say: Callable[[str], object] = print,
-    linger: float = LINGER_SECONDS,
+    print_line: Callable[[str], object] = print,
+    linger_seconds: float = LINGER_SECONDS,
     expected_questions: int | None = None,
 ) -> SeatHost:
     """Return the server of the pages of the seats, as `RunOptions.seat_host` and `folkmoot.run`
     take it.
 
-    `public_url` is the address under which participants reach this server through a proxy. `say` is
-    called with each link. At the end, the pages stay for `linger` seconds or until all connected
-    participants have seen the last one. `expected_questions` is the number of questions that a
-    participant is likely to get. The pages show it beside the number of the question.
+    `public_url` is the address under which participants reach this server through a proxy.
+    `print_line` is called with each link. At the end, the pages stay for `linger_seconds` seconds
+    or until all connected participants have seen the last one. `expected_questions` is the number
+    of questions that a participant is likely to get. The pages show it beside the number of the
+    question.
     """
 
     @asynccontextmanager
-    async def serve_seats(desk: SeatManager) -> AsyncIterator[None]:
-        listening = _open_socket(address, port if port is not None else desk.port)
-        desk.port = listening.getsockname()[1]
+    async def serve_seats(seat_manager: SeatManager) -> AsyncIterator[None]:
+        listening = _open_socket(address, port if port is not None else seat_manager.port)
+        seat_manager.port = listening.getsockname()[1]
         # The links must stay valid after a resume, so the port is saved before they are shown.
-        desk.save_state()
-        shown = f"[{address}]" if ":" in address else address
-        base = public_url.rstrip("/") or f"http://{shown}:{desk.port}"
-        desk.address, desk.expected_questions = base, expected_questions
+        seat_manager.save_state()
+        shown_address = f"[{address}]" if ":" in address else address
+        base = public_url.rstrip("/") or f"http://{shown_address}:{seat_manager.port}"
+        seat_manager.address, seat_manager.expected_questions = base, expected_questions
         guard = Guard(
             hosts=own_names(urlsplit(base).hostname or ""),
             methods=frozenset({"GET", "HEAD", "POST"}),
             links_hold_tokens=True,
         )
-        pages = create_seat_app(desk, guard)
+        pages = create_seat_app(seat_manager, guard)
         server = _Server(pages)
-        if desk.lobby is not None:
-            say(f"One link for everybody: {desk.address}/enter/{desk.lobby.token}")
-        for chair in desk if desk.lobby is None else ():
-            say(f"Seat {chair.seat.name}: {base}/seat/{chair.token}")
-        say(f"All seats, for you alone: {base}/seats/{desk.token}")
+        if seat_manager.lobby is not None:
+            print_line(
+                f"One link for everybody: {seat_manager.address}/enter/{seat_manager.lobby.token}"
+            )
+        for seat_state in seat_manager if seat_manager.lobby is None else ():
+            print_line(f"Seat {seat_state.seat.name}: {base}/seat/{seat_state.token}")
+        print_line(f"All seats, for you alone: {base}/seats/{seat_manager.token}")
         tasks = [
             asyncio.ensure_future(server.serve(sockets=[listening])),
-            asyncio.ensure_future(_let_time_pass(desk)),
+            asyncio.ensure_future(_run_clock(seat_manager)),
         ]
         try:
             yield
             # This changes the pages of all seats to the last one.
-            desk.finish()
-            await _until_told(desk, linger)
+            seat_manager.finish()
+            await _wait_until_end_is_shown(seat_manager, linger_seconds)
         finally:
             tasks[1].cancel()
             server.should_exit = True
@@ -586,27 +640,27 @@ def _open_socket(address: str, port: int | None) -> socket.socket:
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
-        where = f"{address}:{port or 0}"
+        address_text = f"{address}:{port or 0}"
         hint = "close what listens there, or choose another with --port (the links then change)"
         raise InputError(
-            Problem(f"cannot listen at {where}: {error.strerror}", hint=hint)
+            Problem(f"cannot listen at {address_text}: {error.strerror}", hint=hint)
         ) from None
     listening.setblocking(False)
     return listening
 
 
-async def _let_time_pass(desk: SeatManager) -> None:
+async def _run_clock(seat_manager: SeatManager) -> None:
     while True:
         await asyncio.sleep(TICK_SECONDS)
-        desk.advance_clock()
+        seat_manager.advance_clock()
 
 
-async def _until_told(desk: SeatManager, seconds: float) -> None:
+async def _wait_until_end_is_shown(seat_manager: SeatManager, seconds: float) -> None:
     """Wait until all connected participants have seen the last page, for at most `seconds`."""
 
     async def wait_until_shown() -> None:
-        while not desk.researcher_left and not all(
-            seat_state.end_shown for seat_state in desk if seat_state.is_connected
+        while not seat_manager.researcher_left and not all(
+            seat_state.end_shown for seat_state in seat_manager if seat_state.is_connected
         ):
             await asyncio.sleep(0.05)
 

@@ -83,7 +83,7 @@ class Guard:
     links_hold_tokens: bool = False
     max_form_bytes: int = MAX_FORM_BYTES
 
-    def names_us(self, host: str) -> bool:
+    def accepts_host(self, host: str) -> bool:
         """Return whether a Host header (`name:port`) names this site."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         name = name.strip("[]").lower().rstrip(".")
@@ -101,14 +101,16 @@ class Guard:
         """
         return f"{COOKIE}-{digest(self.token).hex()[:12]}"
 
-    def admits_token(self, given: str) -> bool:
+    def admits_token(self, given_token: str) -> bool:
         # Compare in constant time, so that response times reveal nothing about the token.
-        return not self.token or secrets.compare_digest(given.encode(), self.token.encode())
+        return not self.token or secrets.compare_digest(given_token.encode(), self.token.encode())
 
 
-def own_names(*more: str) -> frozenset[str]:
+def own_names(*further_names: str) -> frozenset[str]:
     """Return the names under which this machine may be requested, in lower case."""
-    return frozenset(name.lower() for name in ("localhost", socket.gethostname(), *more) if name)
+    return frozenset(
+        name.lower() for name in ("localhost", socket.gethostname(), *further_names) if name
+    )
 
 
 def is_loopback(host: str) -> bool:
@@ -121,7 +123,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Guarded:
+class GuardMiddleware:
     """ASGI middleware that rejects requests which the guard does not admit, and sets the
     headers."""
 
@@ -141,19 +143,19 @@ class Guarded:
                     headers.setdefault(name, value)
             await send(message)
 
-        answer: ASGIApp | None = self._turned_away(scope)
-        if answer is None:
-            answer = self.app
+        response: ASGIApp | None = self._reject_request(scope)
+        if response is None:
+            response = self.app
             if not self.guard.links_hold_tokens:
                 trust_connection(scope)
-        await answer(scope, receive, send_with_headers)
+        await response(scope, receive, send_with_headers)
 
-    def _turned_away(self, scope: Scope) -> Response | None:
+    def _reject_request(self, scope: Scope) -> Response | None:
         """Return the response to a rejected request, or None if the guard admits the request."""
         headers = Headers(scope=scope)
-        if not self.guard.names_us(headers.get("host", "")):
-            said = "This page was asked for under another site's name. Use the address printed."
-            return PlainTextResponse(said, 421)
+        if not self.guard.accepts_host(headers.get("host", "")):
+            message = "This page was asked for under another site's name. Use the address printed."
+            return PlainTextResponse(message, 421)
         if scope["method"] not in self.guard.methods:
             return PlainTextResponse("These pages only show; nothing can be sent to them.", 405)
         if scope["method"] not in READING and not _is_bounded(headers, self.guard.max_form_bytes):
@@ -161,35 +163,35 @@ class Guarded:
         if not self.guard.token:
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = dict(query).get(TOKEN, "")
-        if given and self.guard.admits_token(given):
-            rest = urlencode([(key, value) for key, value in query if key != TOKEN])
-            there = quote(scope["path"]) + (f"?{rest}" if rest else "")
+        given_token = dict(query).get(TOKEN, "")
+        if given_token and self.guard.admits_token(given_token):
+            other_parameters = urlencode([(key, value) for key, value in query if key != TOKEN])
+            target = quote(scope["path"]) + (f"?{other_parameters}" if other_parameters else "")
             # The redirect removes the token from the address bar. A path that starts with two
             # slashes would lead to another host, so the leading slashes are reduced to one.
-            answer = RedirectResponse("/" + there.lstrip("/"), 303)
+            answer = RedirectResponse("/" + target.lstrip("/"), 303)
             # Lax and not strict, because the link may be opened from a message on the page of
             # another site.
-            answer.set_cookie(self.guard.cookie_name, given, httponly=True, samesite="lax")
+            answer.set_cookie(self.guard.cookie_name, given_token, httponly=True, samesite="lax")
             return answer
         cookie = SimpleCookie(headers.get("cookie", "")).get(self.guard.cookie_name)
         if cookie is not None and self.guard.admits_token(cookie.value):
             return None
-        said = "This page needs its token: open the whole link that was printed at the start."
-        return PlainTextResponse(said, 401)
+        message = "This page needs its token: open the whole link that was printed at the start."
+        return PlainTextResponse(message, 401)
 
 
-def _is_bounded(headers: Headers, most: int) -> bool:
+def _is_bounded(headers: Headers, max_bytes: int) -> bool:
     """Return whether a request states the length of its form, and the length is allowed."""
     length = headers.get("content-length", "")
-    return length.isdecimal() and len(length) < 10 and int(length) <= most
+    return length.isdecimal() and len(length) < 10 and int(length) <= max_bytes
 
 
 def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
     """Create an app of these routes with the shared files, the error pages and the guard."""
     app = Starlette(
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
-        middleware=[Middleware(Guarded, guard)],
+        middleware=[Middleware(GuardMiddleware, guard)],
         exception_handlers={
             404: _missing_response,
             ClientDisconnect: _client_left_response,
@@ -200,7 +202,7 @@ def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
 
 
 def serve_app(
-    app: Starlette, host: str, port: int, secret: str, tell: Callable[[str], None]
+    app: Starlette, host: str, port: int, secret: str, print_address: Callable[[str], None]
 ) -> None:
     """Serve an app at an address until Ctrl-C. Port 0 means any free port.
 
@@ -210,13 +212,15 @@ def serve_app(
     try:
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
-        raise InputError(f"{host}:{port} cannot be had: {why}; name another --port") from error
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise InputError(f"{host}:{port} cannot be had: {reason}; name another --port") from error
     with listening:
-        anywhere = host in ("0.0.0.0", "::")
-        shown = socket.gethostname() if anywhere else f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listening.getsockname()[1]}/"
-        tell(address + (f"?{TOKEN}={secret}" if secret else ""))
+        is_any_address = host in ("0.0.0.0", "::")
+        shown_host = (
+            socket.gethostname() if is_any_address else f"[{host}]" if ":" in host else host
+        )
+        address = f"http://{shown_host}:{listening.getsockname()[1]}/"
+        print_address(address + (f"?{TOKEN}={secret}" if secret else ""))
         PageServer(app).run(sockets=[listening])
 
 
@@ -269,16 +273,16 @@ def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> R
     return HTMLResponse(part.html, headers=headers)
 
 
-def keep_if_unreadable(way: Callable[[Request], Response]) -> Callable[[Request], Response]:
+def keep_if_unreadable(show_page: Callable[[Request], Response]) -> Callable[[Request], Response]:
     """Decorate a handler of a part so that the part stays unchanged if the run cannot be read.
 
     A run in progress may just be replacing a file. The next poll reads it.
     """
 
-    @wraps(way)
+    @wraps(show_page)
     def answer_request(request: Request) -> Response:
         try:
-            return way(request)
+            return show_page(request)
         except UNREADABLE:
             return Response(status_code=204)
 
@@ -328,8 +332,8 @@ def format_age(moment: datetime | None) -> str:
     seconds = max(0.0, (datetime.now(moment.tzinfo) - moment).total_seconds())
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
-            n = int(seconds // size)
-            return f"{n:,} {unit}{'s' * (n > 1)} ago"
+            count = int(seconds // size)
+            return f"{count:,} {unit}{'s' * (count > 1)} ago"
     return "just now"
 
 
@@ -339,8 +343,8 @@ async def _client_left_response(_request: Request, _error: Exception) -> Respons
 
 
 async def _missing_response(_request: Request, error: Exception) -> Response:
-    said = getattr(error, "detail", "")
-    words = said if said and said != "Not Found" else "There is no such page here."
+    detail = getattr(error, "detail", "")
+    words = detail if detail and detail != "Not Found" else "There is no such page here."
     return render_page("error.html.j2", {"title": "Not found", "words": words}, 404)
 
 

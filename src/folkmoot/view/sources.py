@@ -20,7 +20,7 @@ from folkmoot.storage.run_folder import RunFolder
 # As in view.css. The ninth speaker has the first colour again.
 SPEAKER_COLOURS = 8
 # The legend lists these kinds by speaker.
-SPOKEN = ("utterance", "answer", "reply")
+SPEECH_KINDS = ("utterance", "answer", "reply")
 # Maps a kind to its key in the legend and its name. Speakers have numbers as keys.
 KINDS = {
     "persona": ("P", "persona"),
@@ -70,8 +70,8 @@ class Piece(NamedTuple):
 
         Names and figures are left out, because they are short and frequent.
         """
-        told = self.opened or self.spans[-1:] * self.resumed
-        return tuple(span.source for span in told if span.source.kind != "value")
+        marked_spans = self.opened or self.spans[-1:] * self.resumed
+        return tuple(span.source for span in marked_spans if span.source.kind != "value")
 
     @property
     def indent(self) -> str:
@@ -90,26 +90,26 @@ def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
     """Split a message at the start and end of each source. Spans may be nested."""
     # Of two spans with the same start, the longer one is outside. A withdrawal may have shortened
     # the text, so spans may lie beyond its end.
-    known = sorted(
+    known_spans = sorted(
         (span for span in spans if span.start < len(text)), key=lambda span: (span.start, -span.end)
     )
-    ends = {min(span.end, len(text)) for span in known}
-    bounds = sorted({0, len(text), *(span.start for span in known), *ends})
+    ends = {min(span.end, len(text)) for span in known_spans}
+    bounds = sorted({0, len(text), *(span.start for span in known_spans), *ends})
     pieces: list[Piece] = []
     covering: list[Span] = []
-    waiting = iter([*known, None])
-    following = next(waiting)
+    waiting = iter([*known_spans, None])
+    next_span = next(waiting)
     for start, end in pairwise(bounds):
         opened: list[Span] = []
-        while following is not None and following.start <= start:
-            opened.append(following)
-            following = next(waiting)
+        while next_span is not None and next_span.start <= start:
+            opened.append(next_span)
+            next_span = next(waiting)
         covering += opened
         closed = tuple(span for span in covering if min(span.end, len(text)) <= end)
-        interrupted = pieces and any(span.source.kind != "value" for span in pieces[-1].closed)
+        was_interrupted = pieces and any(span.source.kind != "value" for span in pieces[-1].closed)
         # A mark before a line break or a comma would only disturb the reader.
         has_words = any(map(str.isalnum, text[start:end]))
-        resumed = bool(interrupted and covering and not opened) and has_words
+        resumed = bool(was_interrupted and covering and not opened) and has_words
         pieces.append(Piece(text[start:end], tuple(covering), tuple(opened), closed, resumed))
         covering = [span for span in covering if span not in closed]
     return pieces
@@ -135,11 +135,11 @@ class Legend:
         return ", in ".join(self._describe_source(span.source) for span in reversed(piece.spans))
 
     def _describe_source(self, source: Source) -> str:
-        who = self.names.get(source.speaker, source.speaker)
+        speaker = self.names.get(source.speaker, source.speaker)
         changed = ", changed on the way" if source.altered else ""
         if source.kind == "unattributed":
             return source.kind
-        return f"{source.kind}{f' of {who}' if who else ''} ({source.id}{changed})"
+        return f"{source.kind}{f' of {speaker}' if speaker else ''} ({source.id}{changed})"
 
 
 class Sourced(NamedTuple):
@@ -154,27 +154,31 @@ class Sourced(NamedTuple):
 
 def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]]:
     """Map each address to the spans of its request. Runs of earlier versions have none."""
-    found: dict[str, list[Span]] = {address: [] for address in addresses}
+    spans_by_address: dict[str, list[Span]] = {address: [] for address in addresses}
     if not addresses or not run.has_table(PROVENANCE):
-        return found
+        return spans_by_address
     rows = run.scan_table(PROVENANCE).filter(pl.col("address").is_in(list(addresses))).collect()
     for row in rows.iter_rows(named=True):
         source = Source(row["kind"], row["source_id"], row["speaker"], row["altered"])
         span = Span(row["start"], row["end"], source, row["message"])
-        found[row["address"]].append(span)
-    return found
+        spans_by_address[row["address"]].append(span)
+    return spans_by_address
 
 
 def draw_by_source(
-    run: RunFolder, asked: str, requests: Sequence[tuple[str, Mapping[str, object]]]
+    run: RunFolder, asked_speaker: str, requests: Sequence[tuple[str, Mapping[str, object]]]
 ) -> list[Sourced]:
     """Return the prompts of requests in passages of known source.
 
-    `requests` are pairs of address and journaled request. `asked` is the id of the speaker.
+    `requests` are pairs of address and journaled request. `asked_speaker` is the id of the speaker.
     """
     spans = read_spans(run, [address for address, _ in requests])
-    every = [span for found in spans.values() for span in found]
-    legend = _build_legend(every, asked, _speaker_names(run, every)) if every else None
+    all_spans = [span for address_spans in spans.values() for span in address_spans]
+    legend = (
+        _build_legend(all_spans, asked_speaker, _speaker_names(run, all_spans))
+        if all_spans
+        else None
+    )
     return [
         Sourced(
             tuple(
@@ -201,12 +205,12 @@ def _request_messages(request: Mapping[str, object]) -> list[Mapping[str, object
 
 
 def _source_group(source: Source) -> tuple[str, str]:
-    if source.kind in SPOKEN:
+    if source.kind in SPEECH_KINDS:
         return "", source.speaker
     return source.kind, source.speaker if source.kind == "persona" else ""
 
 
-def _build_legend(spans: Sequence[Span], asked: str, names: Mapping[str, str]) -> Legend:
+def _build_legend(spans: Sequence[Span], asked_speaker: str, names: Mapping[str, str]) -> Legend:
     """Build the legend in the order in which sources first appear."""
     labels: dict[tuple[str, str], Label] = {}
     speakers = 0
@@ -214,15 +218,17 @@ def _build_legend(spans: Sequence[Span], asked: str, names: Mapping[str, str]) -
         kind, speaker = group = _source_group(span.source)
         if group in labels:
             continue
-        who = names.get(speaker, speaker)
+        speaker_name = names.get(speaker, speaker)
         if not kind:
-            own = " (who is asked)" if speaker == asked else ""
+            asked_note = " (who is asked)" if speaker == asked_speaker else ""
             style = f"speech c{speakers % SPEAKER_COLOURS}"
             speakers += 1
-            labels[group] = Label(str(speakers), f"{who or 'unnamed speaker'}{own}", style)
+            labels[group] = Label(
+                str(speakers), f"{speaker_name or 'unnamed speaker'}{asked_note}", style
+            )
         else:
             key, name = KINDS.get(kind, (kind[:1].upper(), kind))
-            labels[group] = Label(key, f"{name} of {who}" if speaker else name, kind)
+            labels[group] = Label(key, f"{name} of {speaker_name}" if speaker else name, kind)
     return Legend(labels, names)
 
 
@@ -235,11 +241,11 @@ def _speaker_names(run: RunFolder, spans: Sequence[Span]) -> dict[str, str]:
     ids = {span.source.id for span in spans if span.source.kind == "utterance"}
     if not ids or not run.has_table(UTTERANCES):
         return {}
-    said = run.scan_table(UTTERANCES)
+    utterances = run.scan_table(UTTERANCES)
     columns = ("speaker_id", "speaker_name", "speaker_role")
-    if not {"utterance_id", *columns} <= {*said.collect_schema().names()}:
+    if not {"utterance_id", *columns} <= {*utterances.collect_schema().names()}:
         return {}
-    rows = said.filter(pl.col("utterance_id").is_in(list(ids))).select(columns)
+    rows = utterances.filter(pl.col("utterance_id").is_in(list(ids))).select(columns)
     return {
         speaker: f"{name} ({speaker})" if name.casefold() not in (speaker, role) else speaker
         for speaker, name, role in rows.unique(maintain_order=True).collect().iter_rows()

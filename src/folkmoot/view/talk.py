@@ -68,7 +68,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Drawer:
+class CallView:
     """The details of one call: each try with its prompt by source and its reply."""
 
     address: str
@@ -90,21 +90,23 @@ def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
     return " · ".join(part if re.search(r"\d", part) else column_heading(part) for part in parts)
 
 
-def addresses_of(journal: JournalReader, within: Sequence[str], who: str) -> list[str]:
+def addresses_of(journal: JournalReader, scope_parts: Sequence[str], speaker_id: str) -> list[str]:
     """Return the addresses of questions to or about a participant, without re-asks."""
-    found = journal.addresses_containing(escape_address_part(who))
+    addresses = journal.addresses_containing(escape_address_part(speaker_id))
     return [
-        address for address in found if base_of(address) == address and is_within(address, within)
+        address
+        for address in addresses
+        if base_of(address) == address and is_within(address, scope_parts)
     ]
 
 
-def is_within(address: str, within: Sequence[str]) -> bool:
+def is_within(address: str, scope_parts: Sequence[str]) -> bool:
     """Return whether an address belongs to a conversation.
 
     The names of the conversation are parts of the address, or one part joins them (`family_01-C4`,
     `game.3`).
     """
-    parts, names = address.split("/"), [escape_address_part(name) for name in within]
+    parts, names = address.split("/"), [escape_address_part(name) for name in scope_parts]
     if not names or {"-".join(names), ".".join(names)} & set(parts):
         return True
     if len(names) == 1:
@@ -114,18 +116,19 @@ def is_within(address: str, within: Sequence[str]) -> bool:
     return set(names) <= set(parts)
 
 
-def hints_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
+def answers_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
     """Map each address to its row of `answers`. The result is empty if the run has no such table
     yet."""
     if not run.has_table("answers") or not addresses:
         return {}
     table = run.scan_table("answers")
-    have = table.collect_schema().names()
+    table_columns = table.collect_schema().names()
     columns = ("address", "speaker_id", *Asked._fields[1:])
-    wanted = [
-        pl.col(column) if column in have else pl.lit(None).alias(column) for column in columns
+    selected = [
+        pl.col(column) if column in table_columns else pl.lit(None).alias(column)
+        for column in columns
     ]
-    rows = table.select(wanted).filter(pl.col("address").is_in(list(addresses))).collect()
+    rows = table.select(selected).filter(pl.col("address").is_in(list(addresses))).collect()
     return {
         row[0]: Asked(*("" if column is None else str(column) for column in row[1:]))
         for row in rows.iter_rows()
@@ -137,26 +140,31 @@ def replies_at(
     journal: JournalReader,
     addresses: Sequence[str],
     *,
-    who: Sequence[str] = (),
+    participant_key: Sequence[str] = (),
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> list[ReplyView]:
     """Return the replies at these addresses in the order of their questions.
 
-    `who` is the key of the participant of the current page. Its last part is the speaker id.
-    Replies of coders are left out.
+    `participant_key` is the key of the participant of the current page. Its last part is the
+    speaker id. Replies of coders are left out.
     """
-    known = hints_by_address(run, addresses)
-    tries: dict[str, list[JournalEntry]] = {}
+    answers = answers_by_address(run, addresses)
+    entries_by_address: dict[str, list[JournalEntry]] = {}
     for address in addresses:
-        found = _entries_of_call(journal, address, whole=False)
-        if found and not (address in known and known[address].role == CODER):
-            tries[address] = found
-    result, turns = [], dict.fromkeys((place_of(address, who) for address in addresses), 0)
-    for address in sorted(tries, key=lambda address: (tries[address][0].started_at, address)):
-        entry, row = tries[address][-1], known.get(address)
+        entries = _entries_of_call(journal, address, expand_texts=False)
+        if entries and not (address in answers and answers[address].role == CODER):
+            entries_by_address[address] = entries
+    result, turns_by_place = (
+        [],
+        dict.fromkeys((place_of(address, participant_key) for address in addresses), 0),
+    )
+    for address in sorted(
+        entries_by_address, key=lambda address: (entries_by_address[address][0].started_at, address)
+    ):
+        entry, row = entries_by_address[address][-1], answers.get(address)
         speaker = row.speaker if row else UNKNOWN
-        place = place_of(address, who)
-        turns[place] += 1
+        place = place_of(address, participant_key)
+        turns_by_place[place] += 1
         fields = fields_of(entry.reply) if not row or row.kind in ("json", "workbook") else ()
         result.append(
             ReplyView(
@@ -164,13 +172,13 @@ def replies_at(
                 names.get(speaker, speaker),
                 row.role if row else "",
                 place,
-                turns[place],
+                turns_by_place[place],
                 "" if fields else entry.reply,
                 fields,
                 row.value if row else "",
                 (row.missing if row else "") or _unfinished_reason(entry),
-                len(tries[address]),
-                bool(who) and speaker == who[-1],
+                len(entries_by_address[address]),
+                bool(participant_key) and speaker == participant_key[-1],
                 entry.started_at,
             )
         )
@@ -180,57 +188,68 @@ def replies_at(
 def said_by_others(
     run: RunFolder,
     journal: JournalReader,
-    who: Sequence[str],
-    within: Mapping[str, str],
+    participant_key: Sequence[str],
+    scope_columns: Mapping[str, str],
     names: Mapping[str, str],
 ) -> list[ReplyView]:
     """Return utterances of a participant that come from replies of other speakers.
 
-    One model call may play several participants. `who` is the key of the participant. `within` maps
-    the columns of `utterances` that name the conversation to their values.
+    One model call may play several participants. `participant_key` is the key of the participant.
+    `scope_columns` maps the columns of `utterances` that name the conversation to their values.
     """
     if not run.has_table(UTTERANCES):
         return []
     table = run.scan_table(UTTERANCES)
-    have = table.collect_schema().names()
+    table_columns = table.collect_schema().names()
     # Runs of earlier versions lack these columns.
-    if not {"address", "speaker_role"} <= {*have}:
+    if not {"address", "speaker_role"} <= {*table_columns}:
         return []
-    same = [
+    conditions = [
         pl.col(column).cast(pl.String) == value
-        for column, value in within.items()
-        if column in have
+        for column, value in scope_columns.items()
+        if column in table_columns
     ]
-    own = table.filter(*same, pl.col("speaker_id") == who[-1], pl.col("address") != "").collect()
-    known = hints_by_address(run, own["address"].unique().to_list())
-    found: list[ReplyView] = []
-    for row in own.iter_rows(named=True):
+    own_utterances = table.filter(
+        *conditions, pl.col("speaker_id") == participant_key[-1], pl.col("address") != ""
+    ).collect()
+    answers = answers_by_address(run, own_utterances["address"].unique().to_list())
+    replies: list[ReplyView] = []
+    for row in own_utterances.iter_rows(named=True):
         address, text = row["address"], row["text"] or ""
-        by = known[address].speaker if address in known else who[-1]
-        if by == who[-1]:
+        reply_speaker = answers[address].speaker if address in answers else participant_key[-1]
+        if reply_speaker == participant_key[-1]:
             continue
         fields = fields_of(text)
-        role = f"{row['speaker_role']}, in a reply of {names.get(by, by)}"
-        found.append(
+        role = f"{row['speaker_role']}, in a reply of {names.get(reply_speaker, reply_speaker)}"
+        replies.append(
             ReplyView(
-                address, names.get(who[-1], who[-1]), role, place_of(address, who),
-                len(found) + 1, "" if fields else text, fields, "", row["missing"] or "", 1, False,
+                address,
+                names.get(participant_key[-1], participant_key[-1]),
+                role,
+                place_of(address, participant_key),
+                len(replies) + 1,
+                "" if fields else text,
+                fields,
+                "",
+                row["missing"] or "",
+                1,
+                False,
                 journal.call_time(address),
             )
-        )  # fmt: skip
-    return found
+        )
+    return replies
 
 
-def _entries_of_call(journal: JournalReader, address: str, *, whole: bool) -> list[JournalEntry]:
+def _entries_of_call(
+    journal: JournalReader, address: str, *, expand_texts: bool
+) -> list[JournalEntry]:
     """Return the entry at an address and those of its re-asks, in order."""
-    read = (
-        journal.entry_at(address, expand_texts=whole)
+    entries = (
+        journal.entry_at(address, expand_texts=expand_texts)
         for address in journal.list_ask_addresses(address)
     )
-    found = [entry for entry in read if entry is not None]
-    return sorted(
-        found, key=lambda journal_entry: (journal_entry.started_at, journal_entry.address)
-    )
+    present_entries = [entry for entry in entries if entry is not None]
+    return sorted(present_entries, key=lambda entry: (entry.started_at, entry.address))
 
 
 def _unfinished_reason(entry: JournalEntry) -> str:
@@ -243,12 +262,12 @@ def fields_of(reply: str) -> tuple[tuple[str, str], ...]:
     if not text.startswith("{"):
         return ()
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except ValueError:
         return ()
     return (
-        tuple((str(key), _plain_text(value)) for key, value in found.items())
-        if isinstance(found, dict)
+        tuple((str(key), _plain_text(value)) for key, value in fields.items())
+        if isinstance(fields, dict)
         else ()
     )
 
@@ -256,24 +275,24 @@ def fields_of(reply: str) -> tuple[tuple[str, str], ...]:
 def _plain_text(value: object) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and all(isinstance(value, str) for value in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return "; ".join(value)
-    if isinstance(value, list) and value and all(isinstance(value, dict) for value in value):
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         return "\n".join(map(_plain_text, value))
     if isinstance(value, dict):
         return "; ".join(
-            f"{column_heading(str(key))}: {_plain_text(value)}" for key, value in value.items()
+            f"{column_heading(str(key))}: {_plain_text(item)}" for key, item in value.items()
         )
     return json.dumps(value, ensure_ascii=False)
 
 
-def call_drawer(run: RunFolder, journal: JournalReader, address: str) -> Drawer | None:
+def build_call_view(run: RunFolder, journal: JournalReader, address: str) -> CallView | None:
     """Return the details of the call at an address, or None if there is no call."""
     base = base_of(address)
-    tries = _entries_of_call(journal, base, whole=True)
-    if not tries:
+    entries = _entries_of_call(journal, base, expand_texts=True)
+    if not entries:
         return None
-    row = hints_by_address(run, [base]).get(base)
-    prompts = [(entry.address, entry.request) for entry in tries]
+    row = answers_by_address(run, [base]).get(base)
+    prompts = [(entry.address, entry.request) for entry in entries]
     sourced = draw_by_source(run, row.speaker if row else "", prompts)
-    return Drawer(base, row, place_of(base), tuple(zip(tries, sourced, strict=True)))
+    return CallView(base, row, place_of(base), tuple(zip(entries, sourced, strict=True)))
