@@ -70,7 +70,7 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
     settings = {"participants_per_condition": 30, "revote": True, "disagreement_threshold": 1.0}
     done = run(tmp_path / "several", parks, summary_draws=draws, **settings)
     votes = read_votes(done.folder)
-    arm, floor = votes.arm("simple_passive"), votes.revote_condition
+    arm, floor = votes.find_condition("simple_passive"), votes.revote_condition
     assert arm is not None and floor is not None
     moved = {draw: Counter[bool]() for draw in range(1, draws + 1)}
     for row in arm.moved:

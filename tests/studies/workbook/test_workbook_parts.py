@@ -23,8 +23,8 @@ from folkmoot.studies.workbook.answers import (
 )
 from folkmoot.studies.workbook.config import Computed, Task
 from folkmoot.studies.workbook.expressions import (
+    EvaluationContext,
     ExpressionProblem,
-    Scene,
     evaluate_expression,
     in_order,
 )
@@ -90,12 +90,12 @@ def test_bad_options_say_what_is_wrong(cell: str, says: str) -> None:
 def test_the_shuffle_is_a_permutation_and_leaves_the_list_alone() -> None:
     options = ListedOptions(tuple("abcdef"))
     orders = {
-        format_options(options, integer=False, shuffle=True, rng=RNG(i), recorded="o.o/1").order
+        format_options(options, integer=False, shuffle=True, rng=RNG(i), source_id="o.o/1").order
         for i in range(20)
     }
     assert len(orders) > 15
     assert all(sorted(o) == list("abcdef") for o in orders)
-    plain = format_options(options, integer=False, shuffle=False, rng=RNG(1), recorded="o.o/1")
+    plain = format_options(options, integer=False, shuffle=False, rng=RNG(1), source_id="o.o/1")
     assert plain.order == options.options
     assert "- a\n- b" in plain.text
 
@@ -203,7 +203,7 @@ def test_the_last_answer_is_kept_and_flagged() -> None:
 GIVEN = {"a": 4, "b": 0, "c": 10}
 
 
-def scene(values: dict[str, Any] | None = None) -> Scene:
+def scene(values: dict[str, Any] | None = None) -> EvaluationContext:
     given = GIVEN if values is None else values
     people = ["a", "b", "c", "d"]  # d was never asked
 
@@ -213,7 +213,7 @@ def scene(values: dict[str, Any] | None = None) -> Scene:
         return given.get(who or "")
 
     constants = {"endowment": 10, "factor": 2, "label": "x"}
-    return Scene(people, frozenset({"give"}), frozenset({"total"}), constants, value)
+    return EvaluationContext(people, frozenset({"give"}), frozenset({"total"}), constants, value)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from folkmoot import spreadsheet_cells
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook.answers import NotALiteral, read_literal
 from folkmoot.studies.workbook.expressions import (
+    EvaluationContext,
     ExpressionProblem,
-    Scene,
     evaluate_expression,
     parse_expression,
 )
@@ -24,7 +24,9 @@ from folkmoot.studies.workbook.preparation import check_config, load_workbook_co
 from tests.bounded import bounded
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read, save
 
-SCENE = Scene(["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3)
+SCENE = EvaluationContext(
+    ["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3
+)
 
 
 @pytest.mark.parametrize(
@@ -157,9 +159,11 @@ IS_FINE = ["give ** 2 / 4", "min(2)", "mean(2) + 1", "2 ** 10", "give / (2 - 1)"
 def test_expressions_are_arithmetic_only() -> None:
     setup = """
 from folkmoot.studies.workbook.expressions import (
-    ExpressionProblem, Scene, evaluate_expression, parse_expression
+    ExpressionProblem, EvaluationContext, evaluate_expression, parse_expression
 )
-scene = Scene(["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3)
+scene = EvaluationContext(
+    ["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3
+)
 """
     body = """
 for text in given:

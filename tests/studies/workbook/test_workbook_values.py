@@ -17,8 +17,8 @@ from folkmoot.conversation.answer_types import Missing
 from folkmoot.studies.workbook.checks import design_problems
 from folkmoot.studies.workbook.config import Computed
 from folkmoot.studies.workbook.expressions import (
+    EvaluationContext,
     ExpressionProblem,
-    Scene,
     evaluate_expression,
     evaluate_for,
     in_order,
@@ -68,7 +68,7 @@ def test_a_long_chain_in_any_order_is_the_same_in_the_prompt_and_in_the_table(
 def test_placeholders_and_computed_values_are_one_language(
     text: str, value: Any, shown: str
 ) -> None:
-    scene = Scene(["a"], frozenset({"x"}), frozenset(), {}, lambda _name, _who: 3)
+    scene = EvaluationContext(["a"], frozenset({"x"}), frozenset(), {}, lambda _name, _who: 3)
     assert evaluate_expression(text, scene, "a") == value
     text = f"{{{{ {text} }}}}{{% if ({text}) == {value!r} %}}!{{% endif %}}"
     assert render_text(text, {"x": 3}) == f"{shown}!"
@@ -115,7 +115,7 @@ NESTED = "sum(sum(give)) + mean(others(sum(others(give)))) + max(others(give)) +
 def test_the_work_of_an_expression_grows_with_the_people_and_no_faster(text: str) -> None:
     people = [str(n) for n in range(400)]
     asked = Asked()
-    scene = Scene(people, frozenset({"give"}), frozenset(), {}, asked)
+    scene = EvaluationContext(people, frozenset({"give"}), frozenset(), {}, asked)
     values = evaluate_for(text, scene, people)
     assert all(isinstance(value, (int, float)) for value in values)
     assert max(asked.values()) <= 2 * text.count("give") + 2
@@ -137,7 +137,9 @@ class Coins(int):
 @pytest.mark.parametrize("text", ["sum(x) / 2 + sum(x) - sum(x)", "sum(others(x)) + x"])
 def test_a_sum_is_added_up_once_for_all_who_ask(text: str) -> None:
     people = [str(n) for n in range(300)]
-    scene = Scene(people, frozenset({"x"}), frozenset(), {}, lambda _name, who: Coins(who or 0))
+    scene = EvaluationContext(
+        people, frozenset({"x"}), frozenset(), {}, lambda _name, who: Coins(who or 0)
+    )
     Coins.added = 0
     assert len(set(evaluate_for(text, scene, people))) == 1
     assert Coins.added <= 4 * len(people)
@@ -153,7 +155,7 @@ numbers = st.one_of(
 @given(st.lists(numbers, min_size=1, max_size=8), st.sampled_from(["sum", "mean", "min", "max"]))
 def test_others_are_combined_as_if_each_were_looked_up(values: list[Any], name: str) -> None:
     people = [str(n) for n in range(len(values))]
-    scene = Scene(
+    scene = EvaluationContext(
         people, frozenset({"x"}), frozenset(), {}, lambda _name, who: values[int(who or 0)]
     )
     plain = {
@@ -176,7 +178,9 @@ def test_others_are_combined_as_if_each_were_looked_up(values: list[Any], name: 
 
 def test_somebody_without_a_value_keeps_it_from_all_but_themselves() -> None:
     given = {"a": 4, "b": Missing("invalid"), "c": 10}
-    scene = Scene([*given], frozenset({"x"}), frozenset(), {}, lambda _n, who: given[who or ""])
+    scene = EvaluationContext(
+        [*given], frozenset({"x"}), frozenset(), {}, lambda _n, who: given[who or ""]
+    )
     assert evaluate_expression("sum(others(x))", scene, "b") == 14
     others = evaluate_expression("sum(others(x))", scene, "a")
     assert isinstance(others, Missing) and others.detail == "x of b: invalid"

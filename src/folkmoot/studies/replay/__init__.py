@@ -11,17 +11,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from folkmoot.engine.study.study import Study
-from folkmoot.studies.replay.asking import ReplayConfig, ReplayRow, check, limit, protocol
+from folkmoot.studies.replay.asking import (
+    ReplayConfig,
+    ReplayRow,
+    check_config,
+    limit_answers,
+    run_protocol,
+)
 from folkmoot.studies.replay.results import findings
 
 STUDY = Study(
     name="replay",
     title="A human experiment, replayed",
     config=ReplayConfig,
-    protocol=protocol,
+    protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
-    check_config=check,
-    with_limit=limit,
+    check_config=check_config,
+    with_limit=limit_answers,
     findings=findings,
     tables=(ReplayRow,),
 )

@@ -52,7 +52,7 @@ class ReplayRow(Row, table="replayed"):
     address: str
 
 
-def check(config: ReplayConfig, folder: Path) -> list[Problem]:
+def check_config(config: ReplayConfig, folder: Path) -> list[Problem]:
     """Return the problems of the table of human answers, including answers outside of the scale."""
     low, high = config.scale
     if low >= high:
@@ -72,56 +72,60 @@ def check(config: ReplayConfig, folder: Path) -> list[Problem]:
     return []
 
 
-def limit(config: ReplayConfig, count: int) -> ReplayConfig:
+def limit_answers(config: ReplayConfig, count: int) -> ReplayConfig:
     """Return the settings with at most `count` answers."""
     return config.model_copy(update={"answers": min(count, config.answers or count)})
 
 
-async def protocol(session: Session[ReplayConfig]) -> None:
+async def run_protocol(session: Session[ReplayConfig]) -> None:
     """Ask the questions of each sampled row in a separate conversation."""
     config = session.config
     people = read_experiment(session.study_folder / config.people)
-    wanted = config.answers
-    if wanted is not None and wanted < len(people):
-        drawn = session.child("sample").rng.choice(len(people), wanted, replace=False)
+    answer_count = config.answers
+    if answer_count is not None and answer_count < len(people):
+        sampled_rows = session.child("sample").rng.choice(len(people), answer_count, replace=False)
         # The sampled rows keep the order of the table, so that the tables of a run are easy to
         # compare with it.
-        people = [people[row] for row in sorted(drawn)]
-    arms = [[answer.person, answer.item, answer.arm] for answer in people]
-    await session.seal("assignment", arms)
+        people = [people[row] for row in sorted(sampled_rows)]
+    assignment = [[answer.person, answer.item, answer.arm] for answer in people]
+    await session.seal("assignment", assignment)
 
-    async def ask(scope: Scope, answer: HumanAnswer) -> None:
+    async def replay_answer(scope: Scope, answer: HumanAnswer) -> None:
         await _replay(session, scope, answer)
 
-    await session.map(people, ask, key=lambda answer: f"{answer.person}: {answer.item}")
+    await session.map(people, replay_answer, key=lambda answer: f"{answer.person}: {answer.item}")
 
 
 async def _replay(session: Session[ReplayConfig], scope: Scope, answer: HumanAnswer) -> None:
     config = session.config
-    row = f"people.row/{answer.person}"
+    source_row = f"people.row/{answer.person}"
     low, high = (quote_value(f"{bound:g}", "value", "study.scale") for bound in config.scale)
     item = quote_value(answer.item, "material", "study.people.item")
-    persona = quote_value(answer.persona, "persona", row, answer.person)
+    persona = quote_value(answer.persona, "persona", source_row, answer.person)
     system = scope.prompt("person_system", persona=persona)
-    who = Speaker(answer.person, role="participant", system=system)
-    wanted = Number(*config.scale)
+    speaker = Speaker(answer.person, role="participant", system=system)
+    answer_type = Number(*config.scale)
     # With `first_answer: given` the prompt contains the human's first answer, so only the change is
     # simulated. With `asked` the model answers first and is then told its own answer.
     before: float | None = answer.before
-    told: str | None = quote_value(f"{answer.before:g}", "answer", f"{row}/before", answer.person)
+    shown_before: str | None = quote_value(
+        f"{answer.before:g}", "answer", f"{source_row}/before", answer.person
+    )
     if config.first_answer == "asked":
         prompt = scope.prompt("before", low=low, high=high, item=item)
-        first = await scope.ask_detailed(who, prompt, answer_type=wanted, about=answer.item)
+        first = await scope.ask_detailed(
+            speaker, prompt, answer_type=answer_type, about=answer.item
+        )
         before = None if isinstance(first.value, Missing) else float(first.value)
-        told = (
+        shown_before = (
             quote_value(f"{before:g}", "answer", first.address, answer.person)
             if before is not None
             else None
         )
     text = quote_value(answer.text_shown, "material", "study.people.text_shown")
-    shown = {"low": low, "high": high, "item": item, "before": told, "text_shown": text}
-    got = await scope.ask_detailed(
-        who, scope.prompt("after", **shown), answer_type=wanted, about=answer.item
+    variables = {"low": low, "high": high, "item": item, "before": shown_before, "text_shown": text}
+    result = await scope.ask_detailed(
+        speaker, scope.prompt("after", **variables), answer_type=answer_type, about=answer.item
     )
     scope.record(
         ReplayRow(
@@ -131,9 +135,9 @@ async def _replay(session: Session[ReplayConfig], scope: Scope, answer: HumanAns
             people_before=answer.before,
             people_after=answer.after,
             before=before,
-            after=None if isinstance(got.value, Missing) else float(got.value),
-            missing=got.value.reason if isinstance(got.value, Missing) else None,
+            after=None if isinstance(result.value, Missing) else float(result.value),
+            missing=result.value.reason if isinstance(result.value, Missing) else None,
             attributes=json.dumps(dict(answer.attributes), sort_keys=True, default=str),
-            address=got.address,
+            address=result.address,
         )
     )

@@ -41,7 +41,7 @@ def findings(run: RunFolder) -> list[Finding]:
     answered = table.drop_nulls(["before", "after"])
     both = answered.drop_nulls("people_after")
     if both.is_empty():
-        return [_nothing(table)]
+        return [_no_comparison_finding(table)]
     return collect_findings(
         _arms(both, table, scale),
         _subgroups(both, scale),
@@ -50,10 +50,10 @@ def findings(run: RunFolder) -> list[Finding]:
     )
 
 
-def _nothing(table: pl.DataFrame) -> Finding:
-    says = f"None of {format_count(table.height, 'answer')} can be compared with a person's."
+def _no_comparison_finding(table: pl.DataFrame) -> Finding:
+    statement = f"None of {format_count(table.height, 'answer')} can be compared with a person's."
     return Finding(
-        "replay", "Change, arm by arm", says, ResultTable.from_records([]), section=SECTION
+        "replay", "Change, arm by arm", statement, ResultTable.from_records([]), section=SECTION
     )
 
 
@@ -64,11 +64,11 @@ def _fit(rows: pl.DataFrame, scale: tuple[float, float]) -> Fit:
 
 
 def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -> Finding:
-    fits = {str(arm): _fit(rows, scale) for (arm,), rows in _by(both, "arm")}
+    fits = {str(arm): _fit(rows, scale) for (arm,), rows in _group_rows(both, "arm")}
     # No margin is stated within which changes would count as equal, so no arm can pass.
     rows = [
         {
-            **_cells("arm", arm, fit),
+            **_fit_cells("arm", arm, fit),
             "verdict": FAILED if is_significant(fit.gap) else NOT_KNOWN,
         }
         for arm, fit in fits.items()
@@ -78,20 +78,20 @@ def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -
         for arm, fit in fits.items()
         if fit.gap.has_interval
     )
-    told = "; ".join(
+    statement = "; ".join(
         f"{arm}: people {format_signed(fit.people_change)}, simulated {format_signed(fit.change)} "
         f"(individual r {format_mean_value(known(fit.correlation))})"
         for arm, fit in fits.items()
     )
-    lost = table["after"].null_count()
-    notes = [f"{format_count(lost, 'answer')} could not be read."] if lost else []
-    given = (both["before"] == both["people_before"]).all()
-    if given:
+    unread_count = table["after"].null_count()
+    notes = [f"{format_count(unread_count, 'answer')} could not be read."] if unread_count else []
+    is_first_given = (both["before"] == both["people_before"]).all()
+    if is_first_given:
         notes.append("The first answers are the people's own, so only changes are simulated.")
     return Finding(
         "replay",
         "Change, arm by arm",
-        f"Mean change: {told}.",
+        f"Mean change: {statement}.",
         ResultTable.from_records(
             rows,
             "Changes in units of the scale; gap: simulated minus people's, 95 % interval over "
@@ -108,7 +108,7 @@ def _arms(both: pl.DataFrame, table: pl.DataFrame, scale: tuple[float, float]) -
     )
 
 
-def _cells(name: str, value: str, fit: Fit) -> Row:
+def _fit_cells(name: str, value: str, fit: Fit) -> Row:
     return {
         name: value,
         "answers": fit.n,
@@ -137,9 +137,9 @@ def _subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> Finding | None
         if not 1 < levels["level"].n_unique() <= MAX_LEVELS:
             continue
         rows += [
-            _cells("subgroup", f"{name}: {level}", _fit(own, scale))
-            for (level,), own in _by(levels, "level")
-            if own.height >= MIN_IN_SUBGROUP
+            _fit_cells("subgroup", f"{name}: {level}", _fit(level_rows, scale))
+            for (level,), level_rows in _group_rows(levels, "level")
+            if level_rows.height >= MIN_IN_SUBGROUP
         ]
     if not rows:
         return None
@@ -157,10 +157,11 @@ def _subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> Finding | None
 
 
 def _attributes(both: pl.DataFrame) -> dict[str, list[str | None]]:
-    told = [json.loads(text) for text in both["attributes"]]
-    names = dict.fromkeys(name for row in told for name in row)
+    attributes = [json.loads(text) for text in both["attributes"]]
+    names = dict.fromkeys(name for row in attributes for name in row)
     return {
-        name: [None if row.get(name) is None else str(row[name]) for row in told] for name in names
+        name: [None if row.get(name) is None else str(row[name]) for row in attributes]
+        for name in names
     }
 
 
@@ -185,13 +186,13 @@ def _fidelity(both: pl.DataFrame) -> Finding:
         ]
         rows.append(_fidelity_cells(f"{arm} − {arms[0]}", gaps))
     measured = [row for row in rows if row["r"] is not None]
-    told = "; ".join(
+    correlations = "; ".join(
         f"{row['effect']}: r {format_mean_value(_float(row['r']))}" for row in measured
     )
     return Finding(
         "causal_fidelity",
         "Are the effects alike?",
-        f"Over items, {told}." if told else "Too few items to compare effects.",
+        f"Over items, {correlations}." if correlations else "Too few items to compare effects.",
         ResultTable.from_records(
             rows,
             f"Effects of single items, each of at least {MIN_ANSWERS_PER_ITEM} answers, adjusted "
@@ -204,7 +205,7 @@ def _fidelity(both: pl.DataFrame) -> Finding:
             "wrong effects.",
         ),
         section=SECTION,
-        headline=bool(told),
+        headline=bool(correlations),
     )
 
 
@@ -224,27 +225,30 @@ def _effects(rows: pl.DataFrame) -> dict[str, tuple[float, float]]:
         )
         .filter(pl.col("answers") >= MIN_ANSWERS_PER_ITEM)
     )
-    return {item: (real, own) for item, real, own, _ in means.iter_rows()}
+    return {
+        item: (people_change, simulated_change)
+        for item, people_change, simulated_change, _ in means.iter_rows()
+    }
 
 
 def _fidelity_cells(name: str, effects: Sequence[tuple[float, float]]) -> Row:
-    own = fidelity([real for real, _ in effects], [simulated for _, simulated in effects])
-    is_enough = own.items >= MIN_ITEMS
+    result = fidelity([real for real, _ in effects], [simulated for _, simulated in effects])
+    is_enough = result.items >= MIN_ITEMS
     return {
         "effect": name,
-        "items": own.items,
-        "r": known(own.correlation) if is_enough else None,
-        "slope": known(own.slope) if is_enough else None,
-        "same_sign_share": known(own.same_sign) if is_enough else None,
+        "items": result.items,
+        "r": known(result.correlation) if is_enough else None,
+        "slope": known(result.slope) if is_enough else None,
+        "same_sign_share": known(result.same_sign) if is_enough else None,
     }
 
 
 def _rectified(answered: pl.DataFrame) -> Finding | None:
     """Where only some people's final answers are known: the mean change, corrected by them."""
     rows: list[Row] = []
-    for (arm,), own in _by(answered, "arm"):
-        with_people = own.drop_nulls("people_after")
-        others = own.filter(pl.col("people_after").is_null())
+    for (arm,), arm_rows in _group_rows(answered, "arm"):
+        with_people = arm_rows.drop_nulls("people_after")
+        others = arm_rows.filter(pl.col("people_after").is_null())
         if with_people.height < 2 or others.height < 2:
             continue
         change = pl.col("after") - pl.col("before")
@@ -283,7 +287,9 @@ def _rectified(answered: pl.DataFrame) -> Finding | None:
     )
 
 
-def _by(rows: pl.DataFrame, column: str) -> Iterator[tuple[tuple[object, ...], pl.DataFrame]]:
+def _group_rows(
+    rows: pl.DataFrame, column: str
+) -> Iterator[tuple[tuple[object, ...], pl.DataFrame]]:
     return iter(rows.group_by(column, maintain_order=True))
 
 

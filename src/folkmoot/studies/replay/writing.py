@@ -40,10 +40,10 @@ def files_of_replay(table: Path) -> dict[str, str | bytes]:
         "random_seed": 42,
     }
     arms = dict.fromkeys(answer.arm for answer in answers)
-    head = (
+    header = (
         f"# {len(answers):,} answers of people, replayed: {', '.join(arms)}.\n"
         "# scale: the lowest and the highest answer here; write the scale of the question.\n"
         "# first_answer: given (the person's own) or asked. answers: 100 draws as many rows.\n"
     )
-    study = head + yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    study = header + yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     return {"replay.yaml": study, "replay.py": CODE, name: table.read_bytes()}

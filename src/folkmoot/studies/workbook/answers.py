@@ -112,25 +112,25 @@ def _repair_candidates(text: str) -> list[str]:
     """
     straight_doubles = re.sub(r"[“”„]", '"', text)
     straight = re.sub(r"[‘’‚]", "'", straight_doubles)
-    candidates = [text, _delimiters_straightened(text), straight_doubles, straight]
-    return list(dict.fromkeys(_lines_joined(candidate) for candidate in candidates))
+    candidates = [text, _straighten_delimiters(text), straight_doubles, straight]
+    return list(dict.fromkeys(_join_lines(candidate) for candidate in candidates))
 
 
-def _delimiters_straightened(text: str) -> str:
+def _straighten_delimiters(text: str) -> str:
     """Straighten only bent quotes at the start or the end of a string."""
     text = re.sub(r"(?<=[\[({,:\s])[“„]|”(?=\s*[\])},:])", '"', text)
     return re.sub(r"(?<=[\[({,:\s])[‘‚]|’(?=\s*[\])},:])", "'", text)
 
 
-def _lines_joined(text: str) -> str:
+def _join_lines(text: str) -> str:
     r"""Write line breaks inside quotes as \n, and those outside as spaces."""
-    out: list[str] = []
+    characters: list[str] = []
     quote = ""
     escaped = False
     for char in text:
         if quote:
             if char == "\n":
-                out.append("\\n")
+                characters.append("\\n")
                 escaped = False
                 continue
             if escaped:
@@ -142,15 +142,15 @@ def _lines_joined(text: str) -> str:
         elif char in "\"'":
             quote = char
         # Outside of quotes every white-space character becomes a plain space.
-        out.append(" " if not quote and char in "\n\t\u00a0\u200b\ufeff" else char)
-    return "".join(out)
+        characters.append(" " if not quote and char in "\n\t\u00a0\u200b\ufeff" else char)
+    return "".join(characters)
 
 
 def _evaluate_literal(text: str) -> object:
     try:
         tree = ast.parse(text, mode="eval")
-        tree = ast.fix_missing_locations(_CountedOut().visit(tree))
-        _only_literals(tree.body, text)
+        tree = ast.fix_missing_locations(_RangeExpander().visit(tree))
+        _reject_non_literals(tree.body, text)
         return ast.literal_eval(tree)
     except NotALiteral:
         raise
@@ -162,7 +162,7 @@ def _evaluate_literal(text: str) -> object:
         raise NotALiteral("not a plain list, tuple or dict") from error
 
 
-class _CountedOut(ast.NodeTransformer):
+class _RangeExpander(ast.NodeTransformer):
     """Replace `range(11)` and `list(range(11))` by the list of their numbers."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -185,19 +185,19 @@ def _is_call(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
     return called and node.func.id == name and not node.keywords  # type: ignore[attr-defined]
 
 
-def _only_literals(tree: ast.AST, text: str) -> None:
+def _reject_non_literals(tree: ast.AST, text: str) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             if node.id in ("true", "false", "null"):
-                better = {"true": "True", "false": "False", "null": '"none"'}[node.id]
-                raise NotALiteral(f"write {better} for {node.id}")
+                replacement = {"true": "True", "false": "False", "null": '"none"'}[node.id]
+                raise NotALiteral(f"write {replacement} for {node.id}")
             raise NotALiteral(f'{node.id} needs quotes: "{node.id}"')
         # Python keeps only the last of equal keys, which would drop a role's options unnoticed.
         if isinstance(node, ast.Dict):
             keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
-            twice = [key for i, key in enumerate(keys) if key in keys[:i]]
-            if twice:
-                raise NotALiteral(f"duplicate key {twice[0]!r}")
+            duplicates = [key for i, key in enumerate(keys) if key in keys[:i]]
+            if duplicates:
+                raise NotALiteral(f"duplicate key {duplicates[0]!r}")
         if isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.Set)):
             raise NotALiteral("only lists, tuples, dicts, texts and numbers may stand here")
 
@@ -208,7 +208,7 @@ def _count_items(value: object, depth: int = 0) -> int:
     if isinstance(value, dict):
         items = sum(_count_items(part, depth + 1) for pair in value.items() for part in pair)
     elif isinstance(value, (list, tuple)):
-        items = sum(_count_items(value, depth + 1) for value in value) + len(value)
+        items = sum(_count_items(item, depth + 1) for item in value) + len(value)
     else:
         if isinstance(value, str) and (hidden := hidden_in(value)):
             raise NotALiteral(f"a text holds {hidden}; it is invisible")
@@ -275,7 +275,7 @@ def read_options(text: str) -> Options | dict[str, Options]:
     if isinstance(value, dict):
         if not value:
             raise NotALiteral("the dict is empty")
-        return {_role_label(key): _single_option(value) for key, value in value.items()}
+        return {_role_label(key): _single_option(entry) for key, entry in value.items()}
     return _single_option(value)
 
 
@@ -317,9 +317,9 @@ def _parse_list(values: Sequence[object]) -> ListedOptions:
     options = tuple(scalar_text(value) for value in values if is_scalar(value))
     if "" in options:
         raise NotALiteral("an option is empty")
-    twice = [option for i, option in enumerate(options) if option in options[:i]]
-    if twice:
-        raise NotALiteral(f"duplicate option {twice[0]!r}")
+    duplicates = [option for i, option in enumerate(options) if option in options[:i]]
+    if duplicates:
+        raise NotALiteral(f"duplicate option {duplicates[0]!r}")
     for first, second in indistinguishable_pairs(options):
         raise NotALiteral(
             f"{options[first]!r} and {options[second]!r} cannot be told apart: "
@@ -355,7 +355,7 @@ def format_options(
     integer: bool,
     shuffle: bool,
     rng: np.random.Generator,
-    recorded: str,
+    source_id: str,
 ) -> ShownOptions:
     """Return options as text for a prompt.
 
@@ -364,19 +364,19 @@ def format_options(
     order = option_texts(options)
     if options is None or isinstance(options, FreeOptions):
         return ShownOptions(
-            join_texts("", [quote_value(text, "material", recorded) for text in order])
+            join_texts("", [quote_value(text, "material", source_id) for text in order])
         )
     if isinstance(options, NumberRange):
         kind = "a whole number" if integer else "a number"
-        low, high = (quote_value(bound, "value", recorded) for bound in order)
+        low, high = (quote_value(bound, "value", source_id) for bound in order)
         parts = (f"Answer with {kind} from ", low, " to ", high, ", both included.")
         return ShownOptions(concatenate_texts(parts, plain=None))
     # `option_position` looks up the answer in this order, which is recorded with it.
     if shuffle:
-        order = tuple(order[item_id] for item_id in rng.permutation(len(order)))
-    quoted = [quote_value(option, "option", recorded) for option in order]
-    shown = format_option_list(quoted, with_labels=False)
-    return ShownOptions(SourcedText("Choose exactly one of these options:\n") + shown, order)
+        order = tuple(order[index] for index in rng.permutation(len(order)))
+    quoted = [quote_value(option, "option", source_id) for option in order]
+    option_list = format_option_list(quoted, with_labels=False)
+    return ShownOptions(SourcedText("Choose exactly one of these options:\n") + option_list, order)
 
 
 Status = Literal["valid", "invalid", "unchecked"]
@@ -450,10 +450,12 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         For options in words, these are the smallest and the largest number that they mention.
         """
         if isinstance(self.choices, FreeOptions) and self.is_numeric:
-            named = [
-                float(name) for name in _NAMED.findall(self.choices.text) if len(name) < MAX_DIGITS
+            numbers = [
+                float(digits)
+                for digits in _NAMED.findall(self.choices.text)
+                if len(digits) < MAX_DIGITS
             ]
-            bounds = {min(named), max(named)} if named else ()
+            bounds = {min(numbers), max(numbers)} if numbers else ()
             return tuple(number_text(bound) for bound in sorted(bounds))
         return option_texts(self.choices) if isinstance(self.choices, NumberRange) else self.order
 
@@ -516,19 +518,19 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
             return ParseFailure("The reply was empty.")
         text, score, parse_step, problem = self._unwrap_reply(reply)
         if problem is None:
-            read = self._parse_answer(text)
-            if isinstance(read, ParsedAnswer):
+            parsed = self._parse_answer(text)
+            if isinstance(parsed, ParsedAnswer):
                 status: Status = "valid" if self.validate else "unchecked"
                 return ParsedAnswer(
-                    GivenAnswer(read.value, status, score), parse_step or read.parse_step
+                    GivenAnswer(parsed.value, status, score), parse_step or parsed.parse_step
                 )
-            if isinstance(read, Missing):
-                return read
-            problem = read
+            if isinstance(parsed, Missing):
+                return parsed
+            problem = parsed
             # The re-ask must say which field of the object is wrong.
             if self.as_json:
                 problem = ParseFailure(
-                    f'The "response" could not be read. {read.problem} {ALL_FIELDS_INSTRUCTION}'
+                    f'The "response" could not be read. {parsed.problem} {ALL_FIELDS_INSTRUCTION}'
                 )
         if self.validate:
             return problem
@@ -536,12 +538,17 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:
         """Return the options, or the numbers within the bounds, that a reply mentions."""
-        plain = self._text_answer_type()
-        if isinstance(plain, Number):
+        answer_type = self._text_answer_type()
+        if isinstance(answer_type, Number):
             return frozenset(
-                number_text(_as_whole_number(n)) for n in plain.find_mentioned_values(reply)
+                number_text(_as_whole_number(number))
+                for number in answer_type.find_mentioned_values(reply)
             )
-        return plain.find_mentioned_values(reply) if isinstance(plain, Choice) else frozenset()
+        return (
+            answer_type.find_mentioned_values(reply)
+            if isinstance(answer_type, Choice)
+            else frozenset()
+        )
 
     def last(self, reply: str) -> GivenAnswer | Missing:
         """Return the last reply as an invalid answer, after validation failed for the last time."""
@@ -571,14 +578,14 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
             parsed = unreadable
         if not isinstance(parsed, ParsedAnswer):
             return reply, None, "", parsed if isinstance(parsed, ParseFailure) else unreadable
-        rated = parsed.value.speculation_score
-        score = round(rated) if rated is not None and 0 <= rated <= 100 else None
-        said = parsed.value.response
-        text = str(said) if isinstance(said, (str, bool)) else number_text(said)
+        rating = parsed.value.speculation_score
+        score = round(rating) if rating is not None and 0 <= rating <= 100 else None
+        response = parsed.value.response
+        text = str(response) if isinstance(response, (str, bool)) else number_text(response)
         text = BROKEN.sub("\ufffd", text)
         # An explicit null says that the speaker gives no score, and is not re-asked.
-        withheld = rated is None and "speculation_score" in parsed.value.model_fields_set
-        if self.speculation and score is None and not withheld:
+        is_withheld = rating is None and "speculation_score" in parsed.value.model_fields_set
+        if self.speculation and score is None and not is_withheld:
             problem = ParseFailure(
                 "The JSON did not fit: speculation_score must be a whole number from 0 to 100. "
                 f"{ALL_FIELDS_INSTRUCTION}"

@@ -56,7 +56,7 @@ class AskedTask:
 
     seat: SessionParticipant
     response: Response
-    said: Utterance
+    utterance: Utterance
     memory: tuple[Utterance, ...]
 
 
@@ -74,68 +74,70 @@ class FilledPrompt:
 
 
 def fill_prompt(
-    state: SessionState, task: TaskInPlay, who: SessionParticipant | str, options: str
+    state: SessionState, task: TaskInPlay, speaker: SessionParticipant | str, options: str
 ) -> FilledPrompt:
     """Return the prompt of a task for one speaker.
 
     If `who` is a role's label, it is the question as speakers hear it who are not asked.
     """
-    filled, names = _fill_prompt(state, task, who, options)
+    text, names = _fill_prompt(state, task, speaker, options)
     # Parts of the text that come from an answer or a computed value.
-    answered = [
+    answer_spans = [
         (span.start, span.end)
-        for span in filled.spans
+        for span in text.spans
         if span.source.kind == "utterance" or span.source.id.startswith("computed.")
     ]
     # An answer is text, even if it holds the address of an image. Participants cannot send images.
-    words_alone = {
+    text_only_words = {
         image.words
-        for image, found in find_images(filled)
-        if any(start <= found.start() and found.end() <= end for start, end in answered)
+        for image, match in find_images(text)
+        if any(start <= match.start() and match.end() <= end for start, end in answer_spans)
     }
     if not state.sends_images:
-        return FilledPrompt(replace_images(filled, words_alone), OPTIONS in names, ())
-    shown = (image.words for image in find_image_references(f"{filled}\n{options}"))
-    images = tuple(words for words in shown if words not in words_alone)
-    return FilledPrompt(filled, OPTIONS in names, images)
+        return FilledPrompt(replace_images(text, text_only_words), OPTIONS in names, ())
+    all_words = (image.words for image in find_image_references(f"{text}\n{options}"))
+    images = tuple(words for words in all_words if words not in text_only_words)
+    return FilledPrompt(text, OPTIONS in names, images)
 
 
 def _fill_prompt(
-    state: SessionState, task: TaskInPlay, who: SessionParticipant | str, options: str
+    state: SessionState, task: TaskInPlay, speaker: SessionParticipant | str, options: str
 ) -> tuple[SourcedText, frozenset[str]]:
     """Return the filled prompt of a task, and the names in its template."""
-    label = who.role if isinstance(who, SessionParticipant) else special_label(state, who)
+    label = (
+        speaker.role if isinstance(speaker, SessionParticipant) else special_label(state, speaker)
+    )
     template = task.prompts[label]
     names = names_in(template)
-    values = {**state.placeholder_values(who, names - {OPTIONS}), OPTIONS: options}
-    beforehand = {OPTIONS, *state.experiment.named}
-    answers = {name for name in names - beforehand if "." not in name}
+    values = {**state.placeholder_values(speaker, names - {OPTIONS}), OPTIONS: options}
+    known_names = {OPTIONS, *state.experiment.named}
+    answers = {name for name in names - known_names if "." not in name}
     try:
-        filled = render_text(template, values)
+        text = render_text(template, values)
     except ExpressionProblem:
         # The values of this session break the text, for example by a division by zero. The checks
         # have filled it in without them, so the participant reads that they are not available.
-        filled = render_text(template, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)})
-    return quote_material(filled, template, task.cell), names
+        text = render_text(template, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)})
+    return quote_material(text, template, task.cell), names
 
 
-def asked_in(state: SessionState, task: TaskInPlay) -> list[SessionParticipant | str]:
+def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionParticipant | str]:
     """Return the speakers who are asked in a task, in order, and record the others as missing.
 
     A text may be empty for some speakers (`{% if give_1 > 5 %}Why?{% endif %}`). They are not
     asked, and their answer is missing with the reason `EMPTY_PROMPT`.
     """
-    asked: list[SessionParticipant | str] = []
-    for who in state.in_play(task):
-        if _fill_prompt(state, task, who, OPTIONS)[0]:
-            asked.append(who)
-        elif isinstance(who, SessionParticipant):
-            skipped = Missing(EMPTY_PROMPT)
-            state.note(Response(task, state.rounds, who.id, who.role, skipped))
+    speakers: list[SessionParticipant | str] = []
+    for speaker in state.in_play(task):
+        if _fill_prompt(state, task, speaker, OPTIONS)[0]:
+            speakers.append(speaker)
+        elif isinstance(speaker, SessionParticipant):
+            missing = Missing(EMPTY_PROMPT)
+            state.note(Response(task, state.rounds, speaker.id, speaker.role, missing))
         else:
-            skipped = Missing(EMPTY_PROMPT)
-            state.special_replies.append(Response(task, state.rounds, who, who, skipped))
-    return asked
+            missing = Missing(EMPTY_PROMPT)
+            state.special_replies.append(Response(task, state.rounds, speaker, speaker, missing))
+    return speakers
 
 
 def say_question(
@@ -146,13 +148,15 @@ def say_question(
     Returns the question as they hear it, or None if there is no text that all of them can hear.
     """
     # Speakers who are not asked hear the question in the words for the first role.
-    first = next((who for who in in_play if isinstance(who, SessionParticipant)), None)
-    put = fill_prompt(state, task, first.role, "") if first else None
-    if put is None or not put.text:
+    first_seat = next(
+        (speaker for speaker in in_play if isinstance(speaker, SessionParticipant)), None
+    )
+    filled_prompt = fill_prompt(state, task, first_seat.role, "") if first_seat else None
+    if filled_prompt is None or not filled_prompt.text:
         return None
     state.turns += 1
     question = state.record_utterance(
-        scope, task, POSER, put.text, turn=state.turns, images=put.images
+        scope, task, POSER, filled_prompt.text, turn=state.turns, images=filled_prompt.images
     )
     state.add_to_history(
         [
@@ -173,17 +177,22 @@ def say_question_to(
     state: SessionState,
     task: TaskInPlay,
     seat: SessionParticipant,
-    aloud: Utterance | None,
+    public_question: Utterance | None,
 ) -> None:
     """Let a participant hear the question to the group, in the words for their role.
 
     `aloud` is the question as others hear it. It is reused if the words are the same.
     """
-    put = fill_prompt(state, task, seat, "")
-    same = aloud is not None and (aloud.text, aloud.images) == (put.text, put.images)
-    if aloud is None or not same:
-        aloud = state.record_utterance(scope, task, POSER, put.text, images=put.images)
-    state.add_to_history([seat.id], aloud)
+    filled_prompt = fill_prompt(state, task, seat, "")
+    is_same = public_question is not None and (public_question.text, public_question.images) == (
+        filled_prompt.text,
+        filled_prompt.images,
+    )
+    if public_question is None or not is_same:
+        public_question = state.record_utterance(
+            scope, task, POSER, filled_prompt.text, images=filled_prompt.images
+        )
+    state.add_to_history([seat.id], public_question)
 
 
 def special_label(state: SessionState, special: str) -> str:
@@ -201,7 +210,7 @@ class TaskPrompt:
 
     prompt: str
     images: tuple[str, ...]
-    wanted: WorkbookAnswer
+    answer_type: WorkbookAnswer
     about: str
 
 
@@ -224,11 +233,11 @@ def build_task_prompt(
         integer=row.var_type == "integer",
         shuffle=row.randomize_response_order,
         rng=rng,
-        recorded=cell_id("options.options", state.experiment.id, row.task_id, seat.role),
+        source_id=cell_id("options.options", state.experiment.id, row.task_id, seat.role),
     )
     if not state.sends_images:
         options = replace(options, text=replace_images(options.text))
-    wanted = WorkbookAnswer(
+    answer_type = WorkbookAnswer(
         choices,
         options.order,
         row.var_type,
@@ -236,34 +245,39 @@ def build_task_prompt(
         as_json=row.format_response,
         speculation=row.generate_speculation_score,
     )
-    put = fill_prompt(state, task, seat, options.text)
+    filled_prompt = fill_prompt(state, task, seat, options.text)
     # The text may show the options itself. Then the template must not list them again.
     variables: dict[str, object] = {
-        "options": "" if put.has_options and name == "question" else options.text,
-        "answer_format": wanted.describe_format(),
-        "listed": isinstance(choices, ListedOptions) and wanted.validate,
-        "numeric": wanted.is_numeric and wanted.validate,
+        "options": "" if filled_prompt.has_options and name == "question" else options.text,
+        "answer_format": answer_type.describe_format(),
+        "listed": isinstance(choices, ListedOptions) and answer_type.validate,
+        "numeric": answer_type.is_numeric and answer_type.validate,
     }
     if name == "question":
-        variables |= {"peers": [_peer_answer(state, said) for said in peers], "text": put.text}
+        variables |= {
+            "peers": [_peer_answer(state, said) for said in peers],
+            "text": filled_prompt.text,
+        }
     else:
         variables["called"] = name_of(state.experiment, seat)
-    about = fill_prompt(state, task, seat, "").text if put.has_options else put.text
-    return TaskPrompt(prompt(name, **variables), put.images, wanted, str(about))
+    about = (
+        fill_prompt(state, task, seat, "").text if filled_prompt.has_options else filled_prompt.text
+    )
+    return TaskPrompt(prompt(name, **variables), filled_prompt.images, answer_type, str(about))
 
 
-def _peer_answer(state: SessionState, said: Utterance) -> Mapping[str, str]:
+def _peer_answer(state: SessionState, utterance: Utterance) -> Mapping[str, str]:
     """Return an earlier answer and the name of its speaker, for a prompt."""
     seat = next(
         (
             session_participant
             for session_participant in state.taken_seats
-            if session_participant.id == said.speaker_id
+            if session_participant.id == utterance.speaker_id
         ),
         None,
     )
-    name = SourcedText(said.name) if seat is None else name_of(state.experiment, seat)
-    return {"name": name, "text": said.quoted_text}
+    name = SourcedText(utterance.name) if seat is None else name_of(state.experiment, seat)
+    return {"name": name, "text": utterance.quoted_text}
 
 
 async def ask_seat(
@@ -276,58 +290,65 @@ async def ask_seat(
     peers: Sequence[Utterance] = (),
 ) -> AskedTask:
     """Put a task to one participant and return the result. The prompt lists the answers `peers`."""
-    row, heard = task.task, state.heard.get(seat.id, EMPTY_TRANSCRIPT)
-    put = build_task_prompt(scope.prompt, scope.rng, state, task, seat, peers)
-    wanted = put.wanted
-    question = state.record_utterance(scope, task, POSER, put.prompt, images=put.images)
-    who = state.speakers[seat.id]
-    seeing = replace(who, images=(*who.images, *put.images))
+    row, history = task.task, state.histories.get(seat.id, EMPTY_TRANSCRIPT)
+    task_prompt = build_task_prompt(scope.prompt, scope.rng, state, task, seat, peers)
+    answer_type = task_prompt.answer_type
+    question = state.record_utterance(
+        scope, task, POSER, task_prompt.prompt, images=task_prompt.images
+    )
+    speaker = state.speakers[seat.id]
+    speaker_with_images = replace(speaker, images=(*speaker.images, *task_prompt.images))
     # Without validation any reply is an answer, so there is nothing to re-ask.
     reasks = state.reasks if row.validate_response else 0
-    got = await scope.ask_detailed(
-        seeing, put.prompt, history=heard, answer_type=wanted, reasks=reasks, about=put.about
+    result = await scope.ask_detailed(
+        speaker_with_images,
+        task_prompt.prompt,
+        history=history,
+        answer_type=answer_type,
+        reasks=reasks,
+        about=task_prompt.about,
     )
-    given, finish = got.value, got.reply.finish
+    given, finish = result.value, result.reply.finish
     # A refusal by the provider is no answer. Any other unreadable reply is kept, marked invalid.
     by_provider = finish.startswith("refused:")
     if isinstance(given, Missing) and given.reason in ("unparsed", "refused") and not by_provider:
-        given = wanted.last(got.text)
+        given = answer_type.last(result.text)
     missing = given.reason if isinstance(given, Missing) else None
-    answer = "" if isinstance(given, Missing) else given.text
+    answer_text = "" if isinstance(given, Missing) else given.text
     public = row.type != "private_question" or state.reveals_private
-    said = state.record_utterance(
-        scope, task, who, answer, got.address, turn=turn, public=public, missing=missing
+    utterance = state.record_utterance(
+        scope, task, speaker, answer_text, result.address, turn=turn, public=public, missing=missing
     )
-    own = "" if missing else got.text.strip()
+    reply_text = "" if missing else result.text.strip()
     # The participant's history holds the reply as written, since a model continues its own style.
     reply = (
-        said
-        if own == answer
-        else state.record_utterance(scope, task, who, own, got.address, part="reply")
+        utterance
+        if reply_text == answer_text
+        else state.record_utterance(scope, task, speaker, reply_text, result.address, part="reply")
     )
     memory = [question, reply]
     # In JSON the score is a field of the answer. Otherwise it needs a separate question.
     score = given.score if isinstance(given, GivenAnswer) else None
-    if wanted.speculation and not wanted.as_json and missing is None:
-        score, more = await _ask_speculation(scope, state, task, who, heard + memory)
-        memory += more
+    if answer_type.speculation and not answer_type.as_json and missing is None:
+        score, further = await _ask_speculation(scope, state, task, speaker, history + memory)
+        memory += further
     response = Response(
         task,
         state.rounds,
         seat.id,
         seat.role,
         given,
-        said.id,
-        got.reasks,
-        wanted.order,
+        utterance.id,
+        result.reasks,
+        answer_type.order,
         score,
         finish,
     )
-    return AskedTask(seat, response, said, tuple(memory))
+    return AskedTask(seat, response, utterance, tuple(memory))
 
 
 async def _ask_speculation(
-    scope: Scope, state: SessionState, task: TaskInPlay, who: Speaker, heard: Transcript
+    scope: Scope, state: SessionState, task: TaskInPlay, speaker: Speaker, history: Transcript
 ) -> tuple[int | None, list[Utterance]]:
     """Ask how speculative the last answer was, as a separate question.
 
@@ -335,16 +356,16 @@ async def _ask_speculation(
     """
     prompt = scope.prompt("speculation")
     question = state.record_utterance(scope, task, POSER, prompt)
-    wanted = Number(0, 100, integer=True)
+    answer_type = Number(0, 100, integer=True)
     about = "how speculative the last answer was"
-    got: AskResult[float] = await scope.ask_detailed(
-        who, prompt, history=heard, answer_type=wanted, about=about
+    result: AskResult[float] = await scope.ask_detailed(
+        speaker, prompt, history=history, answer_type=answer_type, about=about
     )
     # An unreadable score is left out of the history, as if it had not been asked for.
-    if isinstance(got.value, Missing):
+    if isinstance(result.value, Missing):
         return None, []
-    said = state.record_utterance(scope, task, who, got.text.strip(), got.address)
-    return int(got.value), [question, said]
+    reply = state.record_utterance(scope, task, speaker, result.text.strip(), result.address)
+    return int(result.value), [question, reply]
 
 
 async def ask_special(
@@ -354,21 +375,28 @@ async def ask_special(
 
     They have heard all answers, private ones too.
     """
-    put = fill_prompt(state, task, label, "")
-    who = state.speakers[label]
-    seeing = replace(who, images=(*who.images, *put.images))
-    instruction = state.record_utterance(scope, task, INSTRUCTOR, put.text, images=put.images)
-    got: AskResult[str] = await scope.ask_detailed(
-        seeing, put.text, history=state.heard.get(label, EMPTY_TRANSCRIPT), about=str(put.text)
+    filled_prompt = fill_prompt(state, task, label, "")
+    speaker = state.speakers[label]
+    speaker_with_images = replace(speaker, images=(*speaker.images, *filled_prompt.images))
+    instruction = state.record_utterance(
+        scope, task, INSTRUCTOR, filled_prompt.text, images=filled_prompt.images
+    )
+    result: AskResult[str] = await scope.ask_detailed(
+        speaker_with_images,
+        filled_prompt.text,
+        history=state.histories.get(label, EMPTY_TRANSCRIPT),
+        about=str(filled_prompt.text),
     )
     # The reply of a special role is plain text, which needs no validation.
-    if isinstance(got.value, Missing):
-        given: GivenAnswer | Missing = got.value
-        words, missing = "", got.value.reason
+    if isinstance(result.value, Missing):
+        given: GivenAnswer | Missing = result.value
+        text, missing = "", result.value.reason
     else:
-        given = GivenAnswer(str(got.value), "unchecked")
-        words, missing = got.text.strip(), None
-    said = state.record_utterance(scope, task, who, words, got.address, turn=turn, missing=missing)
+        given = GivenAnswer(str(result.value), "unchecked")
+        text, missing = result.text.strip(), None
+    utterance = state.record_utterance(
+        scope, task, speaker, text, result.address, turn=turn, missing=missing
+    )
     state.special_replies.append(
         Response(
             task,
@@ -376,16 +404,16 @@ async def ask_special(
             label,
             label,
             given,
-            said.id,
-            got.reasks,
-            finish=got.reply.finish,
+            utterance.id,
+            result.reasks,
+            finish=result.reply.finish,
         )
     )
     state.messages += 1
     state.turns += 1
     state.add_to_history([label], instruction)
-    state.add_to_history([label], said)
-    return said
+    state.add_to_history([label], utterance)
+    return utterance
 
 
 def record_answer(state: SessionState, asked: AskedTask) -> None:
@@ -396,6 +424,6 @@ def record_answer(state: SessionState, asked: AskedTask) -> None:
     state.note(asked.response)
     state.messages += 1
     state.turns += 1
-    state.add_to_history(state.special_roles, asked.said)
+    state.add_to_history(state.special_roles, asked.utterance)
     for utterance in asked.memory:
         state.add_to_history([asked.seat.id], utterance)

@@ -84,8 +84,8 @@ def image_problems(experiment: Experiment, problems: Problems) -> None:
             message = f"models take no images of type {image.file_extension} ({image.url[:80]})"
             problems.add_problem(message, where, _SEND_AS)
     for play in experiment.tasks.values():
-        each = play.options.values() if isinstance(play.options, dict) else [play.options]
-        for options in each:
+        option_sets = play.options.values() if isinstance(play.options, dict) else [play.options]
+        for options in option_sets:
             if isinstance(options, ListedOptions) and any(
                 map(find_image_references, options.options)
             ):
@@ -111,14 +111,14 @@ def shown_images(experiment: Experiment) -> Iterator[tuple[Image, str]]:
 
 
 def _may_show(workbook: Workbook) -> bool:
-    parts = (*workbook.treatments, *workbook.roles, *workbook.tasks, *workbook.constants)
-    written = "".join(map(str, parts))
-    return "://" in written or "data:image" in written
+    rows = (*workbook.treatments, *workbook.roles, *workbook.tasks, *workbook.constants)
+    text = "".join(map(str, rows))
+    return "://" in text or "data:image" in text
 
 
 def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
     """Yield all texts that speakers are shown, as they are written, with their cells."""
-    yield from ((text, where) for text, _, where in _told_texts(experiment))
+    yield from ((text, where) for text, _, where in _speaker_texts(experiment))
 
 
 def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProblem, str]]:
@@ -126,10 +126,10 @@ def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProbl
 
     Each comes with its cell. If a text cannot be filled in, the problem takes its place.
     """
-    for text, told, where in _told_texts(experiment):
+    for text, role, where in _speaker_texts(experiment):
         for treatment in experiment.treatments if "{" in text else ():
             try:
-                values = known_beforehand(experiment, treatment, told)
+                values = known_beforehand(experiment, treatment, role)
                 yield (
                     render_text(text, {**dict.fromkeys(names_in(text), NOT_AVAILABLE), **values}),
                     where,
@@ -138,7 +138,7 @@ def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProbl
                 yield problem, where
 
 
-def _told_texts(experiment: Experiment) -> Iterator[tuple[str, Role | None, str]]:
+def _speaker_texts(experiment: Experiment) -> Iterator[tuple[str, Role | None, str]]:
     """Yield all texts that speakers are shown, with the role that they are for and their cells."""
     for treatment in experiment.treatments.values():
         yield treatment.description, None, treatment.at.get("treatment_description", "")
@@ -176,8 +176,8 @@ def design_problems(
         else [""] * len(sample)
     )
     for number, (name, constants) in enumerate(zip(ids, sample, strict=True), 1):
-        experiment, found = build_experiment(workbook, constants, number, name)
-        problems.found += found
+        experiment, experiment_problems = build_experiment(workbook, constants, number, name)
+        problems.found += experiment_problems
         _check_special_roles(experiment, problems)
         for task in experiment.tasks.values():
             _check_task(task, experiment, problems)
@@ -201,10 +201,10 @@ def _file_names(workbook: Workbook, problems: Problems) -> None:
     if count_permutations(workbook) > MOST_PERMUTATIONS_CHECKED:
         # Each name then ends in a number.
         return
-    taken = {name.casefold() for name in COMMON_FILES}
+    taken_names = {name.casefold() for name in COMMON_FILES}
     for experiment in experiment_ids(workbook):
         for name in (f"{experiment}.json", f"{experiment}.csv"):
-            if name.casefold() in taken:
+            if name.casefold() in taken_names:
                 message = f"the experiment would write {name}, which every run writes for itself"
                 where = workbook.settings.at.get("experiment_id", "")
                 problems.add_problem(message, where, "choose another experiment_id")
@@ -237,7 +237,7 @@ def _check_special_roles(experiment: Experiment, problems: Problems) -> None:
 
 def _check_names(workbook: Workbook, problems: Problems) -> None:
     """Check that variables, computed values and constants have different names."""
-    taken: dict[str, str] = {
+    cells_by_name: dict[str, str] = {
         constant.name: constant.at.get("name", "") for constant in workbook.constants
     }
     variables = [(task.var_name, task.at.get("var_name", "")) for task in workbook.tasks]
@@ -245,11 +245,11 @@ def _check_names(workbook: Workbook, problems: Problems) -> None:
         *variables,
         *((computed.name, computed.at.get("name", "")) for computed in workbook.computed),
     ]:
-        if name in taken:
-            hint = f"it is in {taken[name]} as well; rename one"
+        if name in cells_by_name:
+            hint = f"it is in {cells_by_name[name]} as well; rename one"
             problems.add_problem(f"duplicate name {name!r}", where, hint)
-        taken.setdefault(name, where)
-    for name, where in taken.items():
+        cells_by_name.setdefault(name, where)
+    for name, where in cells_by_name.items():
         if name in (*FIXED_COLUMNS, *NAMESPACES, OPTIONS):
             problems.add_problem(f"the name {name!r} is reserved", where, "rename it")
 
@@ -257,15 +257,19 @@ def _check_names(workbook: Workbook, problems: Problems) -> None:
 def _check_computed(workbook: Workbook, problems: Problems) -> None:
     variables = {task.var_name for task in workbook.tasks if task.type != "context"}
     constants = {constant.name for constant in workbook.constants}
-    own = variables | constants | {computed.name for computed in workbook.computed}
-    always = {*PERSONAL_NAMES, *SHARED_NAMES}
-    names = own | always | {name for name in workbook.profiles.names if name.isidentifier()}
+    own_names = variables | constants | {computed.name for computed in workbook.computed}
+    built_in_names = {*PERSONAL_NAMES, *SHARED_NAMES}
+    names = (
+        own_names
+        | built_in_names
+        | {name for name in workbook.profiles.names if name.isidentifier()}
+    )
     shared = constants | {
         computed.name for computed in workbook.computed if computed.scope == "session"
     }
     # A workbook's own name hides the built-in one.
-    shared |= {*SHARED_NAMES} - own
-    before = len(problems.found)
+    shared |= {*SHARED_NAMES} - own_names
+    problem_count = len(problems.found)
     for item in workbook.computed:
         where = item.at.get("expression", "")
         try:
@@ -277,7 +281,7 @@ def _check_computed(workbook: Workbook, problems: Problems) -> None:
             hint = did_you_mean(name, sorted(names), "name a variable, a constant or a column")
             problems.add_problem(f"nothing is called {name}", where, hint)
     # The order can be found only if all expressions can be parsed.
-    if len(problems.found) == before:
+    if len(problems.found) == problem_count:
         try:
             in_order(workbook.computed)
         except ExpressionProblem as error:
@@ -293,11 +297,11 @@ def _check_shared(
 ) -> None:
     """Check that a session value uses values of participants only within aggregates."""
     try:
-        alone = names_used(parse_expression(expression), outside_only=True) & personal
+        unaggregated = names_used(parse_expression(expression), outside_only=True) & personal
     # `_check_computed` has reported it.
     except ExpressionProblem:
         return
-    for used in sorted(alone):
+    for used in sorted(unaggregated):
         message = f"{used} differs between participants, but {name} is one value per session"
         hint = f"write sum({used}) or mean({used}), or scope participant"
         problems.add_problem(message, at.get("expression", ""), hint)
@@ -311,15 +315,15 @@ def _known_attributes(workbook: Workbook, space: str, label: str = "") -> set[st
 
     `label` limits them to one role. Otherwise they are those of all participants' roles.
     """
-    told: Sequence[LabelledPart] = workbook.treatments
+    parts: Sequence[LabelledPart] = workbook.treatments
     if space == "role":
-        told = [
+        parts = [
             role
             for role in workbook.roles
             if (role.label == label if label else role.special_name is None)
         ]
     # Only attributes that all of them have. One that a single arm lacks would fail in its sessions.
-    extras = set.intersection(*(set(part.extra) for part in told)) if told else set()
+    extras = set.intersection(*(set(part.extra) for part in parts)) if parts else set()
     return {f"{space}.{name}" for name in ("description", "label", *extras)}
 
 
@@ -352,9 +356,9 @@ def _check_texts(workbook: Workbook, problems: Problems) -> None:
         ),
         *((role.label, role.at.get("role_label", "")) for role in workbook.roles),
         *(
-            (x, role.at.get("role_description", ""))
+            (text, role.at.get("role_description", ""))
             for role in workbook.roles
-            for x in role.extra.values()
+            for text in role.extra.values()
         ),
         *(
             (task.response_options or "", task.at.get("response_options", ""))
@@ -372,19 +376,19 @@ def _check_texts(workbook: Workbook, problems: Problems) -> None:
 def _check_contexts(workbook: Workbook, problems: Problems) -> None:
     """Check that contexts come before all other tasks, since they become the system prompt."""
     contexts = [task for task in workbook.tasks if task.type == "context"]
-    others = [task.task_order for task in workbook.tasks if task.type != "context"]
+    later_orders = [task.task_order for task in workbook.tasks if task.type != "context"]
     if workbook.tasks and not contexts:
         where = workbook.tasks[0].at.get("type", "")
         problems.add_problem(
             "there is no context task", where, "the first task must be of type context"
         )
-    elif contexts and not others:
+    elif contexts and not later_orders:
         where = contexts[-1].at.get("type", "")
         problems.add_problem("all tasks are context", where, "add a discussion or a question")
     for task in contexts:
-        if others and task.task_order >= min(others):
+        if later_orders and task.task_order >= min(later_orders):
             message = f"the context {task.task_id} must come before all other tasks"
-            hint = f"give it a task_order below {min(others)}"
+            hint = f"give it a task_order below {min(later_orders)}"
             problems.add_problem(message, task.at.get("task_order", ""), hint)
 
 
@@ -392,21 +396,21 @@ def _check_prompts(workbook: Workbook, problems: Problems) -> None:
     constants = _constants(workbook)
     personal = {task.var_name for task in workbook.tasks}
     personal |= {computed.name for computed in workbook.computed if computed.scope == "participant"}
-    since = _orders_known(workbook)
-    named = constants | since.keys() | _known_attributes(workbook, "treatment")
-    with_options = named | {OPTIONS}
+    order_known = _orders_known(workbook)
+    known_names = constants | order_known.keys() | _known_attributes(workbook, "treatment")
+    with_options = known_names | {OPTIONS}
     for task in workbook.tasks:
         where = task.at.get("llm_text", "")
         by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
-        known = named if task.type == "context" else with_options
+        known = known_names if task.type == "context" else with_options
         for role, text in by_role.items():
             _check_placeholders(role, where, constants, problems)
             _check_placeholders(
                 text, where, known | _known_attributes(workbook, "role", role), problems
             )
             # A special role has no answers, so its text may use only values of the session.
-            untold = personal - constants if special_role(role) else set()
-            _check_availability(task, text, since, untold, problems)
+            withheld_names = personal - constants if special_role(role) else set()
+            _check_availability(task, text, order_known, withheld_names, problems)
 
 
 def _orders_known(workbook: Workbook) -> dict[str, int | None]:
@@ -414,10 +418,10 @@ def _orders_known(workbook: Workbook) -> dict[str, int | None]:
 
     A computed value is known after the last of the variables that it needs.
     """
-    asked = [task for task in workbook.tasks if task.type != "context"]
-    orders = sorted({task.task_order for task in asked})
+    asked_tasks = [task for task in workbook.tasks if task.type != "context"]
+    orders = sorted({task.task_order for task in asked_tasks})
     place_of = {order: place for place, order in enumerate(orders)}
-    places = {task.var_name: place_of[task.task_order] for task in asked}
+    places = {task.var_name: place_of[task.task_order] for task in asked_tasks}
     try:
         places |= known_after(in_order(workbook.computed), places)
     # It is reported with its cell. Here it would only be repeated.
@@ -429,8 +433,8 @@ def _orders_known(workbook: Workbook) -> dict[str, int | None]:
 def _check_availability(
     task: Task,
     text: str,
-    since: Mapping[str, int | None],
-    untold: Collection[str],
+    order_known: Mapping[str, int | None],
+    withheld_names: Collection[str],
     problems: Problems,
 ) -> None:
     where = task.at.get("llm_text", "")
@@ -439,10 +443,10 @@ def _check_availability(
     # `_check_placeholders` has reported it.
     except ExpressionProblem:
         return
-    for name in sorted(names & since.keys()):
-        order = since[name]
-        early = order is not None and (task.type == "context" or order >= task.task_order)
-        if early or name in untold:
+    for name in sorted(names & order_known.keys()):
+        order = order_known[name]
+        is_too_early = order is not None and (task.type == "context" or order >= task.task_order)
+        if is_too_early or name in withheld_names:
             problems.add_problem(
                 f"{name} is not known yet when {task.task_id} is asked (or not to this role)",
                 where,
@@ -462,16 +466,16 @@ def _check_task(play: TaskInPlay, experiment: Experiment, problems: Problems) ->
     roles = experiment.roles
     _check_roles(play.prompts, task.at.get("llm_text", ""), list(roles), problems)
     if isinstance(play.options, Mapping):
-        users = [label for label, role in roles.items() if role.special_name is None]
-        _check_roles(play.options, where, users, problems)
-    speaking = [prompt for prompt in play.prompts if prompt in roles and not special_role(prompt)]
+        participant_labels = [label for label, role in roles.items() if role.special_name is None]
+        _check_roles(play.options, where, participant_labels, problems)
+    speaking_roles = [label for label in play.prompts if label in roles and not special_role(label)]
     if task.type == "context":
         return
-    if not speaking:
+    if not speaking_roles:
         message = f"no participant takes part in {task.task_id}"
         hint = "add a role of the participants to the dict"
         problems.add_problem(message, task.at.get("llm_text", ""), hint)
-    for role in speaking:
+    for role in speaking_roles:
         options = play.options_for(role)
         if options is not None:
             _check_types(task, options, problems)

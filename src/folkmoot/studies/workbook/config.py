@@ -44,8 +44,8 @@ _BRITISH = {"summariser": SUMMARIZER}
 def special_role(label: str) -> str | None:
     """Return the special role that a label names, in any case, or None if it names none."""
     folded = label.strip().casefold()
-    named = (special_role for special_role in SPECIAL_ROLES if special_role.casefold() == folded)
-    return next(named, _BRITISH.get(folded))
+    matches = (name for name in SPECIAL_ROLES if name.casefold() == folded)
+    return next(matches, _BRITISH.get(folded))
 
 
 def written_label(label: str) -> str:
@@ -242,7 +242,7 @@ class Task(_Part):
 def _unpack_rows(value: object) -> object:
     if not isinstance(value, str):
         return value
-    return tuple(tuple(value) if isinstance(value, list) else value for value in json.loads(value))
+    return tuple(tuple(row) if isinstance(row, list) else row for row in json.loads(value))
 
 
 # Write the rows as one JSON text. Large profiles would give some hundred thousand YAML nodes, which
@@ -376,26 +376,29 @@ class WorkbookConfig(StudyConfig):
 
 def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
     """Return the common settings that a workbook's settings give, and advisories on its model."""
-    ours = workbook.settings
-    values: dict[str, object] = {"temperature": ours.temperature, "random_seed": ours.random_seed}
+    settings = workbook.settings
+    values: dict[str, object] = {
+        "temperature": settings.temperature,
+        "random_seed": settings.random_seed,
+    }
     notes: list[str] = []
     # With this name the endpoint determines the model.
-    if ours.model_info == HUGGING_FACE_VENDOR:
+    if settings.model_info == HUGGING_FACE_VENDOR:
         values["model"] = HUGGING_FACE_VENDOR
-        if ours.api_endpoint:
-            values["endpoints"] = {HUGGING_FACE_VENDOR: ours.api_endpoint}
+        if settings.api_endpoint:
+            values["endpoints"] = {HUGGING_FACE_VENDOR: settings.api_endpoint}
         return values, notes
-    if ours.api_endpoint:
+    if settings.api_endpoint:
         notes.append(f"api_endpoint is only used with {HUGGING_FACE_VENDOR}; it is ignored here")
     try:
-        resolve_model(ours.model_info)
-        values["model"] = ours.model_info
+        resolve_model(settings.model_info)
+        values["model"] = settings.model_info
     # Workbooks may name any model of a server with an OpenAI-compatible API.
     except InputError:
-        values["model"] = f"openai/{ours.model_info}"
+        values["model"] = f"openai/{settings.model_info}"
         notes.append(
-            f"the model {ours.model_info!r} is not in the catalog: it is asked for as "
-            f"openai/{ours.model_info}, through the OpenAI-compatible API"
+            f"the model {settings.model_info!r} is not in the catalog: it is asked for as "
+            f"openai/{settings.model_info}, through the OpenAI-compatible API"
         )
     return values, notes
 
@@ -410,8 +413,8 @@ def experiment_ids(workbook: Workbook) -> list[str]:
 
     It is `<experiment_id>`, or `<experiment_id>_1`, `_2`, … if there are several.
     """
-    base, n = workbook.settings.experiment_id, count_permutations(workbook)
-    return [base] if n == 1 else [f"{base}_{i}" for i in range(1, n + 1)]
+    base, count = workbook.settings.experiment_id, count_permutations(workbook)
+    return [base] if count == 1 else [f"{base}_{i}" for i in range(1, count + 1)]
 
 
 # --- what a workbook compares --------------------------------------------------------------------
@@ -419,7 +422,7 @@ def experiment_ids(workbook: Workbook) -> list[str]:
 # Whether a measure is computed → its table and column in a claim.
 NUMBERS = {False: "responses.number", True: "computed.number"}
 # Maximum number of experiments, the first one included, between which there are claims.
-MOST_COMPARED = 40
+MAX_COMPARED_EXPERIMENTS = 40
 # A name that ends in a number, such as `give_2`: the variable `give` in round 2.
 _ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
 
@@ -452,8 +455,10 @@ def measures_of(variables: Iterable[tuple[str, bool]]) -> list[Measure]:
         stem, number = (match[1], int(match[2])) if match and match[1] else (name, 0)
         stems.setdefault((stem, computed), []).append((number, name))
     return [
-        Measure(stem.rstrip(" _-") if len(of) > 1 else of[0][1], tuple(sorted(of)), computed)
-        for (stem, computed), of in stems.items()
+        Measure(
+            stem.rstrip(" _-") if len(rounds) > 1 else rounds[0][1], tuple(sorted(rounds)), computed
+        )
+        for (stem, computed), rounds in stems.items()
     ]
 
 
@@ -464,27 +469,25 @@ def declare_claims(config: WorkbookConfig) -> list[Claim]:
     measure are averaged. The first contrasts, each of a treatment with the first one, are primary.
     If there are computed values, only their contrasts can be primary. All other treatment contrasts
     are secondary. Contrasts between experiments (constants) are exploratory. There are none if the
-    workbook has more than `MOST_COMPARED` experiments.
+    workbook has more than `MAX_COMPARED_EXPERIMENTS` experiments.
     """
     book = config.workbook
-    asked = [(task.var_name, False) for task in book.tasks if _may_be_numeric(task)]
+    asked_names = [(task.var_name, False) for task in book.tasks if _may_be_numeric(task)]
     # A session value has no participants, so it is not compared between them.
-    computed = [
-        (computed.name, True) for computed in book.computed if computed.scope == "participant"
-    ]
-    measures = measures_of([*computed, *dict.fromkeys(asked)])
-    arms = list(dict.fromkeys(treatment.label for treatment in book.treatments))
-    pairs = [(measure, arm) for measure in measures for arm in arms[1:]]
-    found = [
+    computed = [(item.name, True) for item in book.computed if item.scope == "participant"]
+    measures = measures_of([*computed, *dict.fromkeys(asked_names)])
+    treatments = list(dict.fromkeys(treatment.label for treatment in book.treatments))
+    pairs = [(measure, treatment) for measure in measures for treatment in treatments[1:]]
+    claims = [
         _between_treatments(
-            book, measure, (arm, arms[0]), _claim_family(n, measure, bool(computed))
+            book, measure, (treatment, treatments[0]), _claim_family(n, measure, bool(computed))
         )
-        for n, (measure, arm) in enumerate(pairs)
+        for n, (measure, treatment) in enumerate(pairs)
     ]
     first, *others = zip(experiment_ids(book), _describe_combinations(book), strict=True)
-    if len(others) >= MOST_COMPARED:
-        return found
-    return found + [
+    if len(others) >= MAX_COMPARED_EXPERIMENTS:
+        return claims
+    return claims + [
         _between_experiments(book, measure, other, first)
         for measure in measures
         for other in others
@@ -493,11 +496,11 @@ def declare_claims(config: WorkbookConfig) -> list[Claim]:
 
 def _describe_combinations(book: Workbook) -> list[str]:
     """Return the values of all constants as text, for each experiment in order."""
-    named = [
+    assignments = [
         [f"{constant.name} = {_format_value(value)}" for value in constant.values]
         for constant in book.constants
     ]
-    return [", ".join(values) for values in itertools.product(*named)]
+    return [", ".join(values) for values in itertools.product(*assignments)]
 
 
 def _format_value(value: Scalar) -> str:
@@ -510,22 +513,23 @@ def _may_be_numeric(task: Task) -> bool:
     return task.type.endswith("_question") and task.var_type != "category"
 
 
-def _claim_family(number: int, measure: Measure, some_computed: bool) -> Family:
-    return "primary" if number < MOST_PRIMARY and measure.computed == some_computed else "secondary"
+def _claim_family(number: int, measure: Measure, has_computed: bool) -> Family:
+    return "primary" if number < MOST_PRIMARY and measure.computed == has_computed else "secondary"
 
 
 def _between_treatments(
-    book: Workbook, measure: Measure, arms: tuple[str, str], family: Family
+    book: Workbook, measure: Measure, treatments: tuple[str, str], family: Family
 ) -> Claim:
     return Claim(
         NUMBERS[measure.computed],
-        arms,
+        treatments,
         "mean",
         family=family,
         unit="session",
         estimand=(
             "Among simulated participants like those of the profiles sheet: the mean "
-            f"{measure.name} under {arms[0]} minus that under {arms[1]}; independent unit: session."
+            f"{measure.name} under {treatments[0]} minus that under {treatments[1]}; "
+            "independent unit: session."
         ),
         by="treatment",
         where=_counted_rows(book, measure),
@@ -564,7 +568,7 @@ def _counted_rows(
     """Return the filters of a measure's rows, without invalid answers and special roles."""
     if measure.computed:
         return (("name", measure.variable_names),)
-    own = tuple(role.label for role in book.roles if not role.special_name)
+    participant_roles = tuple(role.label for role in book.roles if not role.special_name)
     # None is the status of a missing answer, which has no number.
     statuses = ("valid", "unchecked", None)
-    return (("var_name", measure.variable_names), ("status", statuses), ("role", own))
+    return (("var_name", measure.variable_names), ("status", statuses), ("role", participant_roles))

@@ -30,8 +30,10 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Yield the answers of participants to tasks as decisions."""
     workbook = WorkbookConfig.model_validate(run.config).workbook
     treatments = {
-        (experiment, arm): {cell_id("treatments.description", experiment, arm)} if text else set()
-        for experiment, arm, text in run.rows(
+        (experiment, treatment): {cell_id("treatments.description", experiment, treatment)}
+        if text
+        else set()
+        for experiment, treatment, text in run.rows(
             "treatments", "experiment_id", "treatment", "description"
         )
     }
@@ -39,43 +41,55 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
         (row["experiment_id"], row["participant_id"]): row
         for row in run.read_table("assignment").iter_rows(named=True)
     }
-    said: dict[tuple[str, str], list[Spoken]] = {}
+    utterances: dict[tuple[str, str], list[Spoken]] = {}
     for row in run.read_table("utterances").iter_rows(named=True):
-        said.setdefault((row["experiment_id"], row["session"]), []).append(row)
+        utterances.setdefault((row["experiment_id"], row["session"]), []).append(row)
     private = {task.task_id for task in workbook.tasks if task.type == "private_question"}
     for row in run.read_table("answers").filter(role="participant").iter_rows(named=True):
-        stage, where, task, place, *_ = row["address"].split("/")
-        experiment, who = where.rpartition(".")[0], row["speaker_id"]
-        seat = seats.get((experiment, who))
+        stage, session_id, task, place, *_ = row["address"].split("/")
+        experiment, participant_id = session_id.rpartition(".")[0], row["speaker_id"]
+        seat = seats.get((experiment, participant_id))
         if stage != "sessions" or seat is None:
             continue
-        session = said.get((experiment, seat["session"]), [])
-        heard = list(
-            _heard_utterances(session, who, task, private, workbook.settings.reveal_private)
+        session = utterances.get((experiment, seat["session"]), [])
+        history = list(
+            _heard_utterances(
+                session, participant_id, task, private, workbook.settings.reveal_private
+            )
         )
         # Private utterances of this participant: the own question, and the reply as written.
-        alone = [
+        prompt_rows = [
             row
             for row in session
             if row["turn"] is None and str(row["scope"]).endswith(f"/{place}")
         ]
         others = {
             str(row["utterance_id"])
-            for row in heard
-            if row["speaker_role"] == "participant" and row["speaker_id"] != who and row["text"]
+            for row in history
+            if row["speaker_role"] == "participant"
+            and row["speaker_id"] != participant_id
+            and row["text"]
         }
-        told = treatments.get((experiment, seat["treatment"]))
+        treatment_ids = treatments.get((experiment, seat["treatment"]))
         shows = {OTHERS: others}
-        within = {str(row["utterance_id"]) for row in (*heard, *alone)}
-        if told is not None and workbook.settings.treatment_in_system:
-            shows = {TREATMENT: told, **shows}
-        elif told is not None and _names_treatment(workbook):
+        allowed_ids = {str(row["utterance_id"]) for row in (*history, *prompt_rows)}
+        if treatment_ids is not None and workbook.settings.treatment_in_system:
+            shows = {TREATMENT: treatment_ids, **shows}
+        elif treatment_ids is not None and _names_treatment(workbook):
             # Only some prompts name the treatment by a placeholder, so it may occur, and need not.
-            within |= told
-        elif told is not None:
+            allowed_ids |= treatment_ids
+        elif treatment_ids is not None:
             shows = {TREATMENT: set(), **shows}
         unit = f"{experiment}/{seat['session']}"
-        yield Decision(row["address"], who, seat["treatment"], f"task {task}", shows, within, unit)
+        yield Decision(
+            row["address"],
+            participant_id,
+            seat["treatment"],
+            f"task {task}",
+            shows,
+            allowed_ids,
+            unit,
+        )
 
 
 def _names_treatment(workbook: Workbook) -> bool:
@@ -98,13 +112,15 @@ def _heard_utterances(
     for row in session:
         if row["turn"] is None:
             continue
-        own = row["speaker_id"] == who
-        asked = row["speaker_role"] == "facilitator" and not row["address"]
-        hidden = row["task_id"] == task or (not revealed and row["speaker_role"] == "participant")
-        if own or asked or row["task_id"] not in private or not hidden:
+        is_own = row["speaker_id"] == who
+        is_question = row["speaker_role"] == "facilitator" and not row["address"]
+        is_hidden = row["task_id"] == task or (
+            not revealed and row["speaker_role"] == "participant"
+        )
+        if is_own or is_question or row["task_id"] not in private or not is_hidden:
             yield row
         # The participant's own answer comes last. A re-ask shows it again.
-        if own and row["task_id"] == task:
+        if is_own and row["task_id"] == task:
             return
 
 

@@ -140,7 +140,7 @@ class MissingValue(SourcedText):
 
 
 @dataclass(frozen=True)
-class Scene:
+class EvaluationContext:
     """The names and values that expressions can use.
 
     `value(name, participant)` returns a variable or computed value: a number or text, Missing if it
@@ -165,9 +165,9 @@ def parse_expression(text: str) -> ast.expr:
     if len(text) > MAX_EXPRESSION:
         raise ExpressionProblem(f"longer than {MAX_EXPRESSION:,} characters", "split it in two")
     # Spreadsheet users often start an expression with "=".
-    written = " ".join(text.strip().lstrip("=").strip().splitlines())
+    source = " ".join(text.strip().lstrip("=").strip().splitlines())
     try:
-        tree = _Pipes().visit(ast.parse(written, mode="eval").body)
+        tree = _Pipes().visit(ast.parse(source, mode="eval").body)
         _check(tree)
         _check_fixed(tree)
     except ExpressionProblem:
@@ -176,7 +176,9 @@ def parse_expression(text: str) -> ast.expr:
         raise ExpressionProblem("nested too deeply", "split it in two") from error
     except (SyntaxError, ValueError) as error:
         detail = error.msg if isinstance(error, SyntaxError) else "it is not an expression"
-        reserved = [w for w in _WORD.findall(written) if iskeyword(w) and w not in _KEYWORDS]
+        reserved = [
+            word for word in _WORD.findall(source) if iskeyword(word) and word not in _KEYWORDS
+        ]
         hint = f"{reserved[0]} is a word of Python; rename what is called so" if reserved else ""
         raise ExpressionProblem(detail, hint or "e.g. endowment - give + total / 4") from error
     assert isinstance(tree, ast.expr)
@@ -188,23 +190,23 @@ class _Pipes(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         left, right = node.left, node.right
-        given, named = list[ast.expr](), list[ast.keyword]()
+        arguments, keywords = list[ast.expr](), list[ast.keyword]()
         if not isinstance(node.op, ast.BitOr):
             self.generic_visit(node)
             return node
         # Jinja reads `a + b | round` as a + round(b), and Python as round(a + b). Refuse it, so
         # that no reader takes one for the other. A sum within parentheses starts after the whole
         # node.
-        together = isinstance(left, ast.BinOp) and not isinstance(left.op, ast.BitOr)
-        if together and left.col_offset == node.col_offset:
-            first = shorten(ast.unparse(left), 40)
-            hint = f"write ({first}) | … for all of it"
-            raise ExpressionProblem(f"{first} | … can be read in two ways", hint)
+        is_ambiguous = isinstance(left, ast.BinOp) and not isinstance(left.op, ast.BitOr)
+        if is_ambiguous and left.col_offset == node.col_offset:
+            left_text = shorten(ast.unparse(left), 40)
+            hint = f"write ({left_text}) | … for all of it"
+            raise ExpressionProblem(f"{left_text} | … can be read in two ways", hint)
         if isinstance(right, ast.Call):
-            given, named, right = right.args, right.keywords, right.func
+            arguments, keywords, right = right.args, right.keywords, right.func
         if not isinstance(right, ast.Name):
             raise ExpressionProblem("after | stands a function", "e.g. payoff | round(1)")
-        return ast.Call(right, [self.visit(left), *map(self.visit, given)], named)
+        return ast.Call(right, [self.visit(left), *map(self.visit, arguments)], keywords)
 
 
 def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
@@ -214,8 +216,8 @@ def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
     aggregate.
     """
     if not isinstance(node, _NODES):
-        what = f"{type(node).__name__} is not allowed"
-        raise ExpressionProblem(what, "use numbers, names, + - * / and functions")
+        message = f"{type(node).__name__} is not allowed"
+        raise ExpressionProblem(message, "use numbers, names, + - * / and functions")
     if isinstance(node, ast.Constant):
         _check_constant(node.value)
     elif isinstance(node, ast.Attribute):
@@ -244,25 +246,27 @@ def _check_constant(value: object) -> None:
 
 def _check_call(node: ast.Call) -> None:
     name = _function_name(node)
-    known = sorted({*AGGREGATES, *FUNCTIONS, "others"})
-    if name not in known:
-        hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+    known_functions = sorted({*AGGREGATES, *FUNCTIONS, "others"})
+    if name not in known_functions:
+        hint = did_you_mean(name, known_functions, f"there are {', '.join(known_functions)}")
         raise ExpressionProblem(f"there is no function {name or 'of that kind'}", hint)
     if node.keywords or not node.args or any(isinstance(arg, ast.Starred) for arg in node.args):
         raise ExpressionProblem(f"{name} needs plain arguments", f"e.g. {name}(give)")
-    most = _MOST_ARGUMENTS.get(name, 1)
-    if len(node.args) > most:
-        wrong = f"{name} takes {most} argument{'s' * (most > 1)}"
-        raise ExpressionProblem(wrong, f"{name}(give)")
+    max_arguments = _MOST_ARGUMENTS.get(name, 1)
+    if len(node.args) > max_arguments:
+        message = f"{name} takes {max_arguments} argument{'s' * (max_arguments > 1)}"
+        raise ExpressionProblem(message, f"{name}(give)")
 
 
 def _check_fixed(node: ast.expr) -> None:
     """Refuse a constant part without a value, such as `9 ** 9 ** 9`."""
     if not names_used(node) and not any(map(_is_aggregate, ast.walk(node))):
-        value = _calculate_value(node, Evaluator(EMPTY_SCENE), None)
+        value = _calculate_value(node, Evaluator(EMPTY_CONTEXT), None)
         if isinstance(value, Missing):
-            shown = shorten(ast.unparse(node), 40)
-            raise ExpressionProblem(f"{shown} has no value: {value.detail}", "use smaller numbers")
+            expression_text = shorten(ast.unparse(node), 40)
+            raise ExpressionProblem(
+                f"{expression_text} has no value: {value.detail}", "use smaller numbers"
+            )
         return
     for child in _operands(node):
         _check_fixed(child)
@@ -298,10 +302,10 @@ def names_used(node: ast.expr, *, outside_only: bool = False) -> set[str]:
         return set()
     if isinstance(node, (ast.Name, ast.Attribute)):
         return {_name_of(node)}
-    found: set[str] = set()
+    names: set[str] = set()
     for child in _operands(node):
-        found |= names_used(child, outside_only=outside_only)
-    return found
+        names |= names_used(child, outside_only=outside_only)
+    return names
 
 
 def _name_of(node: ast.Name | ast.Attribute) -> str:
@@ -321,21 +325,23 @@ def _operands(node: ast.expr) -> list[ast.expr]:
 # --- calculating -------------------------------------------------------------------------------
 
 
-def evaluate_expression(expression: str, scene: Scene, participant: str | None) -> Scalar | Missing:
+def evaluate_expression(
+    expression: str, context: EvaluationContext, participant: str | None
+) -> Scalar | Missing:
     """Return the value for one participant (None: for the session), or Missing with the reason.
 
     Numbers are finite. A truth value is returned as 1 or 0.
     """
-    return evaluate_for(expression, scene, [participant])[0]
+    return evaluate_for(expression, context, [participant])[0]
 
 
 def evaluate_for(
-    expression: str, scene: Scene, participants: Sequence[str | None]
+    expression: str, context: EvaluationContext, participants: Sequence[str | None]
 ) -> list[Scalar | Missing]:
     """Return the values for several participants, in their order. See `evaluate_expression`."""
     tree = parse_expression(expression)
     # One evaluator for all participants, since it caches the columns of aggregates.
-    evaluator = Evaluator(scene)
+    evaluator = Evaluator(context)
     return [_calculate_value(tree, evaluator, participant) for participant in participants]
 
 
@@ -371,11 +377,11 @@ class _Column:
 
 
 class Evaluator:
-    """Evaluate expressions over the values of a scene."""
+    """Evaluate expressions over the values of a context."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self._work = MAX_WORK * (1 + len(scene.participants))
+    def __init__(self, context: EvaluationContext) -> None:
+        self.context = context
+        self._work = MAX_WORK * (1 + len(context.participants))
         self._columns: dict[ast.AST, _Column] = {}
         # (aggregate, participant who is left out) → value.
         self._combined: dict[tuple[ast.AST, str | None], Any] = {}
@@ -400,21 +406,21 @@ class Evaluator:
         return not value if isinstance(node.op, ast.Not) else _calculate_numbers(node.op, value)
 
     def _if(self, node: ast.IfExp, participant: str | None) -> Any:
-        chosen = node.body if self.calculate(node.test, participant) else node.orelse
-        return self.calculate(chosen, participant)
+        branch = node.body if self.calculate(node.test, participant) else node.orelse
+        return self.calculate(branch, participant)
 
     def _look_up(self, node: ast.Name | ast.Attribute, participant: str | None) -> Any:
         name = _name_of(node)
-        if name in self.scene.constants:
-            return self.scene.constants[name]
-        is_shared = name in self.scene.shared
-        value = self.scene.value(name, None if is_shared else participant)
+        if name in self.context.constants:
+            return self.context.constants[name]
+        is_shared = name in self.context.shared
+        value = self.context.value(name, None if is_shared else participant)
         if value is None:
             raise _Absent(f"{name} was not asked", "not_asked")
         if isinstance(value, Missing):
-            who = "the session" if is_shared else str(participant)
+            holder = "the session" if is_shared else str(participant)
             reason = "not_asked" if value.reason == "not_asked" else "not_computable"
-            raise _Absent(f"{name} of {who}: {value.reason}", reason)
+            raise _Absent(f"{name} of {holder}: {value.reason}", reason)
         return value
 
     def _choose(self, node: ast.BoolOp, participant: str | None) -> Any:
@@ -428,8 +434,8 @@ class Evaluator:
 
     def _compare(self, node: ast.Compare, participant: str | None) -> Any:
         left, result = self.calculate(node.left, participant), True
-        for kind, compared in zip(map(type, node.ops), node.comparators, strict=True):
-            right = self.calculate(compared, participant)
+        for kind, comparator in zip(map(type, node.ops), node.comparators, strict=True):
+            right = self.calculate(comparator, participant)
             # A search takes time in proportion to the texts, so it counts as work.
             if kind in (ast.In, ast.NotIn):
                 self._spend(left, right)
@@ -444,13 +450,13 @@ class Evaluator:
         name = _function_name(node)
         if _is_aggregate(node):
             return self._aggregate(node, participant)
-        given = [self.calculate(argument, participant) for argument in node.args]
-        if absent := [value for value in given if isinstance(value, MissingValue)]:
+        arguments = [self.calculate(argument, participant) for argument in node.args]
+        if absent := [value for value in arguments if isinstance(value, MissingValue)]:
             return absent[0]
         if name in _OF_TEXTS:
-            self._spend(*given)
-            return _OF_TEXTS[name](*given)
-        return derive_number(_NUMERIC[name](*given), given)
+            self._spend(*arguments)
+            return _OF_TEXTS[name](*arguments)
+        return derive_number(_NUMERIC[name](*arguments), arguments)
 
     def _spend(self, *values: object) -> None:
         self._work -= sum(len(value) for value in values if isinstance(value, str))
@@ -459,39 +465,39 @@ class Evaluator:
 
     def _aggregate(self, node: ast.Call, participant: str | None) -> object:
         name, inner = _function_name(node), node.args[0]
-        without_self = isinstance(inner, ast.Call) and _function_name(inner) == "others"
-        if without_self:
+        excludes_self = isinstance(inner, ast.Call) and _function_name(inner) == "others"
+        if excludes_self:
             inner = inner.args[0]  # type: ignore[attr-defined]
         column = self._column(inner)
-        left_out = participant if without_self else None
+        excluded = participant if excludes_self else None
         # One failed value makes the aggregate fail. A sum without it would look complete.
         for member, failure in column.failures.items():
-            if member != left_out:
+            if member != excluded:
                 raise failure
-        if left_out not in column.values:
-            left_out = None
+        if excluded not in column.values:
+            excluded = None
         elif len(column.values) == 1:
             return _combine_values(name, [])
         # The values for all participants are computed together, so that `others` stays linear.
-        if (node, left_out) not in self._combined:
+        if (node, excluded) not in self._combined:
             values = [*column.values.values()]
-            if left_out is None:
+            if excluded is None:
                 self._combined[node, None] = _combine_values(name, values)
             else:
-                others = _combine_without_one(name, values)
-                for member, combined in zip(column.values, others, strict=True):
+                results = _combine_without_one(name, values)
+                for member, combined in zip(column.values, results, strict=True):
                     self._combined[node, member] = combined
-        return self._combined[node, left_out]
+        return self._combined[node, excluded]
 
     def _column(self, inner: ast.expr) -> _Column:
         """Return the argument of an aggregate as a column, evaluated once."""
         if inner not in self._columns:
-            personal = names_used(inner, outside_only=True) & self.scene.personal
+            personal = names_used(inner, outside_only=True) & self.context.personal
             values: dict[str, Any] = {}
             failures: dict[str, Exception] = {}
-            for member in self.scene.participants:
+            for member in self.context.participants:
                 # A participant who was never asked is left out. A missing answer is a failure.
-                if any(self.scene.value(name, member) is None for name in personal):
+                if any(self.context.value(name, member) is None for name in personal):
                     continue
                 try:
                     values[member] = self.calculate(inner, member)
@@ -513,7 +519,7 @@ class Evaluator:
     }
 
 
-EMPTY_SCENE = Scene((), frozenset(), frozenset(), {}, lambda _name, _who: None)
+EMPTY_CONTEXT = EvaluationContext((), frozenset(), frozenset(), {}, lambda _name, _who: None)
 
 
 def _calculate_numbers(kind: ast.AST, *values: Any) -> Any:
@@ -552,13 +558,17 @@ def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
     """
     if name in ("min", "max"):
         choose = min if name == "min" else max
-        before = list(accumulate(values, choose))
-        after = list(accumulate(reversed(values), lambda last, value: choose(value, last)))[::-1]
-        middle = (choose(before[i - 1], after[i + 1]) for i in range(1, len(values) - 1))
-        return [after[1], *middle, before[-2]]
+        prefix_results = list(accumulate(values, choose))
+        suffix_results = list(
+            accumulate(reversed(values), lambda last, value: choose(value, last))
+        )[::-1]
+        middle = (
+            choose(prefix_results[i - 1], suffix_results[i + 1]) for i in range(1, len(values) - 1)
+        )
+        return [suffix_results[1], *middle, prefix_results[-2]]
     if name == "count":
-        true = _combine_values(name, values)
-        return [true - bool(value) for value in values]
+        true_count = _combine_values(name, values)
+        return [true_count - bool(value) for value in values]
     # It raises for values that cannot be added.
     total = _combine_values(name, values)
     floats = sum(isinstance(value, float) for value in values)
@@ -566,15 +576,18 @@ def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
         return [total - value for value in values]
     # Fractions make the subtraction exact. Floats would differ in the last bit from a sum without
     # it.
-    exact = [Fraction(float(value)) for value in values]
-    everybody = sum(exact)
-    rest = [float(everybody - own) for own in exact]
+    fractions = [Fraction(float(value)) for value in values]
+    total_fraction = sum(fractions)
+    rests = [float(total_fraction - fraction) for fraction in fractions]
     if name == "mean":
-        return [others / (len(values) - 1) for others in rest]
+        return [rest / (len(values) - 1) for rest in rests]
     # A sum of integers alone is an integer, so leaving out the only float gives an integer.
-    whole = sum(value for value in values if not isinstance(value, float))
-    alone = [isinstance(value, float) and floats == 1 for value in values]
-    return [whole if only else others for only, others in zip(alone, rest, strict=True)]
+    integer_sum = sum(value for value in values if not isinstance(value, float))
+    only_float_flags = [isinstance(value, float) and floats == 1 for value in values]
+    return [
+        integer_sum if is_only_float else rest
+        for is_only_float, rest in zip(only_float_flags, rests, strict=True)
+    ]
 
 
 def in_order(computed: Sequence[Computed]) -> list[Computed]:
@@ -582,16 +595,16 @@ def in_order(computed: Sequence[Computed]) -> list[Computed]:
 
     Raises ExpressionProblem on a cycle.
     """
-    by_name = {computed.name: computed for computed in computed}
-    used = {
-        name: sorted(_names_of(computed) & by_name.keys()) for name, computed in by_name.items()
+    by_name = {item.name: item for item in computed}
+    dependencies = {
+        name: sorted(_names_of(item) & by_name.keys()) for name, item in by_name.items()
     }
     try:
-        return [by_name[name] for name in TopologicalSorter(used).static_order()]
+        return [by_name[name] for name in TopologicalSorter(dependencies).static_order()]
     except CycleError as error:
-        circle = " → ".join(reversed(error.args[1]))
+        cycle = " → ".join(reversed(error.args[1]))
         raise ExpressionProblem(
-            f"computed values go in a circle: {shorten(circle, 200)}", "break the circle"
+            f"computed values go in a circle: {shorten(cycle, 200)}", "break the circle"
         ) from error
 
 
@@ -601,11 +614,13 @@ def known_after(ordered: Iterable[Computed], places: Mapping[str, int]) -> dict[
     `ordered` is the result of `in_order`. `places` maps each variable → its place. All other names
     are known from the start.
     """
-    found: dict[str, int] = {}
+    known_places: dict[str, int] = {}
     for item in ordered:
-        rests_on = (found.get(name, places.get(name, -1)) for name in _names_of(item))
-        found[item.name] = max(rests_on, default=-1)
-    return found
+        dependency_places = (
+            known_places.get(name, places.get(name, -1)) for name in _names_of(item)
+        )
+        known_places[item.name] = max(dependency_places, default=-1)
+    return known_places
 
 
 def _names_of(item: Computed) -> set[str]:

@@ -122,26 +122,26 @@ def session_record(state: SessionState) -> SessionRecord:
     }
 
 
-def _participant_record(state: SessionState, who: str) -> PersonRecord:
+def _participant_record(state: SessionState, participant_id: str) -> PersonRecord:
     seat = next(
         session_participant
         for session_participant in state.taken_seats
-        if session_participant.id == who
+        if session_participant.id == participant_id
     )
     profiles = state.experiment.workbook.profiles
     row = profiles.rows[seat.row]
     responses = [
         response
         for response in [*state.responses, *missing_responses(state)]
-        if response.speaker_id == who
+        if response.speaker_id == participant_id
     ]
     personal = [
         computed
         for computed in state.computed
-        if computed.scope == "participant" and state.applies_to(computed, who)
+        if computed.scope == "participant" and state.applies_to(computed, participant_id)
     ]
     return {
-        "ID": who,
+        "ID": participant_id,
         "role": seat.role,
         "name": seat.name,
         "profile": {
@@ -149,16 +149,17 @@ def _participant_record(state: SessionState, who: str) -> PersonRecord:
         },
         "responses": {response.task.var_name: _answer_record(response) for response in responses},
         "computed": {
-            computed.name: _json_value(state.value(computed.name, who)) for computed in personal
+            computed.name: _json_value(state.value(computed.name, participant_id))
+            for computed in personal
         },
-        "message_history": _speaker_history(state, who),
+        "message_history": _speaker_history(state, participant_id),
     }
 
 
 def _answer_record(response: Response) -> AnswerRecord:
     answer = response.given
     given = answer if isinstance(answer, GivenAnswer) else None
-    found: AnswerRecord = {
+    record: AnswerRecord = {
         "task_id": response.task.task.task_id,
         "place": response.place,
         "value": given.value if given else None,
@@ -166,29 +167,29 @@ def _answer_record(response: Response) -> AnswerRecord:
         "reasks": response.reasks,
     }
     if isinstance(answer, Missing):
-        found["missing"] = answer.reason
+        record["missing"] = answer.reason
     if response.score is not None:
-        found["speculation_score"] = response.score
+        record["speculation_score"] = response.score
     if response.order:
-        found["options_shown"] = list(response.order)
-        found["position"] = option_position(response.order, given.value) if given else None
-    return found
+        record["options_shown"] = list(response.order)
+        record["position"] = option_position(response.order, given.value) if given else None
+    return record
 
 
-def _speaker_history(state: SessionState, who: str) -> list[dict[str, str]]:
+def _speaker_history(state: SessionState, speaker_id: str) -> list[dict[str, str]]:
     """Return the history of a speaker as chat messages, from the system prompt on."""
-    system = {"role": "system", "name": "", "content": state.speakers[who].system}
+    system = {"role": "system", "name": "", "content": state.speakers[speaker_id].system}
     # A session that stopped early may have speakers who have heard nothing.
-    heard = state.heard.get(who, ())
+    history = state.histories.get(speaker_id, ())
     return [
         system,
         *(
             {
-                "role": "assistant" if utterance.speaker_id == who else "user",
+                "role": "assistant" if utterance.speaker_id == speaker_id else "user",
                 "name": utterance.name,
                 "content": utterance.text,
             }
-            for utterance in heard
+            for utterance in history
             if utterance.missing is None
         ),
     ]
@@ -222,9 +223,9 @@ class ExperimentFiles:
     def add_session(self, experiment: Experiment, number: int, record: SessionRecord) -> None:
         """Add a finished session, and write the files if enough sessions are new."""
         # Sessions arrive in the order in which they finish.
-        done, written = self._done[experiment.id], self._written[experiment.id]
-        done[number] = record
-        if len(done) - written >= max(1, GROWTH * written):
+        records, written_count = self._done[experiment.id], self._written[experiment.id]
+        records[number] = record
+        if len(records) - written_count >= max(1, GROWTH * written_count):
             self._write_experiment(experiment)
 
     def write_rest(self) -> None:
@@ -235,9 +236,9 @@ class ExperimentFiles:
 
     def _write_experiment(self, experiment: Experiment) -> None:
         """Write both files with the finished sessions in the order of the plan."""
-        done = self._done[experiment.id]
-        self._written[experiment.id] = len(done)
-        records = [done[n] for n in self._numbers if n in done]
+        finished = self._done[experiment.id]
+        self._written[experiment.id] = len(finished)
+        records = [finished[number] for number in self._numbers if number in finished]
         config = self._session.config
         data: ExperimentRecord = {
             "experiment_id": experiment.id,
@@ -269,27 +270,27 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
     """
     workbook = experiment.workbook
     variables = [task.var_name for task in workbook.tasks if task.type != "context"]
-    computed = [computed.name for computed in workbook.computed]
+    computed_names = [item.name for item in workbook.computed]
     # A column for each task that asks for a score, even if no score could be read.
     speculated = [
         task.var_name
         for task in workbook.tasks
         if task.type != "context" and task.generate_speculation_score
     ]
-    profile = [
+    profile_columns = [
         name for i, name in enumerate(workbook.profiles.names) if i != workbook.profiles.id_column
     ]
     # Profile columns and constants may have the name of another column, so they are renamed.
-    taken = {"experiment_id", "session", "treatment", "ID", "role", *variables, *computed}
+    taken = {"experiment_id", "session", "treatment", "ID", "role", *variables, *computed_names}
     title = _unique_titles(taken)
     header = [
         *("experiment_id", "session", "treatment", "ID", "role"),
         *(title(f"constant_{name}") for name in experiment.constants),
         *variables,
         *(title(f"{name}_speculation_score") for name in speculated),
-        *computed,
+        *computed_names,
         *("invalid", "missing"),
-        *(title(name, "profile_") for name in profile),
+        *(title(name, "profile_") for name in profile_columns),
     ]
     rows = []
     for session in records:
@@ -305,12 +306,12 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
                     *experiment.constants.values(),
                     *(_answer_value(answers.get(name)) for name in variables),
                     *(_speculation_score(answers.get(name)) for name in speculated),
-                    *(_computed_value(name, person, session) for name in computed),
+                    *(_computed_value(name, person, session) for name in computed_names),
                     ";".join(
                         name for name, answer in answers.items() if answer["status"] == "invalid"
                     ),
                     ";".join(name for name, answer in answers.items() if _is_missing(answer)),
-                    *(person["profile"][name] for name in profile),
+                    *(person["profile"][name] for name in profile_columns),
                 ]
             )
     return harmless_csv(header, rows)
@@ -320,13 +321,13 @@ def _unique_titles(taken: set[str]) -> Callable[..., str]:
     """Return a function that makes column names unique."""
 
     def build_title(name: str, prefix: str = "") -> str:
-        found = name
-        if found in taken and prefix:
-            found = prefix + name
-        while found in taken:
-            found += "_"
-        taken.add(found)
-        return found
+        title = name
+        if title in taken and prefix:
+            title = prefix + name
+        while title in taken:
+            title += "_"
+        taken.add(title)
+        return title
 
     return build_title
 
@@ -375,5 +376,5 @@ def escape_formula(value: object) -> str:
         return str(int(value)) if float(value).is_integer() else repr(value)
     text = str(value)
     # The apostrophe makes a spreadsheet program take the cell as text.
-    safe = f"'{text}" if text.startswith(_FORMULA) else text
-    return safe.replace("\r\n", "\n").replace("\r", "\n")
+    escaped = f"'{text}" if text.startswith(_FORMULA) else text
+    return escaped.replace("\r\n", "\n").replace("\r", "\n")

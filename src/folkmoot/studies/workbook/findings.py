@@ -64,17 +64,17 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     measures = measures_of(names)[:MOST_MEASURES]
     design = WorkbookConfig.model_validate(run.config).workbook
     results = read_results(run, WorkbookConfig, declare_claims)
-    arms = _played_treatments(design, sessions)
+    treatments = _played_treatments(design, sessions)
     some_computed = any(measure.computed for measure in measures)
     return kit.collect_findings(
-        session_finding(sessions, arms),
+        session_finding(sessions, treatments),
         *(
             [
-                by_round(measure, values, arms) if len(measure.rounds) > 1 else None,
+                by_round(measure, values, treatments) if len(measure.rounds) > 1 else None,
                 by_treatment(
                     measure,
                     values,
-                    arms,
+                    treatments,
                     _measure_results(measure, results, "treatment"),
                     main=measure.computed or not some_computed,
                 ),
@@ -82,11 +82,11 @@ def compute_findings(run: RunFolder) -> list[Finding]:
             for measure in measures
         ),
         [
-            distribution_finding(measure, values, arms)
+            distribution_finding(measure, values, treatments)
             for measure in measures
             if not measure.computed
         ],
-        option_shares(responses, arms, _closed_options(design)),
+        option_shares(responses, treatments, _closed_options(design)),
         by_constants(run, measures, values, results),
         quality_finding(responses),
         fitness_finding(run, responses),
@@ -100,14 +100,14 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     Values computed in a session with an excluded answer are left out, because they may depend on
     it. Addresses have the form `sessions/experiment.number/task/…`.
     """
-    asked = {
-        (where.rpartition(".")[0], task, who)
-        for address, who in excluded.select("address", "speaker_id").iter_rows()
-        for _, where, task, *_ in [kit.split_address(address)]
+    excluded_keys = {
+        (session_id.rpartition(".")[0], task, participant_id)
+        for address, participant_id in excluded.select("address", "speaker_id").iter_rows()
+        for _, session_id, task, *_ in [kit.split_address(address)]
     }
     responses = run.read_table("responses")
     keys = responses.select("experiment_id", "task_id", "participant_id").iter_rows()
-    left_out = pl.Series([key in asked for key in keys], dtype=pl.Boolean)
+    left_out = pl.Series([key in excluded_keys for key in keys], dtype=pl.Boolean)
     played = ["experiment_id", "session"]
     tables = {
         "responses": responses.lazy().with_columns(
@@ -125,20 +125,22 @@ def _played_treatments(design: Workbook, sessions: pl.DataFrame) -> list[str]:
 
     The first is the reference.
     """
-    played = list(dict.fromkeys(sessions["treatment"].to_list()))
-    ordered = [treatment.label for treatment in design.treatments if treatment.label in played]
-    return [*ordered, *(arm for arm in played if arm not in ordered)]
+    played_labels = list(dict.fromkeys(sessions["treatment"].to_list()))
+    ordered = [
+        treatment.label for treatment in design.treatments if treatment.label in played_labels
+    ]
+    return [*ordered, *(treatment for treatment in played_labels if treatment not in ordered)]
 
 
 def _closed_options(design: Workbook) -> dict[str, tuple[str, ...]]:
     """Return variable → options in the order of the sheet, for tasks with one plain list."""
-    listed: dict[str, tuple[str, ...]] = {}
+    options_by_variable: dict[str, tuple[str, ...]] = {}
     for task in design.tasks:
         with contextlib.suppress(NotALiteral):
             options = read_options(task.response_options or "")
             if isinstance(options, ListedOptions):
-                listed[task.var_name] = options.options
-    return listed
+                options_by_variable[task.var_name] = options.options
+    return options_by_variable
 
 
 def values_of(run: RunFolder, responses: pl.DataFrame) -> pl.DataFrame:
@@ -165,8 +167,8 @@ def rows_of(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
 
 def per_participant(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
     """Return one number per participant: the mean over the measure's rounds."""
-    own = rows_of(measure, values).group_by(PERSON, maintain_order=True)
-    return own.agg(pl.col("number").mean())
+    grouped = rows_of(measure, values).group_by(PERSON, maintain_order=True)
+    return grouped.agg(pl.col("number").mean())
 
 
 def _mean_of_people(people: pl.DataFrame) -> Estimate:
@@ -181,29 +183,36 @@ def _session_count(data: pl.DataFrame) -> int:
     return data["session"].n_unique()
 
 
-def session_finding(sessions: pl.DataFrame, arms: Sequence[str]) -> Finding:
+def session_finding(sessions: pl.DataFrame, treatments: Sequence[str]) -> Finding:
     """Build the finding on the number of sessions, and of those that a limit ended."""
     rows: list[kit.Row] = []
-    for arm in arms:
-        mine = sessions.filter(treatment=arm)
+    for treatment in treatments:
+        treatment_sessions = sessions.filter(treatment=treatment)
         rows.append(
             {
-                "treatment": arm,
-                "sessions": mine.height,
-                "participants": int(mine["participants"].sum()),
-                "messages": int(mine["messages"].sum()),
-                "cut short": mine.filter(pl.col("ended") != "completed").height,
+                "treatment": treatment,
+                "sessions": treatment_sessions.height,
+                "participants": int(treatment_sessions["participants"].sum()),
+                "messages": int(treatment_sessions["messages"].sum()),
+                "cut short": treatment_sessions.filter(pl.col("ended") != "completed").height,
             }
         )
-    cut = sessions.filter(pl.col("ended") != "completed").height
-    ended = f"{format_count(cut, 'session')} ended at a limit" if cut else "all of them completed"
-    many = sessions["experiment_id"].n_unique()
-    across = f" of {format_count(many, 'experiment')}" if many > 1 else ""
-    people = format_count(int(sessions["participants"].sum()), "participant")
+    cut_count = sessions.filter(pl.col("ended") != "completed").height
+    ending_text = (
+        f"{format_count(cut_count, 'session')} ended at a limit"
+        if cut_count
+        else "all of them completed"
+    )
+    experiment_count = sessions["experiment_id"].n_unique()
+    experiment_text = (
+        f" of {format_count(experiment_count, 'experiment')}" if experiment_count > 1 else ""
+    )
+    participant_text = format_count(int(sessions["participants"].sum()), "participant")
     return Finding(
         "play",
         "What was played",
-        f"{format_count(sessions.height, 'session')}{across} with {people} were played, {ended}.",
+        f"{format_count(sessions.height, 'session')}{experiment_text} with "
+        f"{participant_text} were played, {ending_text}.",
         ResultTable.from_records(rows),
         section="Play",
         headline=True,
@@ -213,27 +222,35 @@ def session_finding(sessions: pl.DataFrame, arms: Sequence[str]) -> Finding:
 # --- numbers -----------------------------------------------------------------------------------
 
 
-def by_round(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Finding:
+def by_round(measure: Measure, values: pl.DataFrame, treatments: Sequence[str]) -> Finding:
     """Build the finding on a measure's mean in each round, by treatment."""
     means = (
         rows_of(measure, values)
         .group_by("treatment", "name", maintain_order=True)
         .agg(pl.col("number").mean(), pl.len())
     )
-    of = {(arm, name): (mean, n) for arm, name, mean, n in means.iter_rows()}
+    means_by_round = {
+        (treatment, name): (mean, n) for treatment, name, mean, n in means.iter_rows()
+    }
     rows = [
-        {"treatment": arm, "round": key, "mean": of[arm, name][0], "n": of[arm, name][1]}
-        for arm in arms
-        for key, name in measure.rounds
-        if (arm, name) in of
+        {
+            "treatment": treatment,
+            "round": number,
+            "mean": means_by_round[treatment, name][0],
+            "n": means_by_round[treatment, name][1],
+        }
+        for treatment in treatments
+        for number, name in measure.rounds
+        if (treatment, name) in means_by_round
     ]
-    said = "; ".join(
-        _describe_course(arm, [row for row in rows if row["treatment"] == arm]) for arm in arms
+    courses = "; ".join(
+        _describe_course(treatment, [row for row in rows if row["treatment"] == treatment])
+        for treatment in treatments
     )
     return Finding(
         f"rounds_{measure.name}",
         f"{measure.name}, round by round",
-        f"Mean {measure.name} under {said}.",
+        f"Mean {measure.name} under {courses}.",
         ResultTable.from_records(rows),
         LineChart(
             tuple((row["treatment"], float(row["round"]), row["mean"]) for row in rows),
@@ -247,20 +264,20 @@ def by_round(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Fin
     )
 
 
-def _describe_course(arm: str, rows: Sequence[Mapping[str, object]]) -> str:
+def _describe_course(treatment: str, rows: Sequence[Mapping[str, object]]) -> str:
     if not rows:
-        return f"{arm}: no values"
+        return f"{treatment}: no values"
     first, last = (f"{row['mean']:.3g} in round {row['round']}" for row in (rows[0], rows[-1]))
-    return f"{arm}: {first}, {last}"
+    return f"{treatment}: {first}, {last}"
 
 
 def _measure_results(measure: Measure, results: Sequence[Result], by: str) -> list[Result]:
     """Return the results of claims on a measure. `by` is the column that they compare."""
-    own = (result for result in results if result.claim.by == by and result.counts != (0, 0))
+    matching = (result for result in results if result.claim.by == by and result.counts != (0, 0))
     table = NUMBERS[measure.computed]
     return [
         result
-        for result in own
+        for result in matching
         if (result.claim.measure, result.claim.outcome) == (table, measure.name)
     ]
 
@@ -268,51 +285,56 @@ def _measure_results(measure: Measure, results: Sequence[Result], by: str) -> li
 def by_treatment(
     measure: Measure,
     values: pl.DataFrame,
-    arms: Sequence[str],
+    treatments: Sequence[str],
     results: Sequence[Result],
     *,
     main: bool = True,
 ) -> Finding:
     """Build the finding on a measure by treatment. `main` makes it a headline."""
-    people = per_participant(measure, values)
-    estimates = {arm: _mean_of_people(people.filter(treatment=arm)) for arm in arms}
-    # An arm without values has no row.
-    estimates = {arm: estimate for arm, estimate in estimates.items() if estimate.n}
-    against = {result.claim.contrast[0]: result for result in results}
+    participants = per_participant(measure, values)
+    estimates = {
+        treatment: _mean_of_people(participants.filter(treatment=treatment))
+        for treatment in treatments
+    }
+    # An treatment without values has no row.
+    estimates = {treatment: estimate for treatment, estimate in estimates.items() if estimate.n}
+    results_by_treatment = {result.claim.contrast[0]: result for result in results}
     rows: list[kit.Row] = [
         {
-            "treatment": arm,
+            "treatment": treatment,
             **kit.estimate_cells(estimate, "mean"),
             "participants": estimate.n,
             "sessions": estimate.clusters,
-            **(_minus_first(against.get(arm)) if against else {}),
+            **(_minus_first(results_by_treatment.get(treatment)) if results_by_treatment else {}),
         }
-        for arm, estimate in estimates.items()
+        for treatment, estimate in estimates.items()
     ]
-    over = f" (mean of {len(measure.rounds)} rounds)" if len(measure.rounds) > 1 else ""
-    if against:
-        says = say_claims(results, f"{measure.name}{over}")
+    rounds_text = f" (mean of {len(measure.rounds)} rounds)" if len(measure.rounds) > 1 else ""
+    if results_by_treatment:
+        statement = say_claims(results, f"{measure.name}{rounds_text}")
     else:
-        each = (f"{estimate.value:.3g} under {arm}" for arm, estimate in estimates.items())
-        many = format_count(people.height, "participant")
-        says = f"Mean {measure.name}{over}: {', '.join(each)} ({many})."
+        means = (
+            f"{estimate.value:.3g} under {treatment}" for treatment, estimate in estimates.items()
+        )
+        count_text = format_count(participants.height, "participant")
+        statement = f"Mean {measure.name}{rounds_text}: {', '.join(means)} ({count_text})."
     return Finding(
         f"treatment_{measure.name}",
         f"{measure.name}, by treatment",
-        says,
+        statement,
         ResultTable.from_records(rows, CLUSTERED),
         kit.interval_chart(estimates, measure.name) if len(estimates) > 1 else None,
-        notes=(LEVELS,) if against else (),
+        notes=(LEVELS,) if results_by_treatment else (),
         section="Treatments",
         headline=main and len(estimates) > 1,
         primary=any(result.claim.family == "primary" for result in results),
         unit="session",
-        units=_session_count(people),
+        units=_session_count(participants),
     )
 
 
 def _minus_first(result: Result | None) -> kit.Row:
-    """Return the cells of an arm's difference from the first, empty without a result."""
+    """Return the cells of an treatment's difference from the first, empty without a result."""
     names = ("minus_first", "minus_low", "minus_high", "p", "adjusted_p")
     if result is None:
         return dict.fromkeys(names)
@@ -333,8 +355,8 @@ def by_constants(
         return []
     constants: dict[str, list[str]] = {}
     for row in run.read_table("permutations").to_dicts():
-        said = f"{row['constant']} = {row['value']}"
-        constants.setdefault(row["experiment_id"], []).append(said)
+        assignment = f"{row['constant']} = {row['value']}"
+        constants.setdefault(row["experiment_id"], []).append(assignment)
     return [
         _between_constants(
             measure,
@@ -353,40 +375,46 @@ def _between_constants(
     results: Sequence[Result],
 ) -> Finding | None:
     """Build the finding on one measure by combination, with paired differences."""
-    words = {experiment: ", ".join(said) for experiment, said in constants.items()}
-    by = {word: people.filter(experiment_id=word) for word in words}
+    labels = {experiment: ", ".join(assignments) for experiment, assignments in constants.items()}
+    people_by_experiment = {
+        experiment: people.filter(experiment_id=experiment) for experiment in labels
+    }
     means = {
-        expression: _mean_of_people(own) for expression, own in by.items() if not own.is_empty()
+        experiment: _mean_of_people(people_rows)
+        for experiment, people_rows in people_by_experiment.items()
+        if not people_rows.is_empty()
     }
     # A single combination with values leaves nothing to compare.
     if len(means) < 2:
         return None
-    against = {result.claim.contrast[0]: result for result in results}
-    ordered = sorted(means, key=lambda expression: means[expression].value)
-    low, high = (f"{means[expression].value:.3g}" for expression in (ordered[0], ordered[-1]))
-    says = (
-        f"Mean {measure.name} is lowest with {words[ordered[0]]} ({low}) and highest with "
-        f"{words[ordered[-1]]} ({high})."
+    results_by_experiment = {result.claim.contrast[0]: result for result in results}
+    ordered = sorted(means, key=lambda experiment: means[experiment].value)
+    low, high = (f"{means[experiment].value:.3g}" for experiment in (ordered[0], ordered[-1]))
+    statement = (
+        f"Mean {measure.name} is lowest with {labels[ordered[0]]} ({low}) and highest with "
+        f"{labels[ordered[-1]]} ({high})."
     )
     # Compare the printed numbers, since "from 3 to 3" would read oddly.
     if low == high:
-        says = f"Mean {measure.name} is {low} with all of them."
-    says += f" {say_claims(results)}" if results else ""
+        statement = f"Mean {measure.name} is {low} with all of them."
+    statement += f" {say_claims(results)}" if results else ""
     rows: list[kit.Row] = [
         {
-            "experiment": words[expression],
+            "experiment": labels[experiment],
             **kit.estimate_cells(mean, "mean"),
-            **_minus_first(against.get(expression)),
+            **_minus_first(results_by_experiment.get(experiment)),
         }
-        for expression, mean in means.items()
+        for experiment, mean in means.items()
     ]
-    named = {words[expression]: mean for expression, mean in means.items()}
+    means_by_label = {labels[experiment]: mean for experiment, mean in means.items()}
     return Finding(
         f"constants_{measure.name}",
         f"{measure.name}, by constants",
-        says,
+        statement,
         ResultTable.from_records(rows, f"{CLUSTERED}. Minus first: the same people, paired."),
-        kit.interval_chart(dict(itertools.islice(named.items(), MOST_LINES)), measure.name),
+        kit.interval_chart(
+            dict(itertools.islice(means_by_label.items(), MOST_LINES)), measure.name
+        ),
         notes=(LEVELS, EXPLORATORY),
         section="Constants",
         headline=True,
@@ -398,7 +426,9 @@ def _between_constants(
 # --- answers -----------------------------------------------------------------------------------
 
 
-def distribution_finding(measure: Measure, values: pl.DataFrame, arms: Sequence[str]) -> Finding:
+def distribution_finding(
+    measure: Measure, values: pl.DataFrame, treatments: Sequence[str]
+) -> Finding:
     """Build the finding on the distribution of numbers, by treatment.
 
     Up to `MOST_BARS` distinct numbers are shown as they are, and more of them in equal intervals.
@@ -408,20 +438,20 @@ def distribution_finding(measure: Measure, values: pl.DataFrame, arms: Sequence[
     distinct = np.unique(numbers)
     if len(distinct) <= MOST_BARS:
         names = [f"{value:g}" for value in distinct]
-        places = np.searchsorted(distinct, numbers)
+        bins = np.searchsorted(distinct, numbers)
     else:
         edges = np.linspace(distinct[0], distinct[-1], MOST_BARS // 2 + 1)
-        names = [f"{a:.3g}–{b:.3g}" for a, b in itertools.pairwise(edges)]
+        names = [f"{low:.3g}–{high:.3g}" for low, high in itertools.pairwise(edges)]
         # The last edge belongs to the last interval.
-        places = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(names) - 1)
-    answers = data.select("treatment", answer=pl.Series([names[place] for place in places]))
-    grid, chart = _by_arm(answers, arms, names, measure.name)
+        bins = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(names) - 1)
+    answers = data.select("treatment", answer=pl.Series([names[bin_index] for bin_index in bins]))
+    table, chart = _answers_by_treatment(answers, treatments, names, measure.name)
     return Finding(
         f"distribution_{measure.name}",
         f"{measure.name}, distribution of answers",
         f"Answers range from {numbers.min():.3g} to {numbers.max():.3g}; half of them are at or "
         f"below {np.median(numbers):.3g} ({format_count(len(numbers), 'answer')}).",
-        grid,
+        table,
         chart,
         section="Answers",
         unit="session",
@@ -430,7 +460,9 @@ def distribution_finding(measure: Measure, values: pl.DataFrame, arms: Sequence[
 
 
 def option_shares(
-    responses: pl.DataFrame, arms: Sequence[str], listed: Mapping[str, Sequence[str]]
+    responses: pl.DataFrame,
+    treatments: Sequence[str],
+    options_by_variable: Mapping[str, Sequence[str]],
 ) -> list[Finding]:
     """Build the findings on answers from a list, by treatment.
 
@@ -441,43 +473,54 @@ def option_shares(
     )
     findings = []
     for name in chosen["var_name"].unique(maintain_order=True).to_list()[:MOST_MEASURES]:
-        mine = chosen.filter(var_name=name).select("treatment", "session", answer="value")
+        answers = chosen.filter(var_name=name).select("treatment", "session", answer="value")
         # Answers outside the sheet's list, as after a change of constants, come last.
-        options = list(dict.fromkeys([*listed.get(name, ()), *mine["answer"]]))
-        counts = Counter(mine["answer"])
-        most = max(counts.values())
-        top = join_words([f'"{option}"' for option in options if counts[option] == most])
-        each = " each" if list(counts.values()).count(most) > 1 else ""
-        grid, chart = _by_arm(mine, arms, options, "answer")
+        options = list(dict.fromkeys([*options_by_variable.get(name, ()), *answers["answer"]]))
+        counts = Counter(answers["answer"])
+        top_count = max(counts.values())
+        top_options = join_words(
+            [f'"{option}"' for option in options if counts[option] == top_count]
+        )
+        each_text = " each" if list(counts.values()).count(top_count) > 1 else ""
+        table, chart = _answers_by_treatment(answers, treatments, options, "answer")
         findings.append(
             Finding(
                 f"answers_{name}",
                 f"{name}, by treatment",
-                f"Most often {top} ({format_percent(most / mine.height)} of "
-                f"{format_count(mine.height, 'answer')}{each}).",
-                grid,
+                f"Most often {top_options} ({format_percent(top_count / answers.height)} of "
+                f"{format_count(answers.height, 'answer')}{each_text}).",
+                table,
                 chart,
                 section="Answers",
                 unit="session",
-                units=_session_count(mine),
-                conclusion=f"most often {top}",
+                units=_session_count(answers),
+                conclusion=f"most often {top_options}",
             )
         )
     return findings
 
 
-def _by_arm(
-    answers: pl.DataFrame, arms: Sequence[str], names: Sequence[str], title: str
+def _answers_by_treatment(
+    answers: pl.DataFrame, treatments: Sequence[str], names: Sequence[str], title: str
 ) -> tuple[ResultTable, BarChart]:
-    """Return the share of each answer in each arm, as a table and as a bar chart."""
+    """Return the share of each answer in each treatment, as a table and as a bar chart."""
     shares: list[tuple[str, str, float]] = []
-    for arm in arms:
-        mine = answers.filter(treatment=arm)["answer"].to_list()
-        shares += [(name, arm, mine.count(name) / len(mine) if mine else 0.0) for name in names]
-    grid = ResultTable.from_records(
-        [{"treatment": arm, title: name, "share": n} for name, arm, n in shares]
+    for treatment in treatments:
+        treatment_answers = answers.filter(treatment=treatment)["answer"].to_list()
+        shares += [
+            (
+                name,
+                treatment,
+                treatment_answers.count(name) / len(treatment_answers)
+                if treatment_answers
+                else 0.0,
+            )
+            for name in names
+        ]
+    table = ResultTable.from_records(
+        [{"treatment": treatment, title: name, "share": share} for name, treatment, share in shares]
     )
-    return grid, BarChart(tuple(shares), unit="share of answers", percent=True)
+    return table, BarChart(tuple(shares), unit="share of answers", percent=True)
 
 
 def quality_finding(responses: pl.DataFrame) -> Finding:
@@ -486,46 +529,47 @@ def quality_finding(responses: pl.DataFrame) -> Finding:
     responses = responses.filter(pl.col("missing").ne_missing(EMPTY_PROMPT))
     rows = []
     for name in responses["var_name"].unique(maintain_order=True).to_list():
-        mine = responses.filter(var_name=name)
-        status = mine["status"].to_list()
+        variable_rows = responses.filter(var_name=name)
+        status = variable_rows["status"].to_list()
         rows.append(
             {
                 "variable": name,
-                "answers": mine.height,
-                "invalid_rate": status.count("invalid") / mine.height,
-                "missing_rate": status.count(None) / mine.height,
-                "re-asks per answer": mine["reasks"].mean(),
-                "speculation": mine["speculation_score"].mean(),
+                "answers": variable_rows.height,
+                "invalid_rate": status.count("invalid") / variable_rows.height,
+                "missing_rate": status.count(None) / variable_rows.height,
+                "re-asks per answer": variable_rows["reasks"].mean(),
+                "speculation": variable_rows["speculation_score"].mean(),
             }
         )
-    bad = (responses["status"] == "invalid").sum()
-    gone = responses["status"].null_count()
+    invalid_count = (responses["status"] == "invalid").sum()
+    missing_count = responses["status"].null_count()
     return Finding(
         "answer_quality",
         "How the answers were obtained",
-        f"Of {format_count(responses.height, 'answer')}, {bad} failed validation on the last try "
+        f"Of {format_count(responses.height, 'answer')}, {invalid_count} failed "
+        "validation on the last try "
         "and "
-        f"were kept, marked invalid; {gone} are missing.",
+        f"were kept, marked invalid; {missing_count} are missing.",
         ResultTable.from_records(rows),
         notes=(
             "Invalid answers stay in the files but do not enter computed values.",
             "Speculation: 0 not speculative at all, 100 entirely, as the model rates itself.",
         ),
         section="Noise",
-        headline=bool(bad or gone),
+        headline=bool(invalid_count or missing_count),
     )
 
 
 def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
     """Build the finding on the checks of all studies, with the recorded order of options."""
     # The position is known only for closed lists.
-    own = responses.filter(pl.col("position").is_not_null())
-    shown = shown_in(
-        own.select("options", "value", speaker_id="participant_id").iter_rows(named=True)
+    closed_answers = responses.filter(pl.col("position").is_not_null())
+    shown_options = shown_in(
+        closed_answers.select("options", "value", speaker_id="participant_id").iter_rows(named=True)
     )
     answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
     checks = {check.key: check for check in check_answers(answers)}
-    bias = position_bias(shown)
+    bias = position_bias(shown_options)
     return kit.respondent_checks_finding(
         [*(checks | {bias.key: bias}).values(), instability(repeated_answers(run))]
     )
@@ -539,25 +583,25 @@ def repeated_answers(run: RunFolder) -> list[Repeat]:
     if not run.has_table("variables"):
         return []
     # Invalid and missing answers cannot be compared.
-    given = run.read_table("responses").filter(pl.col("status").is_in(["valid", "unchecked"]))
-    alike: dict[tuple[str | None, str | None, str], list[str]] = {}
+    usable = run.read_table("responses").filter(pl.col("status").is_in(["valid", "unchecked"]))
+    variables_by_question: dict[tuple[str | None, str | None, str], list[str]] = {}
     for row in (
         run.read_table("variables").filter(pl.col("task_id").is_not_null()).iter_rows(named=True)
     ):
         key = row["var_type"], row["response_options"], _question_wording(row["question"])
-        alike.setdefault(key, []).append(row["var_name"])
-    found = []
-    for (kind, _, _), names in alike.items():
+        variables_by_question.setdefault(key, []).append(row["var_name"])
+    repeats = []
+    for (kind, _, _), names in variables_by_question.items():
         if kind in ("category", "integer", "float") and len(names) > 1:
             answer = "value" if kind == "category" else "number"
-            found += pair_answers(
-                given.with_columns(answer=answer, occasion="var_name"),
+            repeats += pair_answers(
+                usable.with_columns(answer=answer, occasion="var_name"),
                 itertools.combinations(names, 2),
                 ["experiment_id", "participant_id"],
                 unit=["experiment_id", "session"],
                 question=["role"],
             )
-    return found
+    return repeats
 
 
 # Rounds of a game differ in their numbers, which are masked before questions are compared.
@@ -572,6 +616,8 @@ def _question_wording(question: str) -> str:
     counts.
     """
     paragraphs = [part.strip() for part in question.split("\n\n")]
-    asked = [part for part in paragraphs if part and not _PLACEHOLDER.fullmatch(part)]
-    last = question if question.startswith("{") else asked[-1] if asked else ""
-    return _NUMBERS.sub("#", last).casefold()
+    question_parts = [part for part in paragraphs if part and not _PLACEHOLDER.fullmatch(part)]
+    question_text = (
+        question if question.startswith("{") else question_parts[-1] if question_parts else ""
+    )
+    return _NUMBERS.sub("#", question_text).casefold()

@@ -79,9 +79,9 @@ class Experiment:
     tasks: Mapping[str, TaskInPlay]
     workbook: Workbook
 
-    def find_special_role(self, which: str) -> Role | None:
+    def find_special_role(self, name: str) -> Role | None:
         """Return the role with this special name, or None."""
-        return next((role for role in self.roles.values() if role.special_name == which), None)
+        return next((role for role in self.roles.values() if role.special_name == name), None)
 
 
 def constant_combinations(workbook: Workbook) -> Iterator[dict[str, Scalar]]:
@@ -94,13 +94,13 @@ def constant_combinations(workbook: Workbook) -> Iterator[dict[str, Scalar]]:
 def build_experiments(workbook: Workbook) -> list[Experiment]:
     """Return all experiments of a workbook with a checked design."""
     ids = experiment_ids(workbook)
-    built = (
+    results = (
         build_experiment(workbook, values, number, name)
         for number, (name, values) in enumerate(
             zip(ids, constant_combinations(workbook), strict=True), 1
         )
     )
-    return [experiment for experiment, _ in built]
+    return [experiment for experiment, _ in results]
 
 
 def build_experiment(
@@ -114,12 +114,12 @@ def build_experiment(
     }
     # Both `name` and `constant.name` name a constant.
     quoted = {
-        name: with_source(constant, sources[name], scalar_text(constant))
-        for name, constant in constants.items()
+        constant_name: with_source(value, sources[constant_name], scalar_text(value))
+        for constant_name, value in constants.items()
     }
     named: dict[str, object] = {
         **quoted,
-        **{f"constant.{name}": value for name, value in quoted.items()},
+        **{f"constant.{constant_name}": value for constant_name, value in quoted.items()},
     }
 
     def fill_text(text: str, where: str) -> SourcedText:
@@ -166,24 +166,24 @@ def build_experiment(
 
 
 def _fill_part(part: D, experiment: str, fill: Filler) -> D:
-    what = "role" if isinstance(part, Role) else "treatment"
-    where = part.at.get(f"{what}_description", "")
+    kind = "role" if isinstance(part, Role) else "treatment"
+    where = part.at.get(f"{kind}_description", "")
     # The label is filled first, because the sources of the other texts contain it.
-    label = fill(part.label, part.at.get(f"{what}_label", ""))
+    label = fill(part.label, part.at.get(f"{kind}_label", ""))
     description = SourcedText(part.description)
     # A role's text may depend on the treatment, so it is filled in for each session.
-    if what == "treatment" or "treatment." not in description:
+    if kind == "treatment" or "treatment." not in description:
         description = fill(description, where)
 
     def enclose_cell(text: SourcedText, column: str) -> SourcedText:
         return enclose_text(
-            text, Source("material", cell_id(f"{what}s.{column}", experiment, label))
+            text, Source("material", cell_id(f"{kind}s.{column}", experiment, label))
         )
 
     # `model_copy` does not validate, so the texts keep their sources.
     return part.model_copy(
         update={
-            "label": enclose_cell(label, what),
+            "label": enclose_cell(label, kind),
             "description": enclose_cell(description, "description"),
             "extra": {
                 key: enclose_cell(fill(value, where), "attributes")
@@ -261,7 +261,7 @@ def assign_sessions(experiment: Experiment, seed: int) -> tuple[list[SessionPlan
     With problems, there are no sessions.
     """
     draw = _Assignment(experiment, seed)
-    plans = draw.session_plans() if not draw.found else []
+    plans = draw.session_plans() if not draw.problems_by_kind else []
     problems = draw.list_problems()
     return ([] if problems else plans), problems
 
@@ -272,9 +272,11 @@ def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, di
     The ID, columns that assign participants, and blank answers are left out.
     """
     profiles, settings = experiment.workbook.profiles, experiment.workbook.settings
-    named = (settings.treatment_column, settings.session_column, settings.role_column)
+    assignment_columns = (settings.treatment_column, settings.session_column, settings.role_column)
     # Columns that assign participants would tell them about the design.
-    hidden = {profiles.column_index(name) for name in named if name} | {profiles.id_column}
+    hidden = {profiles.column_index(name) for name in assignment_columns if name} | {
+        profiles.id_column
+    }
     recorded = cell_id("assignment.profile", experiment.id, seat.id)
     return {
         profiles.names[i]: {
@@ -291,15 +293,15 @@ def name_of(experiment: Experiment, seat: SessionParticipant, kind: Kind = "valu
     return quote_value(seat.name, kind, cell_id("assignment.name", experiment.id, seat.id), seat.id)
 
 
-def assign_balanced(count: int, arms: int, rng: np.random.Generator) -> list[int]:
+def assign_balanced(count: int, group_count: int, rng: np.random.Generator) -> list[int]:
     """Return an arm for each of `count` places, as evenly as possible and in random order.
 
     If the division leaves a remainder, the arms with one place more are drawn.
     """
-    whole, rest = divmod(count, arms)
-    places = [arm for arm in range(arms) for _ in range(whole)]
-    places += [int(arm) for arm in rng.permutation(arms)[:rest]]
-    return [places[item_id] for item_id in rng.permutation(count)]
+    per_group, remainder = divmod(count, group_count)
+    groups = [group for group in range(group_count) for _ in range(per_group)]
+    groups += [int(group) for group in rng.permutation(group_count)[:remainder]]
+    return [groups[index] for index in rng.permutation(count)]
 
 
 def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | None]:
@@ -321,21 +323,30 @@ class _Assignment:
         self.experiment, self.seed = experiment, seed
         self.settings = experiment.workbook.settings
         self.profiles = experiment.workbook.profiles
-        self.found: dict[str, list[Problem]] = {}
+        self.problems_by_kind: dict[str, list[Problem]] = {}
         by_hand = manual_columns(self.settings, self.profiles)
         self.columns = {what: column for what, column in by_hand.items() if column is not None}
         for what, column in by_hand.items():
             self._check_column(what, column)
 
     def _report_problem(self, kind: str, message: str, where: str = "", hint: str = "") -> None:
-        self.found.setdefault(kind, []).append(Problem(message, where=where, hint=hint))
+        self.problems_by_kind.setdefault(kind, []).append(Problem(message, where=where, hint=hint))
 
     def list_problems(self) -> list[Problem]:
-        listed = [problem for some in self.found.values() for problem in some[:MOST_LISTED]]
+        listed = [
+            problem
+            for problems_of_kind in self.problems_by_kind.values()
+            for problem in problems_of_kind[:MOST_LISTED]
+        ]
         # The further ones are counted, so that a wrong column does not fill the screen.
-        more = {kind: len(some) - MOST_LISTED for kind, some in self.found.items()}
+        omitted_counts = {
+            kind: len(problems_of_kind) - MOST_LISTED
+            for kind, problems_of_kind in self.problems_by_kind.items()
+        }
         return listed + [
-            Problem(f"{n} more like this: {kind}") for kind, n in more.items() if n > 0
+            Problem(f"{count} more like this: {kind}")
+            for kind, count in omitted_counts.items()
+            if count > 0
         ]
 
     def session_plans(self) -> list[SessionPlan]:
@@ -350,22 +361,22 @@ class _Assignment:
     def _check_column(self, what: str, column: int | None) -> None:
         name = getattr(self.settings, f"{what}_column")
         where = self.settings.at.get(f"{what}_column", "")
-        asked = self.profiles.questions.count(name)
+        match_count = self.profiles.questions.count(name)
         if not name:
             message = f"{what}s are assigned manually, but no column is named"
             self._report_problem("column", message, where, "name a column of the profiles")
         elif column is None:
             hint = did_you_mean(name, self.profiles.names, "give the name in row 1 or row 2")
             self._report_problem("column", f"the profiles have no column {name!r}", where, hint)
-        elif name not in self.profiles.names and asked > 1:
-            message = f"{asked} columns have the question {name!r}"
+        elif name not in self.profiles.names and match_count > 1:
+            message = f"{match_count} columns have the question {name!r}"
             self._report_problem("column", message, where, "give the name in row 1")
 
     def _draw_sessions(self) -> list[_Group]:
         if "session" in self.columns:
             return self._manual_sessions(self.columns["session"])
         rng = generator(self.seed, ("assignment", "sessions"))
-        n, size = self.settings.num_sessions, self.settings.num_agents_per_session
+        session_count, size = self.settings.num_sessions, self.settings.num_agents_per_session
         people = len(self.profiles.rows)
         pools: dict[str, list[int]] = {"": list(range(people))}
         if "treatment" in self.columns:
@@ -373,23 +384,31 @@ class _Assignment:
             pools = self._rows_by_value(self.columns["treatment"])
         groups: list[tuple[int, ...]] = []
         for rows in pools.values():
-            drawn = [rows[item_id] for item_id in rng.permutation(len(rows))]
+            drawn = [rows[index] for index in rng.permutation(len(rows))]
             # Only full sessions are played. Remaining respondents take no part.
-            full = range(len(drawn) // size)
-            groups += [tuple(sorted(drawn[key * size : (key + 1) * size])) for key in full]
-        if len(groups) < n:
-            together = " of one treatment" if "treatment" in self.columns else ""
+            group_numbers = range(len(drawn) // size)
+            groups += [
+                tuple(sorted(drawn[number * size : (number + 1) * size]))
+                for number in group_numbers
+            ]
+        if len(groups) < session_count:
+            treatment_text = " of one treatment" if "treatment" in self.columns else ""
             self._report_problem(
                 "sessions",
-                f"{n} sessions of {size} need more respondents{together} than the {people} there "
+                f"{session_count} sessions of {size} need more "
+                f"respondents{treatment_text} than the {people} there "
                 f"are: they fill {len(groups)}",
                 self.settings.at.get("num_sessions", ""),
                 "add respondents or lower num_sessions or the size of sessions",
             )
             return []
         # If respondents fill more sessions than wanted, draw which of them are played.
-        chosen = sorted(rng.permutation(len(groups))[:n]) if len(groups) > n else range(n)
-        return [_Group(str(key), groups[item_id]) for key, item_id in enumerate(chosen, start=1)]
+        chosen = (
+            sorted(rng.permutation(len(groups))[:session_count])
+            if len(groups) > session_count
+            else range(session_count)
+        )
+        return [_Group(str(number), groups[index]) for number, index in enumerate(chosen, start=1)]
 
     def _rows_by_value(self, column: int) -> dict[str, list[int]]:
         """Return the rows by their value in a column. Rows with a blank cell take no part."""
@@ -401,11 +420,12 @@ class _Assignment:
 
     def _manual_sessions(self, column: int) -> list[_Group]:
         members = self._rows_by_value(column)
-        n, size = self.settings.num_sessions, self.settings.num_agents_per_session
-        if len(members) != n:
+        session_count, size = self.settings.num_sessions, self.settings.num_agents_per_session
+        if len(members) != session_count:
             self._report_problem(
                 "sessions",
-                f"the column {self.profiles.names[column]} names {len(members)} sessions, but {n} "
+                f"the column {self.profiles.names[column]} names {len(members)} "
+                f"sessions, but {session_count} "
                 "must be played",
                 self.settings.at.get("num_sessions", ""),
                 f"write {len(members)} or blank the sessions that should not be played",
@@ -429,7 +449,7 @@ class _Assignment:
         # A separate stream: the number of arms does not affect the draw of sessions.
         rng = generator(self.seed, ("assignment", "treatments"))
         if self.settings.treatment_assignment_strategy == "simple_random":
-            return [labels[item_id] for item_id in rng.integers(len(labels), size=len(groups))]
+            return [labels[index] for index in rng.integers(len(labels), size=len(groups))]
         return [labels[i] for i in assign_balanced(len(groups), len(labels), rng)]
 
     def _manual_treatment(self, group: _Group, column: int) -> str:
@@ -446,17 +466,17 @@ class _Assignment:
 
     def _check_labels(self, what: str, group: _Group, column: int, known: Sequence[str]) -> bool:
         """Report labels of a column that do not exist, and return True if all exist."""
-        sound = True
+        is_valid = True
         for row in group.rows:
             label = self.profiles.rows[row][column]
             if label not in known:
-                sound = False
+                is_valid = False
                 hint = did_you_mean(label, known, f"one of {', '.join(known)}")
                 message = f"there is no {what} {label!r}" if label else f"the {what} is blank"
                 self._report_problem(
                     f"{what} labels", message, self.profiles.cell_address(row, column), hint
                 )
-        return sound
+        return is_valid
 
     def _fill_seats(self, group: _Group, number: int) -> tuple[SessionParticipant, ...]:
         labels = [
@@ -490,17 +510,17 @@ class _Assignment:
 
     def _name_seats(self, seated: Sequence[tuple[str, int]]) -> tuple[SessionParticipant, ...]:
         """Return seats with the names that others see: the role, numbered if several have it."""
-        total = Counter(role for role, _ in seated)
-        count: Counter[str] = Counter()
-        taken = set(self.experiment.roles)
+        role_counts = Counter(role for role, _ in seated)
+        used_counts: Counter[str] = Counter()
+        taken_names = set(self.experiment.roles)
         seats: list[SessionParticipant] = []
         for role, row in seated:
-            count[role] += 1
-            name = role if total[role] == 1 else f"{role} {count[role]}"
+            used_counts[role] += 1
+            name = role if role_counts[role] == 1 else f"{role} {used_counts[role]}"
             # Another role may be called "Player 1", and two participants must not share a name.
-            while total[role] > 1 and name in taken:
+            while role_counts[role] > 1 and name in taken_names:
                 name += "'"
-            taken.add(name)
+            taken_names.add(name)
             seats.append(
                 SessionParticipant(
                     self.profiles.rows[row][self.profiles.id_column], row, role, name

@@ -27,7 +27,7 @@ from folkmoot.provenance import (
 from folkmoot.studies.workbook.answers import BROKEN
 from folkmoot.studies.workbook.config import MAX_TEXT, Scalar, number_text
 from folkmoot.studies.workbook.expressions import (
-    EMPTY_SCENE,
+    EMPTY_CONTEXT,
     FAILURES,
     Evaluator,
     ExpressionProblem,
@@ -110,13 +110,13 @@ _Names = set[str]
 
 
 @lru_cache(maxsize=32_768)
-def _read(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
+def _parse_template(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
     """Return the parts of a text and the names in it. Raises ExpressionProblem."""
     if len(text) > MAX_TEXT:
         raise ExpressionProblem(f"the text is longer than {MAX_TEXT:,} characters", "shorten it")
     names = _Names()
     try:
-        parts, word, _ = _read_body(_split(text), names)
+        parts, word, _ = _read_body(_split_template(text), names)
     except RecursionError as error:
         raise ExpressionProblem("the placeholders are nested too deeply", "simplify") from error
     # A tag that ends no `if` is left over, such as `else` or `endfor`.
@@ -125,25 +125,25 @@ def _read(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
     return parts, frozenset(names)
 
 
-def _split(text: str) -> Iterator[tuple[str, str]]:
+def _split_template(text: str) -> Iterator[tuple[str, str]]:
     """Yield plain texts (kind "") and tags (kind `{{` or `{%`) in turn.
 
     As in Jinja, a `-` in a tag removes the white space beside it. Remarks are dropped.
     """
-    at, is_trimmed = 0, False
-    while opening := _OPENS.search(text, at):
+    position, is_trimmed = 0, False
+    while opening := _OPENS.search(text, position):
         kind, start = opening[0], opening.end()
         end = text.find(_CLOSES[kind], start)
         if end < 0:
-            wrong = f"the placeholders cannot be read: no {_CLOSES[kind]} after {kind}"
-            raise ExpressionProblem(wrong, "write {{ name }}")
-        words, inside = text[at : opening.start()], text[start:end]
-        words = words.lstrip() if is_trimmed else words
-        yield "", words.rstrip() if inside.startswith("-") else words
+            message = f"the placeholders cannot be read: no {_CLOSES[kind]} after {kind}"
+            raise ExpressionProblem(message, "write {{ name }}")
+        text_before, tag_text = text[position : opening.start()], text[start:end]
+        text_before = text_before.lstrip() if is_trimmed else text_before
+        yield "", text_before.rstrip() if tag_text.startswith("-") else text_before
         if kind != "{#":
-            yield kind, inside.removeprefix("-").removesuffix("-").strip()
-        at, is_trimmed = end + 2, inside.endswith("-")
-    yield "", text[at:].lstrip() if is_trimmed else text[at:]
+            yield kind, tag_text.removeprefix("-").removesuffix("-").strip()
+        position, is_trimmed = end + 2, tag_text.endswith("-")
+    yield "", text[position:].lstrip() if is_trimmed else text[position:]
 
 
 def _read_body(pieces: Iterator[tuple[str, str]], names: _Names) -> tuple[list[_Part], str, str]:
@@ -152,16 +152,16 @@ def _read_body(pieces: Iterator[tuple[str, str]], names: _Names) -> tuple[list[_
     At the end of the text the word is "".
     """
     parts: list[_Part] = []
-    for kind, written in pieces:
+    for kind, piece in pieces:
         if kind == "{{":
-            parts.append(_read_expression(written, names))
+            parts.append(_read_expression(piece, names))
         elif kind == "{%":
-            word, rest = _WORD.fullmatch(written).groups()  # type: ignore[union-attr]
+            word, rest = _WORD.fullmatch(piece).groups()  # type: ignore[union-attr]
             if word != "if":
                 return parts, word, rest
             parts.append(_read_if(rest, pieces, names))
-        elif written:
-            parts.append(written)
+        elif piece:
+            parts.append(piece)
     return parts, "", ""
 
 
@@ -188,17 +188,17 @@ def _misplaced(tag: str) -> ExpressionProblem:
     return ExpressionProblem(f"`{tag.strip()[:40]}` is not allowed here", allowed)
 
 
-def _read_expression(written: str, names: _Names) -> ast.expr:
+def _read_expression(expression_text: str, names: _Names) -> ast.expr:
     try:
-        tree = parse_expression(written)
+        tree = parse_expression(expression_text)
     except ExpressionProblem as problem:
-        wrong = f"the placeholders cannot be read: {problem}"
-        hint = "write {{ a }}{{ b }} for a ~ b" if "~" in written else problem.hint
-        raise ExpressionProblem(wrong, hint) from problem
+        message = f"the placeholders cannot be read: {problem}"
+        hint = "write {{ a }}{{ b }} for a ~ b" if "~" in expression_text else problem.hint
+        raise ExpressionProblem(message, hint) from problem
     # Computed values are recorded and checked. An aggregate in a text would be neither.
     if has_aggregate(tree):
-        wrong = f"{shorten(written, 40)} goes over all participants"
-        raise ExpressionProblem(wrong, "give it a name in the sheet computed, and write the name")
+        message = f"{shorten(expression_text, 40)} goes over all participants"
+        raise ExpressionProblem(message, "give it a name in the sheet computed, and write the name")
     names |= names_used(tree)
     return tree
 
@@ -212,7 +212,7 @@ def normalise_options(text: str) -> str:
 
 def names_in(text: str) -> frozenset[str]:
     """Return the names in the placeholders of a text. Raises ExpressionProblem."""
-    return _read(normalise_options(text))[1]
+    return _parse_template(normalise_options(text))[1]
 
 
 def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
@@ -230,32 +230,32 @@ def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
         text = text.translate(REMOVED_MARKS)
     if not _OPENS.search(text):
         return SourcedText(text.strip())
-    parts, names = _read(text)
+    parts, names = _parse_template(text)
     if unknown := sorted(names - values.keys()):
         raise UnknownName(f"nothing is called {unknown[0]}")
-    evaluator = Evaluator(replace(EMPTY_SCENE, constants=values))
-    shown: list[SourcedText] = []
+    evaluator = Evaluator(replace(EMPTY_CONTEXT, constants=values))
+    rendered: list[SourcedText] = []
     size = 0
     try:
         # Stop as soon as the text is too long, before memory is full.
         for part in _fill(parts, evaluator):
             size += len(part)
             if size > MAX_OUTPUT:
-                wrong = f"the filled text is longer than {MAX_OUTPUT:,} characters"
-                raise ExpressionProblem(wrong, "shorten the constants")
-            shown.append(part)
+                message = f"the filled text is longer than {MAX_OUTPUT:,} characters"
+                raise ExpressionProblem(message, "shorten the constants")
+            rendered.append(part)
     except ExpressionProblem:
         raise
     except FAILURES as error:
         raise ExpressionProblem(f"the placeholder cannot be filled in: {error}") from error
-    filled = concatenate_texts(shown, plain=None)
+    filled = concatenate_texts(rendered, plain=None)
     if BROKEN.search(filled):
-        wrong = "the filled text holds a broken character"
-        raise ExpressionProblem(wrong, "correct the placeholder")
+        message = "the filled text holds a broken character"
+        raise ExpressionProblem(message, "correct the placeholder")
     # Spans have to move by the number of characters that are stripped at the start.
-    plain = filled.strip()
+    stripped = filled.strip()
     skipped = len(filled) - len(filled.lstrip())
-    return SourcedText(plain, cut_spans(filled.spans, skipped, len(plain)))
+    return SourcedText(stripped, cut_spans(filled.spans, skipped, len(stripped)))
 
 
 def _fill(parts: Sequence[_Part], evaluator: Evaluator) -> Iterator[SourcedText]:
@@ -263,12 +263,12 @@ def _fill(parts: Sequence[_Part], evaluator: Evaluator) -> Iterator[SourcedText]
         if isinstance(part, str):
             yield SourcedText(part)
         elif isinstance(part, _If):
-            holds = (
+            true_branches = (
                 branch
                 for branch in part.branches
                 if branch.condition is None or evaluator.calculate(branch.condition)
             )
-            yield from _fill(next(holds).body, evaluator)
+            yield from _fill(next(true_branches).body, evaluator)
         else:
             yield _show(part, evaluator)
 
@@ -281,9 +281,11 @@ def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
     if isinstance(tree, ast.IfExp):
         return _show(tree.body if evaluator.calculate(tree.test) else tree.orelse, evaluator)
     value = evaluator.calculate(tree)
-    shown = with_sources(value) if names_used(tree) else SourcedText(str(value))
+    rendered = with_sources(value) if names_used(tree) else SourcedText(str(value))
     return (
-        shown if shown.isascii() else escape_text(shown, lambda part: part.translate(REMOVED_MARKS))
+        rendered
+        if rendered.isascii()
+        else escape_text(rendered, lambda part: part.translate(REMOVED_MARKS))
     )
 
 
@@ -292,26 +294,26 @@ def empty_branches(text: str) -> list[str]:
 
     The list is empty if the text always holds words or a value.
     """
-    is_empty, branches = _find_empty(_read(normalise_options(text))[0])
+    is_empty, branches = _find_empty(_parse_template(normalise_options(text))[0])
     return branches if is_empty else []
 
 
 def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
     """Return whether these parts may be empty, and in which branches."""
-    is_empty, found = True, list[str]()
+    is_empty, conditions = True, list[str]()
     for part in parts:
         if not isinstance(part, _If):
             is_empty = is_empty and isinstance(part, str) and not part.strip()
             continue
         may_be_empty = False
         for branch in part.branches:
-            branch_is_empty, inner = _find_empty(branch.body)
+            branch_is_empty, nested = _find_empty(branch.body)
             if branch_is_empty:
                 may_be_empty = True
-                before = f"{branch.words}, " if branch.condition is not None else ""
-                found += [f"{before}{deeper}" for deeper in inner] or [branch.words]
+                prefix = f"{branch.words}, " if branch.condition is not None else ""
+                conditions += [f"{prefix}{condition}" for condition in nested] or [branch.words]
         is_empty = is_empty and may_be_empty
-    return is_empty, found
+    return is_empty, conditions
 
 
 def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
@@ -320,30 +322,34 @@ def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
         names = names_in(text)
     except ExpressionProblem as problem:
         return [problem]
-    found = [_unknown_name_problem(name, known) for name in sorted(names) if name not in known]
+    problems = [_unknown_name_problem(name, known) for name in sorted(names) if name not in known]
     # Single braces are a likely mistake, because the format uses them for options.
     for match in _SINGLE.finditer(text):
         name = match[1]
         if name == OPTIONS:
             continue
         if name in known:
-            wrong, mend = f"{{{name}}} has single braces", f"write {{{{{name}}}}}"
-            found.append(ExpressionProblem(wrong, mend))
+            message, hint = f"{{{name}}} has single braces", f"write {{{{{name}}}}}"
+            problems.append(ExpressionProblem(message, hint))
         elif closest_name(name, [OPTIONS]):
-            wrong, mend = f"there is no {{{name}}}", f"did you mean {{{OPTIONS}}}?"
-            found.append(ExpressionProblem(wrong, mend))
-    return found
+            message, hint = f"there is no {{{name}}}", f"did you mean {{{OPTIONS}}}?"
+            problems.append(ExpressionProblem(message, hint))
+    return problems
 
 
 def _unknown_name_problem(name: str, known: Collection[str]) -> ExpressionProblem:
     space, dot, _ = name.partition(".")
-    pool = sorted(key for key in known if (key.startswith(f"{space}.") if dot else "." not in key))
-    guess = closest_name(name, pool)
-    if guess == OPTIONS:
+    candidates = sorted(
+        known_name
+        for known_name in known
+        if (known_name.startswith(f"{space}.") if dot else "." not in known_name)
+    )
+    suggestion = closest_name(name, candidates)
+    if suggestion == OPTIONS:
         hint = f"did you mean {{{OPTIONS}}}?"
-    elif guess:
-        hint = f"did you mean {{{{{guess}}}}}?"
+    elif suggestion:
+        hint = f"did you mean {{{{{suggestion}}}}}?"
     else:
-        listed = ", ".join(pool[:8]) + (", …" if len(pool) > 8 else "")
-        hint = f"define it in the constants sheet; known here: {listed or 'nothing'}"
+        candidate_text = ", ".join(candidates[:8]) + (", …" if len(candidates) > 8 else "")
+        hint = f"define it in the constants sheet; known here: {candidate_text or 'nothing'}"
     return ExpressionProblem(f"nothing is called {name}", hint)

@@ -62,9 +62,9 @@ from folkmoot.studies.workbook.spreadsheet.sheets import rows_in_words
 MAX_BRANCH_NOTES = 5
 # Sheet name → rank, to list problems in the order in which a person goes through the sheets.
 _RANK = {
-    layout.sheet_name(ours): rank
+    layout.sheet_name(own_name): rank
     for layout in LAYOUTS
-    for rank, ours in enumerate((*SHEETS, COMPUTED))
+    for rank, own_name in enumerate((*SHEETS, COMPUTED))
 }
 
 
@@ -72,18 +72,22 @@ def load_workbook_config(path: Path) -> WorkbookConfig:
     """Return the study file that a workbook defines. Raises InputError with all its problems."""
     workbook, problems = read_workbook(path)
     if workbook is not None:
-        found = design_problems(workbook, seated=not _about_people(problems, workbook))
+        found_problems = design_problems(workbook, seated=not _about_people(problems, workbook))
         # A duplicate within one column was reported by the reader.
-        twice = {problem.where for problem in problems if problem.message.startswith("duplicate")}
+        duplicate_cells = {
+            problem.where for problem in problems if problem.message.startswith("duplicate")
+        }
         problems += [
             replace(problem, file=path.name)
-            for problem in found
-            if not (problem.message.startswith("duplicate name") and problem.where in twice)
+            for problem in found_problems
+            if not (
+                problem.message.startswith("duplicate name") and problem.where in duplicate_cells
+            )
         ]
     if problems or workbook is None:
         # The same mistake may be found by the reader and by the checks.
-        listed = sorted(dict.fromkeys(problems), key=_problem_sort_key)
-        raise InputError(listed)
+        sorted_problems = sorted(dict.fromkeys(problems), key=_problem_sort_key)
+        raise InputError(sorted_problems)
     values, _ = settings_of(workbook)
     return WorkbookConfig(study="workbook", workbook=workbook, source=path.name, **values)
 
@@ -91,8 +95,8 @@ def load_workbook_config(path: Path) -> WorkbookConfig:
 def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
     """Return the position of a problem: the file, then unknown sheets, then each sheet by row."""
     sheet, _, cell = problem.where.partition("!")
-    found = re.fullmatch(r"([A-Z]+)(\d+)", cell)
-    row, column = (int(found[2]), column_index_from_string(found[1])) if found else (0, 0)
+    match = re.fullmatch(r"([A-Z]+)(\d+)", cell)
+    row, column = (int(match[2]), column_index_from_string(match[1])) if match else (0, 0)
     return (_RANK.get(sheet, -1), sheet, row, column)
 
 
@@ -116,10 +120,10 @@ def check_config(config: WorkbookConfig, _folder: Path) -> list[Problem]:
     if count <= config.max_permutations:
         found = design_problems(config.workbook, config.random_seed)
         return [replace(problem, file=config.source) for problem in found]
-    most = config.max_permutations
+    maximum = config.max_permutations
     return [
         Problem(
-            f"the constants make {count:,} experiments, more than {most:,}",
+            f"the constants make {count:,} experiments, more than {maximum:,}",
             file=config.source,
             where=config.workbook.constants[0].at.get("value", ""),
             hint=f"shorten the lists, or allow it: --set max_permutations={count}",
@@ -135,25 +139,29 @@ def limit_sessions(config: WorkbookConfig, session_limit: int) -> WorkbookConfig
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
     """Return the rows of `sessions` and `assignment` that the pre-registered plan requires."""
     sessions = sealed.get("assignment", [])
-    of = [{"experiment_id": entry["id"]} for entry in sealed.get("experiments", [])]
+    experiments = [{"experiment_id": entry["id"]} for entry in sealed.get("experiments", [])]
     # A single experiment needs no id in the names of rows.
-    of = of if len(of) > 1 else [{}]
-    played = tuple(
+    experiments = experiments if len(experiments) > 1 else [{}]
+    session_rows = tuple(
         {**experiment, "session": session["session"], "treatment": session["treatment"]}
-        for experiment in of
+        for experiment in experiments
         for session in sessions
     )
     # The assignment is the same in all experiments, so it needs no experiment id.
     seats = tuple(
-        {"session": session["session"], "participant_id": p["ID"], "role": p["role"]}
+        {
+            "session": session["session"],
+            "participant_id": participant["ID"],
+            "role": participant["role"],
+        }
         for session in sessions
-        for p in session["participants"]
+        for participant in session["participants"]
     )
     return [
         ExpectedRows(
             "sessions",
-            (*of[0], "session"),
-            played,
+            (*experiments[0], "session"),
+            session_rows,
             "session",
             done=("ended", "completed"),
             part="session",
@@ -197,21 +205,29 @@ def _seat_notes(experiment: Experiment, seed: int) -> list[str]:
         return []
     seated = {seat.row for plan in plans for seat in plan.seats}
     columns = manual_columns(workbook.settings, profiles)
-    out: dict[str, list[int]] = {}
+    lines_by_reason: dict[str, list[int]] = {}
     for row, cells in enumerate(profiles.rows):
         if row not in seated:
             # A respondent without a label in one of these columns was left out on purpose.
-            by_hand = [columns.get("session"), columns.get("treatment")]
-            blank = [profiles.names[c] for c in by_hand if c is not None and not cells[c]]
-            why = f"{' and '.join(blank)} blank" if blank else "not drawn for a session"
-            out.setdefault(why, []).append(profiles.lines[row])
-    found = [
+            manual_columns_of_row = [columns.get("session"), columns.get("treatment")]
+            blank_columns = [
+                profiles.names[column]
+                for column in manual_columns_of_row
+                if column is not None and not cells[column]
+            ]
+            reason = (
+                f"{' and '.join(blank_columns)} blank"
+                if blank_columns
+                else "not drawn for a session"
+            )
+            lines_by_reason.setdefault(reason, []).append(profiles.lines[row])
+    notes = [
         f"{profiles.sheet}: {len(lines)} of {len(profiles.rows)} respondents take no part "
-        f"({why}): {rows_in_words(lines)}"
-        for why, lines in out.items()
+        f"({reason}): {rows_in_words(lines)}"
+        for reason, lines in lines_by_reason.items()
     ]
     played = {plan.treatment for plan in plans}
-    found += [
+    notes += [
         f"{treatment.at.get('treatment_label', '')}: no session has the treatment {treatment.label}"
         for treatment in experiment.treatments.values()
         if treatment.label not in played
@@ -223,7 +239,7 @@ def _seat_notes(experiment: Experiment, seed: int) -> list[str]:
         "roles": list(experiment.roles),
         "variables": [task.var_name for task in workbook.tasks],
     }
-    return found + [
+    return notes + [
         f"the {what} {' and '.join(map(repr, alike))} look alike, but they are different"
         for what, names in labels.items()
         for alike in look_alikes(names)
@@ -239,19 +255,19 @@ def _limit_notes(experiment: Experiment) -> list[str]:
     ]
     # Each speaker of a task writes one message.
     needed = sum(_speaker_count(task_in_play, experiment) for task_in_play in rounds)
-    found = []
+    notes = []
     limit = settings.max_conversation_length
     if limit is not None and needed > limit:
-        found.append(
+        notes.append(
             f"a session needs about {needed} messages, max_conversation_length is {limit}: "
             "sessions will be cut, and what was not asked stays missing"
         )
     if settings.max_rounds is not None and len(rounds) > settings.max_rounds:
-        found.append(
+        notes.append(
             f"there are {len(rounds)} rounds, max_num_rounds is {settings.max_rounds}: "
             "sessions will be cut"
         )
-    return found
+    return notes
 
 
 def _constant_notes(workbook: Workbook, count: int) -> list[str]:
@@ -259,22 +275,22 @@ def _constant_notes(workbook: Workbook, count: int) -> list[str]:
 
     They multiply the experiments without changing them.
     """
-    used = set().union(
+    used_names = set().union(
         *(names_used(parse_expression(computed.expression)) for computed in workbook.computed)
     )
     for text in _template_texts(workbook):
         # The checks report texts that cannot be parsed.
         with suppress(ExpressionProblem):
-            used |= {name.removeprefix("constant.") for name in names_in(text)}
-    found = []
+            used_names |= {name.removeprefix("constant.") for name in names_in(text)}
+    notes = []
     for constant in workbook.constants:
-        if constant.name not in used:
+        if constant.name not in used_names:
             added = count - count // len(constant.values)
             adds = f"it adds {format_count(added, 'experiment')} that say the same" if added else ""
             where = constant.at.get("name", "")
-            said = f"{where}: no text uses the constant {constant.name}"
-            found.append(f"{said}; {adds}" if adds else said)
-    return found
+            note = f"{where}: no text uses the constant {constant.name}"
+            notes.append(f"{note}; {adds}" if adds else note)
+    return notes
 
 
 def _template_texts(workbook: Workbook) -> Iterator[str]:
@@ -288,92 +304,103 @@ def _template_texts(workbook: Workbook) -> Iterator[str]:
 
 def _branch_notes(workbook: Workbook) -> list[str]:
     """Return notes on branches of prompts in which no question is asked."""
-    found = []
+    notes = []
     for task in workbook.tasks:
         by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
         for role, text in by_role.items():
             branches = empty_branches(text) if task.type != "context" else []
             if branches:
                 where = task.at.get("llm_text", "")
-                whose = f" of {role}" if role else ""
+                role_text = f" of {role}" if role else ""
                 count = format_count(len(branches), "branch", "branches")
-                found.append(
-                    f"{where}: the prompt{whose} is empty in {count} "
+                notes.append(
+                    f"{where}: the prompt{role_text} is empty in {count} "
                     f"({'; '.join(branches)}): there {task.task_id} asks nothing, and the answer "
                     f"is missing with the reason {EMPTY_PROMPT}"
                 )
-    more = len(found) - MAX_BRANCH_NOTES
+    more = len(notes) - MAX_BRANCH_NOTES
     if more > 1:
-        found[MAX_BRANCH_NOTES:] = [f"{more:,} more prompts are empty in a branch"]
-    return found
+        notes[MAX_BRANCH_NOTES:] = [f"{more:,} more prompts are empty in a branch"]
+    return notes
 
 
 def _speaker_count(task: TaskInPlay, experiment: Experiment) -> int:
     """Return the approximate number of speakers of a task, if roles are assigned evenly."""
-    speaking = [experiment.roles[label] for label in task.prompts if label in experiment.roles]
-    special = sum(1 for role in speaking if role.special_name)
-    users = sum(1 for role in experiment.roles.values() if role.special_name is None)
-    agents = experiment.workbook.settings.num_agents_per_session
-    return special + round(agents * (len(speaking) - special) / max(1, users))
+    speaking_roles = [
+        experiment.roles[label] for label in task.prompts if label in experiment.roles
+    ]
+    special_count = sum(1 for role in speaking_roles if role.special_name)
+    participant_role_count = sum(
+        1 for role in experiment.roles.values() if role.special_name is None
+    )
+    participant_count = experiment.workbook.settings.num_agents_per_session
+    return special_count + round(
+        participant_count * (len(speaking_roles) - special_count) / max(1, participant_role_count)
+    )
 
 
 def _option_notes(experiment: Experiment) -> list[str]:
-    found = []
+    notes = []
     for play in experiment.tasks.values():
         options = play.options.values() if isinstance(play.options, dict) else [play.options]
-        asked = play.task.type != "context"
-        if play.task.randomize_response_order and asked and not _has_list(options):
-            found.append(
+        is_asked = play.task.type != "context"
+        if play.task.randomize_response_order and is_asked and not _has_list(options):
+            notes.append(
                 f"{play.task.at.get('randomize_response_order')}: there is no list of options "
                 "whose order could be randomized; it changes nothing"
             )
         if play.task.validate_response and any(
             isinstance(option, FreeOptions) for option in options
         ):
-            what = play.task.var_type or "text"
-            found.append(
+            type_name = play.task.var_type or "text"
+            notes.append(
                 f"{play.task.at.get('response_options')}: options in words can only be checked for "
-                f"being {what}; a range like (0, 10) or a list is enforced"
+                f"being {type_name}; a range like (0, 10) or a list is enforced"
             )
-    return found
+    return notes
 
 
 def _has_list(options: Iterable[object]) -> bool:
-    return any(isinstance(one, ListedOptions) for one in options)
+    return any(isinstance(option, ListedOptions) for option in options)
 
 
 def _image_notes(config: WorkbookConfig) -> list[str]:
     if config.images == "placeholder":
         return ["images: placeholder: models read [image] where an image stands; none is sent"]
     cells = cells_with_images(config)
-    said = "images are shown, and their tokens are not part of the estimate: "
-    return [said + ", ".join(cells)] if cells else []
+    note = "images are shown, and their tokens are not part of the estimate: "
+    return [note + ", ".join(cells)] if cells else []
 
 
 def _column_notes(workbook: Workbook) -> list[str]:
-    settings, found = workbook.settings, []
+    settings, notes = workbook.settings, []
     for what in ("treatment", "session", "role"):
         column = getattr(settings, f"{what}_column")
-        by_hand = getattr(settings, f"{what}_assignment_strategy") == "manual"
-        if column and not by_hand:
-            found.append(f"{what}_column is only used when {what}s are assigned manually")
+        is_manual = getattr(settings, f"{what}_assignment_strategy") == "manual"
+        if column and not is_manual:
+            notes.append(f"{what}_column is only used when {what}s are assigned manually")
         if not column and what in (name.casefold() for name in workbook.profiles.names):
-            found.append(
+            notes.append(
                 f"the profile column {what!r} assigns nothing: participants will see it as part "
                 "of who they are"
             )
-    return found
+    return notes
 
 
 def design_size(config: WorkbookConfig, _folder: Path) -> DesignSize:
     """Return the size of the design for `folkmoot power`: sessions divided among treatments."""
     settings = config.workbook.settings
     # A workbook without treatments counts as two arms, since power needs a comparison.
-    arms = max(2, len(config.workbook.treatments))
-    sessions, people = settings.num_sessions // arms, settings.num_agents_per_session
-    if people == 1:
-        return DesignSize("independent", arms, sessions)
-    return DesignSize("clustered", arms, sessions, people, "session")
+    treatment_count = max(2, len(config.workbook.treatments))
+    sessions_per_treatment, participant_count = (
+        settings.num_sessions // treatment_count,
+        settings.num_agents_per_session,
+    )
+    if participant_count == 1:
+        return DesignSize("independent", treatment_count, sessions_per_treatment)
+    return DesignSize(
+        "clustered", treatment_count, sessions_per_treatment, participant_count, "session"
+    )
 
 
 # --- the first prompts ------------------------------------------------------------------------
@@ -387,7 +414,7 @@ NOT_YET = "answers that nobody has given yet read “not available”"
 
 def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Preview]:
     """Return the first prompt of each role, by experiment and treatment."""
-    found: list[Preview] = []
+    previews: list[Preview] = []
     for experiment in build_experiments(config.workbook):
         computed = in_order(experiment.workbook.computed)
         # One preview per treatment and role, however many sessions there are.
@@ -397,19 +424,26 @@ def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Prev
             sends_images = config.images == "send"
             state = SessionState(experiment, plan, order, computed, config.reasks, sends_images)
             speakers: list[SessionParticipant | str] = [*plan.seats, *state.special_roles]
-            for who in speakers:
-                arm = (plan.treatment, who.role if isinstance(who, SessionParticipant) else who)
-                task = _first_task(state, who)
-                if task is not None and arm not in seen:
-                    seen.add(arm)
-                    found.append(_preview_prompt(config.random_seed, prompts, state, task, who))
-    return found
+            for speaker in speakers:
+                treatment_and_role = (
+                    plan.treatment,
+                    speaker.role if isinstance(speaker, SessionParticipant) else speaker,
+                )
+                task = _first_task(state, speaker)
+                if task is not None and treatment_and_role not in seen:
+                    seen.add(treatment_and_role)
+                    previews.append(
+                        _preview_prompt(config.random_seed, prompts, state, task, speaker)
+                    )
+    return previews
 
 
-def _first_task(state: SessionState, who: SessionParticipant | str) -> TaskInPlay | None:
+def _first_task(state: SessionState, speaker: SessionParticipant | str) -> TaskInPlay | None:
     """Return the first task that is put to a speaker, or None, by what the run would know then."""
-    in_turn = (task for task in _asked_tasks(state) if who in state.in_play(task))
-    return next((task for task in in_turn if fill_prompt(state, task, who, OPTIONS).text), None)
+    tasks_in_turn = (task for task in _asked_tasks(state) if speaker in state.in_play(task))
+    return next(
+        (task for task in tasks_in_turn if fill_prompt(state, task, speaker, OPTIONS).text), None
+    )
 
 
 def _asked_tasks(state: SessionState) -> list[TaskInPlay]:
@@ -421,34 +455,34 @@ def _preview_prompt(
     prompts: PromptLibrary,
     state: SessionState,
     task: TaskInPlay,
-    who: SessionParticipant | str,
+    addressee: SessionParticipant | str,
 ) -> Preview:
     experiment, task_id = state.experiment, task.task.task_id
-    heard = EMPTY_TRANSCRIPT
-    question = fill_prompt(state, task, who, "")
-    if isinstance(who, SessionParticipant):
-        told = STORY if experiment.workbook.settings.include_backstories else ""
-        speaker = participant_speaker(prompts.render_prompt, state, who, told)
+    history = EMPTY_TRANSCRIPT
+    question = fill_prompt(state, task, addressee, "")
+    if isinstance(addressee, SessionParticipant):
+        story = STORY if experiment.workbook.settings.include_backstories else ""
+        speaker = participant_speaker(prompts.render_prompt, state, addressee, story)
         session = f"{experiment.id}.{state.plan.number}"
         # The same path of names as in the run, so that the preview shuffles options as the run
         # will.
-        rng = generator(seed, ("sessions", session, task_id, who.id))
-        put = build_task_prompt(prompts.render_prompt, rng, state, task, who)
-        prompt, images = put.prompt, put.images
+        rng = generator(seed, ("sessions", session, task_id, addressee.id))
+        task_prompt = build_task_prompt(prompts.render_prompt, rng, state, task, addressee)
+        prompt, images = task_prompt.prompt, task_prompt.images
         if task.task.type == "discussion":
-            heard = EMPTY_TRANSCRIPT + Utterance(
+            history = EMPTY_TRANSCRIPT + Utterance(
                 POSER.id, question.text, POSER.name, images=question.images
             )
     else:
-        speaker = special_speaker(prompts.render_prompt, state, who)
+        speaker = special_speaker(prompts.render_prompt, state, addressee)
         prompt, images = question.text, question.images
-    messages = build_messages(speaker, heard, prompt).messages
+    messages = build_messages(speaker, history, prompt).messages
     constants = ", ".join(f"{name} = {value}" for name, value in experiment.constants.items())
-    role = who.role if isinstance(who, SessionParticipant) else who
+    role = addressee.role if isinstance(addressee, SessionParticipant) else addressee
     place = f"task {task_id} of session {state.plan.label}"
     title = " · ".join(filter(None, (experiment.id, constants, state.plan.treatment, role, place)))
-    first = task is _asked_tasks(state)[0]
-    notes = [] if first and state.in_play(task)[0] is who else [SAID]
-    notes += [] if first else [NOT_YET]
+    is_first = task is _asked_tasks(state)[0]
+    notes = [] if is_first and state.in_play(task)[0] is addressee else [SAID]
+    notes += [] if is_first else [NOT_YET]
     images = images_in_messages({*speaker.images, *images}, messages)
     return Preview(title, messages, images, "; ".join(notes))

@@ -24,10 +24,10 @@ from folkmoot.studies.workbook.asking import (
     AskedTask,
     ask_seat,
     ask_special,
-    asked_in,
     record_answer,
     say_question,
     say_question_to,
+    speakers_to_ask,
 )
 from folkmoot.studies.workbook.config import Task, WorkbookConfig
 from folkmoot.studies.workbook.expressions import in_order
@@ -60,23 +60,27 @@ class PlannedSession:
 async def run_protocol(session: Session[WorkbookConfig]) -> None:
     """Play all experiments of a workbook."""
     config = session.config
-    found = build_experiments(config.workbook)
+    experiments = build_experiments(config.workbook)
     # All experiments share one assignment, so that they differ only in their constants.
-    plans = sessions_of(config, found[0])
-    played = [
+    plans = sessions_of(config, experiments[0])
+    planned_sessions = [
         PlannedSession(experiment, plan, ordered_tasks(experiment, plan, session.seed))
-        for experiment in found
+        for experiment in experiments
         for plan in plans
     ]
     await session.seal(
-        "assignment", [_sealed_session(planned_session) for planned_session in played[: len(plans)]]
+        "assignment",
+        [_sealed_session(planned_session) for planned_session in planned_sessions[: len(plans)]],
     )
     await session.seal(
         "experiments",
-        [{"id": experiment.id, "constants": dict(experiment.constants)} for experiment in found],
+        [
+            {"id": experiment.id, "constants": dict(experiment.constants)}
+            for experiment in experiments
+        ],
     )
-    record_design(session, found, plans)
-    files = ExperimentFiles(session, found, [plan.number for plan in plans])
+    record_design(session, experiments, plans)
+    files = ExperimentFiles(session, experiments, [plan.number for plan in plans])
 
     async def run_session(scope: Scope, item: PlannedSession) -> None:
         state = await play_session(scope, item, config)
@@ -86,7 +90,7 @@ async def run_protocol(session: Session[WorkbookConfig]) -> None:
     try:
         # Blocks are the sessions with one label: the same participants in each experiment.
         await session.child("sessions").map(
-            played, run_session, block=lambda planned_session: planned_session.plan.label
+            planned_sessions, run_session, block=lambda planned_session: planned_session.plan.label
         )
     # However the run ends, the files must hold the sessions that finished.
     finally:
@@ -95,9 +99,11 @@ async def run_protocol(session: Session[WorkbookConfig]) -> None:
 
 def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:
     """Return the seats that humans can take: one per participant, session and experiment."""
-    found = build_experiments(config.workbook)
-    plans = sessions_of(config, found[0])
-    played = [PlannedSession(experiment, plan, ()) for experiment in found for plan in plans]
+    experiments = build_experiments(config.workbook)
+    plans = sessions_of(config, experiments[0])
+    planned_sessions = [
+        PlannedSession(experiment, plan, ()) for experiment in experiments for plan in plans
+    ]
     return [
         Seat(
             session_participant.id,
@@ -105,7 +111,7 @@ def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:
             session_participant.role,
             planned_session.plan.treatment,
         )
-        for planned_session in played
+        for planned_session in planned_sessions
         for session_participant in planned_session.plan.seats
     ]
 
@@ -133,42 +139,44 @@ def order_tasks(tasks: Sequence[Task], rng: np.random.Generator) -> tuple[Task, 
     Contexts come first among ties.
     """
     ordered = sorted(tasks, key=lambda task: (task.task_order, task.type != "context"))
-    out: list[Task] = []
-    for _, tied in groupby(ordered, key=lambda task: (task.task_order, task.type != "context")):
-        group = list(tied)
-        out.extend(group[item_id] for item_id in rng.permutation(len(group)))
-    return tuple(out)
+    order: list[Task] = []
+    for _, tied_tasks in groupby(
+        ordered, key=lambda task: (task.task_order, task.type != "context")
+    ):
+        group = list(tied_tasks)
+        order.extend(group[index] for index in rng.permutation(len(group)))
+    return tuple(order)
 
 
-def _sealed_session(played: PlannedSession) -> dict[str, object]:
+def _sealed_session(planned: PlannedSession) -> dict[str, object]:
     return {
-        "session": played.plan.label,
-        "treatment": played.plan.treatment,
-        "tasks": [task_in_play.task.task_id for task_in_play in played.order],
+        "session": planned.plan.label,
+        "treatment": planned.plan.treatment,
+        "tasks": [task_in_play.task.task_id for task_in_play in planned.order],
         "participants": [
             {
                 "ID": session_participant.id,
                 "role": session_participant.role,
                 "name": session_participant.name,
             }
-            for session_participant in played.plan.seats
+            for session_participant in planned.plan.seats
         ],
     }
 
 
 async def play_session(
-    scope: Scope, played: PlannedSession, config: WorkbookConfig
+    scope: Scope, planned: PlannedSession, config: WorkbookConfig
 ) -> SessionState:
     """Play one session from start to end and return its final state."""
-    experiment = played.experiment
+    experiment = planned.experiment
     settings = experiment.workbook.settings
     computed = in_order(experiment.workbook.computed)
     sends_images = config.images == "send"
     state = SessionState(
-        experiment, played.plan, played.order, computed, config.reasks, sends_images
+        experiment, planned.plan, planned.order, computed, config.reasks, sends_images
     )
     await brief_speakers(scope, state)
-    for task in played.order:
+    for task in planned.order:
         if task.task.type == "context":
             # Contexts are part of the system prompt.
             continue
@@ -178,7 +186,7 @@ async def play_session(
         if state.ended != "completed":
             break
         state.rounds += 1
-        in_play = asked_in(state, task)
+        in_play = speakers_to_ask(state, task)
         await ROUNDS[task.task.type](scope.child(task.task.task_id), state, task, in_play)
         state.finish_task(task)
     state.finish()
@@ -197,35 +205,39 @@ async def run_discussion(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
     """Put a question to the group. Participants then speak in turn and hear earlier speakers."""
-    aloud = say_question(scope, state, task, in_play)
-    places = [(who, scope.child(who if isinstance(who, str) else who.id)) for who in in_play]
+    question = say_question(scope, state, task, in_play)
+    speaker_scopes = [
+        (speaker, scope.child(speaker if isinstance(speaker, str) else speaker.id))
+        for speaker in in_play
+    ]
     # Everyone hears the question before the first contribution.
-    for who, place in places:
-        if isinstance(who, SessionParticipant):
-            say_question_to(place, state, task, who, aloud)
-    for who, place in places:
-        if state.left() <= 0:
+    for speaker, speaker_scope in speaker_scopes:
+        if isinstance(speaker, SessionParticipant):
+            say_question_to(speaker_scope, state, task, speaker, question)
+    for speaker, speaker_scope in speaker_scopes:
+        if state.messages_left() <= 0:
             state.stop_session(task, CUT)
             return
         turn = state.turns + 1
-        if isinstance(who, str):
-            said = await ask_special(place, state, task, who, turn)
+        if isinstance(speaker, str):
+            utterance = await ask_special(speaker_scope, state, task, speaker, turn)
             state.add_to_history(
-                [session_participant.id for session_participant in state.taken_seats], said
+                [session_participant.id for session_participant in state.taken_seats], utterance
             )
             state.add_to_history(
-                [special_role for special_role in state.special_roles if special_role != who], said
+                [special_role for special_role in state.special_roles if special_role != speaker],
+                utterance,
             )
         else:
-            asked = await ask_seat(place, state, task, who, turn=turn)
+            asked = await ask_seat(speaker_scope, state, task, speaker, turn=turn)
             record_answer(state, asked)
             state.add_to_history(
                 [
                     session_participant.id
                     for session_participant in state.taken_seats
-                    if session_participant is not who
+                    if session_participant is not speaker
                 ],
-                asked.said,
+                asked.utterance,
             )
 
 
@@ -239,32 +251,33 @@ async def public_question(
     say_question(scope, state, task, in_play)
     answers: list[Utterance] = []
     # Participants who sit out hear every answer at once.
-    present = [
+    listeners = [
         session_participant.id
         for session_participant in state.taken_seats
         if session_participant not in in_play
     ]
-    for who in in_play:
-        if state.left() <= 0:
+    for speaker in in_play:
+        if state.messages_left() <= 0:
             state.stop_session(task, CUT)
             return
         turn = state.turns + 1
-        if isinstance(who, str):
-            said = await ask_special(scope.child(who), state, task, who, turn)
+        if isinstance(speaker, str):
+            utterance = await ask_special(scope.child(speaker), state, task, speaker, turn)
             state.add_to_history(
-                [special_role for special_role in state.special_roles if special_role != who], said
+                [special_role for special_role in state.special_roles if special_role != speaker],
+                utterance,
             )
-            state.add_to_history(present, said)
+            state.add_to_history(listeners, utterance)
         else:
-            place = scope.child(who.id)
-            asked = await ask_seat(place, state, task, who, turn=turn, peers=answers)
+            speaker_scope = scope.child(speaker.id)
+            asked = await ask_seat(speaker_scope, state, task, speaker, turn=turn, peers=answers)
             record_answer(state, asked)
-            said = asked.said
-            state.add_to_history(present, said)
-            present.append(who.id)
+            utterance = asked.utterance
+            state.add_to_history(listeners, utterance)
+            listeners.append(speaker.id)
         # A missing answer is not listed for those who answer later.
-        if said.missing is None:
-            answers.append(said)
+        if utterance.missing is None:
+            answers.append(utterance)
 
 
 async def private_question(
@@ -276,50 +289,52 @@ async def private_question(
     round all answers are added to all histories, unless the layout keeps private answers private.
     """
     say_question(scope, state, task, in_play)
-    aloud: list[Utterance] = []
+    utterances: list[Utterance] = []
     # Number the turns beforehand, because the order in which parallel answers arrive is not fixed.
-    turns = {who: state.turns + place for place, who in enumerate(in_play, 1)}
+    turns = {speaker: state.turns + place for place, speaker in enumerate(in_play, 1)}
 
-    async def ask_alone(inner: Scope, seat: SessionParticipant) -> AskedTask:
-        return await ask_seat(inner, state, task, seat, turn=turns[seat])
+    async def ask_alone(seat_scope: Scope, seat: SessionParticipant) -> AskedTask:
+        return await ask_seat(seat_scope, state, task, seat, turn=turns[seat])
 
     # Neighbouring participants answer in parallel. A special role between them waits for those
     # before.
-    for is_seat, group in groupby(in_play, key=lambda who: isinstance(who, SessionParticipant)):
-        everybody = list(group)
+    for is_seat, group in groupby(
+        in_play, key=lambda speaker: isinstance(speaker, SessionParticipant)
+    ):
+        members = list(group)
         # Parallel answers cannot stop at a limit, so only as many are asked as it allows.
-        allowed = everybody[: max(0, state.left())]
+        allowed = members[: max(0, state.messages_left())]
         if is_seat:
-            seats = [who for who in allowed if isinstance(who, SessionParticipant)]
+            seats = [speaker for speaker in allowed if isinstance(speaker, SessionParticipant)]
             for asked in (await scope.map(seats, ask_alone)).values():
                 record_answer(state, asked)
-                aloud.append(asked.said)
+                utterances.append(asked.utterance)
         else:
             for label in map(str, allowed):
-                said = await ask_special(scope.child(label), state, task, label, turns[label])
-                aloud.append(said)
-        if len(allowed) < len(everybody):
+                utterance = await ask_special(scope.child(label), state, task, label, turns[label])
+                utterances.append(utterance)
+        if len(allowed) < len(members):
             state.stop_session(task, CUT)
             break
-    for said in aloud:
-        is_special = said.speaker_id in state.special_roles
+    for utterance in utterances:
+        is_special = utterance.speaker_id in state.special_roles
         if is_special:
             state.add_to_history(
                 [
                     special_role
                     for special_role in state.special_roles
-                    if special_role != said.speaker_id
+                    if special_role != utterance.speaker_id
                 ],
-                said,
+                utterance,
             )
         if is_special or state.reveals_private:
             state.add_to_history(
                 [
                     session_participant.id
                     for session_participant in state.taken_seats
-                    if session_participant.id != said.speaker_id
+                    if session_participant.id != utterance.speaker_id
                 ],
-                said,
+                utterance,
             )
 
 

@@ -52,31 +52,31 @@ _SENTENCE_END = re.compile(r"(?<=[.!?？؟])\s+|\n+")
 _QUESTION_MARKS = ("?", "？", "؟")
 _UNITS = re.compile(r"\b(\d+(?:\.\d+)?) ([^\W\d_]{3,}s)\b")
 # Surplus of words for one side at which arguments have their maximum effect.
-_MOST = 8.0
+_MAX_BALANCE = 8.0
 # Maximum effect of arguments on the share, as a multiple of `kappa_read`.
 _STRENGTH = 0.8
 # How far others' mean gift attracts a participant with a susceptibility of 1 (0: not, 1: fully).
-_DRAWN = 0.35
+_PULL_TO_OTHERS = 0.35
 # Factor by which the share declines per round.
-_WEAR = 0.93
+_DECAY_PER_ROUND = 0.93
 # Standard deviation of one answer around the share.
 _NOISE = 0.07
 
 
 def _answer_names(config: WorkbookConfig) -> tuple[str, ...]:
     """Return the options that the workbook lists, without rating scales and numbers."""
-    found: list[str] = []
+    names: list[str] = []
     for task in config.workbook.tasks:
         try:
             options = read_options(task.response_options or "")
         # Placeholders may make a literal of the text only in an experiment.
         except NotALiteral:
             continue
-        each = options.values() if isinstance(options, dict) else [options]
-        for one in each:
-            if isinstance(one, ListedOptions) and not scale_of(one.options):
-                found += one.options
-    return tuple(dict.fromkeys(found))
+        option_sets = options.values() if isinstance(options, dict) else [options]
+        for option_set in option_sets:
+            if isinstance(option_set, ListedOptions) and not scale_of(option_set.options):
+                names += option_set.options
+    return tuple(dict.fromkeys(names))
 
 
 # --- what is read -------------------------------------------------------------------------------
@@ -99,11 +99,11 @@ def _readable_passages(mind: SimulatedRespondent) -> list[Passage]:
 
 def _said_by_others(mind: SimulatedRespondent) -> list[Passage]:
     """Return the replies of other participants in order, each once."""
-    found: dict[str, Passage] = {}
+    passages: dict[str, Passage] = {}
     for passage in of_kind(mind.reading.passages, "utterance", own=False):
         if passage.source.address and passage.source.speaker not in SPECIAL_ROLES:
-            found.setdefault(passage.source.id, passage)
-    return list(found.values())
+            passages.setdefault(passage.source.id, passage)
+    return list(passages.values())
 
 
 def _question_text(mind: SimulatedRespondent) -> str:
@@ -132,14 +132,16 @@ def _answer_number(mind: SimulatedRespondent) -> str:
     bounds = mind.reading.number_bounds
     if bounds is None or not mind.person:
         return answer_number(mind)
-    low, high, whole = bounds
-    asked, stake = _question_text(mind), _stake_amount(mind)
+    low, high, is_whole = bounds
+    question, stake = _question_text(mind), _stake_amount(mind)
     # "How much of your 20 coins" asks for a gift whatever the word for giving is.
-    whole_stake = stake is not None and (low, high) == (0, stake.high) and stake.unit in asked
-    gives = bool(_GIVING.search(asked)) or whole_stake
-    share = given_share(mind, low, high) if gives else (mind.draw_rating(asked) + 1) / 2
+    asks_for_whole_stake = (
+        stake is not None and (low, high) == (0, stake.high) and stake.unit in question
+    )
+    is_gift = bool(_GIVING.search(question)) or asks_for_whole_stake
+    share = given_share(mind, low, high) if is_gift else (mind.draw_rating(question) + 1) / 2
     value = low + (high - low) * share
-    return str(round(value)) if whole and high - low > 1 else f"{value:.2f}"
+    return str(round(value)) if is_whole and high - low > 1 else f"{value:.2f}"
 
 
 def _answer_object(mind: SimulatedRespondent) -> object:
@@ -148,8 +150,8 @@ def _answer_object(mind: SimulatedRespondent) -> object:
     if kind == "choice":
         return _answer_choice(mind)
     text = _answer_number(mind) if kind == "number" else _answer_statement(mind)
-    field: Mapping[str, Any] = mind.schema.get("properties", {}).get("response", {})
-    types = {part.get("type") for part in field.get("anyOf", ())}
+    field_schema: Mapping[str, Any] = mind.schema.get("properties", {}).get("response", {})
+    types = {part.get("type") for part in field_schema.get("anyOf", ())}
     if "integer" in types:
         return {"response": round(float(text))}
     return {"response": float(text) if "number" in types else text}
@@ -167,24 +169,27 @@ def giving_inclination(mind: SimulatedRespondent) -> float:
 def argument_push(mind: SimulatedRespondent) -> float:
     """Return how far arguments move the share.
 
-    It is the number of distinct words for giving minus those against, up to `_MOST`, times strength
-    and susceptibility. Words that all participants read move all of them equally. So other
+    It is the number of distinct words for giving minus those against, up to `_MAX_BALANCE`,
+    times strength and susceptibility. Words that all participants read move all of them equally. So other
     instructions leave differences between treatments unchanged.
     """
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (
-        {m.casefold() for text in texts for m in words.findall(text)} for words in (_FOR, _AGAINST)
+        {match.casefold() for text in texts for match in pattern.findall(text)}
+        for pattern in (_FOR, _AGAINST)
     )
-    balance = max(-1.0, min(1.0, (len(give) - len(keep)) / _MOST))
+    balance = max(-1.0, min(1.0, (len(give) - len(keep)) / _MAX_BALANCE))
     kappa = _STRENGTH * mind.knobs.kappa_read * mind.knobs.persuasion
     return kappa * mind.who.susceptibility * balance
 
 
 def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
     """Return the share (0 to 1) of the possible amount that a participant gives."""
-    own = of_kind(mind.reading.passages, "utterance", own=True)
-    rounds = len({passage.source.id for passage in own if _AMOUNT.fullmatch(passage.text.strip())})
-    share = (giving_inclination(mind) + argument_push(mind)) * _WEAR**rounds
+    own_passages = of_kind(mind.reading.passages, "utterance", own=True)
+    rounds = len(
+        {passage.source.id for passage in own_passages if _AMOUNT.fullmatch(passage.text.strip())}
+    )
+    share = (giving_inclination(mind) + argument_push(mind)) * _DECAY_PER_ROUND**rounds
     # The last amount of each other participant.
     others = {
         passage.source.speaker: float(passage.text)
@@ -192,9 +197,9 @@ def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
         if _AMOUNT.fullmatch(passage.text.strip()) and low <= float(passage.text) <= high
     }
     if others and high > low:
-        theirs = (sum(others.values()) / len(others) - low) / (high - low)
-        drawn = (_DRAWN + mind.knobs.sycophancy) * mind.who.susceptibility
-        share += min(1.0, drawn) * (theirs - share)
+        others_share = (sum(others.values()) / len(others) - low) / (high - low)
+        pull = (_PULL_TO_OTHERS + mind.knobs.sycophancy) * mind.who.susceptibility
+        share += min(1.0, pull) * (others_share - share)
     noise = _NOISE + mind.knobs.instability
     share += noise * normal_draw(mind.at.seed, mind.at.address, "gives")
     return max(0.0, min(1.0, share))
@@ -237,12 +242,25 @@ def _stake_amount(mind: SimulatedRespondent) -> _Stake | None:
     texts = [passage.text for passage in _readable_passages(mind)]
     if not any(_GIVING.search(text) for text in texts):
         return None
-    found = (amount for text in texts for amount in _UNITS.findall(text))
-    units = Counter((float(name), unit.casefold()) for name, unit in found)
+    amounts = (amount for text in texts for amount in _UNITS.findall(text))
+    units = Counter((float(amount), unit.casefold()) for amount, unit in amounts)
     # Counted nouns in instructions that are no tokens.
-    people = {"people", "members", "rounds", "others", "groups", "sessions", "years", "sentences"}
-    named = [(n, at) for at, n in units.items() if at[1] not in people]
-    return _Stake(*max(named)[1]) if named else None
+    non_money_units = {
+        "people",
+        "members",
+        "rounds",
+        "others",
+        "groups",
+        "sessions",
+        "years",
+        "sentences",
+    }
+    counted_units = [
+        (n, amount_and_unit)
+        for amount_and_unit, n in units.items()
+        if amount_and_unit[1] not in non_money_units
+    ]
+    return _Stake(*max(counted_units)[1]) if counted_units else None
 
 
 def _side_of_words(words: str) -> int | None:
@@ -255,37 +273,37 @@ def _answer_statement(mind: SimulatedRespondent) -> str:
     """Return a statement on an amount, on a listed option, or on the question."""
     stake = _stake_amount(mind)
     if stake is not None and mind.person:
-        return _of_giving(mind, stake)
+        return _state_gift(mind, stake)
     if mind.mentioned_names:
-        held = (
+        option = (
             mind.current_option
             if mind.current_option in mind.mentioned_names
             else max(mind.mentioned_names, key=mind.who.option_taste)
         )
-        return mind.compose_reasons(held)
+        return mind.compose_reasons(option)
     if not mind.talked_about_matters:
         mind.mark_unread()
     return mind.tongue.talk(mind.talked_about_matters or ("this",))
 
 
-def _of_giving(mind: SimulatedRespondent, stake: _Stake) -> str:
+def _state_gift(mind: SimulatedRespondent, stake: _Stake) -> str:
     """Return a statement that names an amount, and sometimes responds to another participant."""
     share = max(0.0, min(1.0, giving_inclination(mind) + argument_push(mind)))
-    mine = 0 if share > 0.6 else 2 if share < 0.35 else 1
+    own_side = 0 if share > 0.6 else 2 if share < 0.35 else 1
     slots = {"n": f"{round(share * stake.high):g}", "high": f"{stake.high:g}", "unit": stake.unit}
     sentences = []
-    if (heard := _last_statements(mind)) and mind.draws.draw_chance(0.6):
-        who, words = [*heard.items()][-1]
-        name, theirs = _names_of(mind).get(who), _side_of_words(words)
-        if name and theirs is not None and mine != 1:
-            frames = _WITH if theirs == mine else _UNLIKE
+    if (statements := _last_statements(mind)) and mind.draws.draw_chance(0.6):
+        speaker, text = [*statements.items()][-1]
+        name, their_side = _names_of(mind).get(speaker), _side_of_words(text)
+        if name and their_side is not None and own_side != 1:
+            frames = _WITH if their_side == own_side else _UNLIKE
             sentences.append(mind.tongue.pick_unused(frames).format(who=name))
     # Avoid sentences that another participant has used already.
-    said = "\n".join(passage.text for passage in _said_by_others(mind))
-    known = [
-        field_name for field_name in _SIDES[mine] if _frame_opening(field_name) not in said
-    ] or _SIDES[mine]
-    sentences.append(mind.tongue.pick_unused(known).format(**slots))
+    said_text = "\n".join(passage.text for passage in _said_by_others(mind))
+    unused_frames = [
+        frame for frame in _SIDES[own_side] if _frame_opening(frame) not in said_text
+    ] or _SIDES[own_side]
+    sentences.append(mind.tongue.pick_unused(unused_frames).format(**slots))
     return " ".join(sentences)
 
 

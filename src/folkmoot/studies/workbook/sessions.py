@@ -27,8 +27,8 @@ from folkmoot.studies.workbook.config import (
     Scalar,
 )
 from folkmoot.studies.workbook.expressions import (
+    EvaluationContext,
     MissingValue,
-    Scene,
     evaluate_for,
     known_after,
 )
@@ -54,7 +54,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 
 NOT_AVAILABLE = MissingValue("not available")
 # Replaces a participant's value in a question as other speakers hear it.
-SOMEBODY_ELSES = MissingValue("…")
+VALUE_OF_ANOTHER = MissingValue("…")
 # Prompt name and variables → the rendered prompt.
 Prompts = Callable[..., str]
 # The speaker of questions in the words of the sheet.
@@ -79,7 +79,7 @@ class Response:
     speaker_id: str
     role: str
     given: GivenAnswer | Missing
-    said: str = ""
+    utterance_id: str = ""
     reasks: int = 0
     order: tuple[str, ...] = ()
     score: int | None = None
@@ -102,7 +102,7 @@ class SessionState:
     reasks: int
     sends_images: bool = True
     speakers: dict[str, Speaker] = field(default_factory=dict)
-    heard: dict[str, Transcript] = field(default_factory=dict)
+    histories: dict[str, Transcript] = field(default_factory=dict)
     responses: list[Response] = field(default_factory=list)
     special_replies: list[Response] = field(default_factory=list)
     turns: int = 0
@@ -125,7 +125,9 @@ class SessionState:
             self._waiting.setdefault(ready[item.name], []).append(item)
             # Until it is computed, a value reads as missing with the reason "not_yet".
             not_yet = dict.fromkeys(self._value_holders(item), Missing("not_yet"))
-            self._calculated |= {(item.name, holder): why for holder, why in not_yet.items()}
+            self._calculated |= {
+                (item.name, holder): missing for holder, missing in not_yet.items()
+            }
         self._calculate_waiting(-1)
 
     @property
@@ -161,7 +163,7 @@ class SessionState:
         """True if private answers are shown to all speakers after their round."""
         return self.experiment.workbook.settings.reveal_private
 
-    def left(self) -> int:
+    def messages_left(self) -> int:
         """Return the number of further messages that the session may hold."""
         limit = self.experiment.workbook.settings.max_conversation_length
         # Without a limit, return a number above the length of any session.
@@ -174,8 +176,10 @@ class SessionState:
 
     def add_to_history(self, ids: Sequence[str], utterance: Utterance) -> None:
         """Add an utterance to the histories of these speakers."""
-        for who in ids:
-            self.heard[who] = self.heard.get(who, EMPTY_TRANSCRIPT) + utterance
+        for speaker_id in ids:
+            self.histories[speaker_id] = (
+                self.histories.get(speaker_id, EMPTY_TRANSCRIPT) + utterance
+            )
 
     def note(self, response: Response) -> None:
         """Keep the response of a participant."""
@@ -194,10 +198,10 @@ class SessionState:
     def _calculate_waiting(self, place: int) -> None:
         # Compute at a fixed place of the session and not on demand, so that all speakers see one
         # value.
-        scene = self.expression_scene()
+        context = self.evaluation_context()
         for item in self._waiting.pop(place, []):
             holders = self._value_holders(item)
-            values = evaluate_for(item.expression, scene, holders)
+            values = evaluate_for(item.expression, context, holders)
             for holder, value in zip(holders, values, strict=True):
                 self._calculated[item.name, holder] = value
 
@@ -205,9 +209,9 @@ class SessionState:
         """Return who has a computed value: all participants, or the session (None)."""
         return [*self._seats] if item.scope == "participant" else [None]
 
-    def expression_scene(self) -> Scene:
-        """Return the scene of names and values that expressions can use now."""
-        return Scene(
+    def evaluation_context(self) -> EvaluationContext:
+        """Return the context of names and values that expressions can use now."""
+        return EvaluationContext(
             participants=[session_participant.id for session_participant in self.taken_seats],
             personal=self._personal,
             shared=self._shared,
@@ -221,17 +225,17 @@ class SessionState:
         Names of the workbook (variables, constants, computed values) hide built-in names, and these
         hide columns of the profiles.
         """
-        own = {
+        own_names = {
             *self._tasks,
             *self.experiment.constants,
             *(computed.name for computed in self.computed),
         }
-        columns = set(self.experiment.workbook.profiles.names) - own - {*SHARED_NAMES}
+        columns = set(self.experiment.workbook.profiles.names) - own_names - {*SHARED_NAMES}
         personal = {computed.name for computed in self.computed if computed.scope == "participant"}
         shared = {computed.name for computed in self.computed if computed.scope == "session"}
         return (
-            frozenset({*self._tasks, *personal, *columns} | ({*PERSONAL_NAMES} - own)),
-            frozenset(shared | ({*SHARED_NAMES} - own)),
+            frozenset({*self._tasks, *personal, *columns} | ({*PERSONAL_NAMES} - own_names)),
+            frozenset(shared | ({*SHARED_NAMES} - own_names)),
         )
 
     def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
@@ -243,12 +247,12 @@ class SessionState:
         if (name, participant) in self._calculated:
             return self._calculated[name, participant]
         if name in self._shared:
-            always: dict[str, Scalar] = {
+            session_values: dict[str, Scalar] = {
                 "treatment": self.plan.treatment,
                 "session": parse_cell(self.plan.label),
                 "members": len(self.taken_seats),
             }
-            return always[name]
+            return session_values[name]
         seat = self._seats.get(participant or "")
         if name not in self._personal or seat is None:
             return None
@@ -283,24 +287,24 @@ class SessionState:
         return not (isinstance(value, Missing) and value.reason == "not_asked")
 
     def placeholder_values(
-        self, who: SessionParticipant | str, names: Collection[str]
+        self, speaker: SessionParticipant | str, names: Collection[str]
     ) -> dict[str, object]:
         """Return the values of placeholders for one speaker, with their sources.
 
         `who` is a seat, or the label of a role if the text is for no single participant. A speaker
         sees no values of other participants.
         """
-        label = who.role if isinstance(who, SessionParticipant) else who
+        label = speaker.role if isinstance(speaker, SessionParticipant) else speaker
         role = self.experiment.roles.get(label) or self.experiment.find_special_role(label)
         values = known_beforehand(self.experiment, self.plan.treatment, role)
-        seat = who.id if isinstance(who, SessionParticipant) else None
+        seat = speaker.id if isinstance(speaker, SessionParticipant) else None
         shared = {computed.name for computed in self.computed if computed.scope == "session"}
         for name in names:
             if name in values:
                 continue
             holder = None if name in shared else seat
             if holder is None and name not in shared:
-                values[name] = SOMEBODY_ELSES
+                values[name] = VALUE_OF_ANOTHER
             else:
                 values[name] = format_value(
                     self.value(name, holder), self._value_source(name, holder)
@@ -311,7 +315,7 @@ class SessionState:
         """Return the source of a value: an answer's utterance, or a computed value's row."""
         answer = self._answers.get((name, holder or ""))
         if answer is not None:
-            return Source("utterance", answer.said, answer.speaker_id)
+            return Source("utterance", answer.utterance_id, answer.speaker_id)
         where = (self.experiment.id, self.plan.label, name, holder)
         return Source("value", cell_id("computed.value", *where))
 
@@ -319,21 +323,21 @@ class SessionState:
         self,
         scope: Scope,
         task: TaskInPlay | None,
-        who: Speaker,
+        speaker: Speaker,
         text: str,
         address: str = "",
         *,
         turn: int | None = None,
-        **more: Any,
+        **columns: Any,
     ) -> Utterance:
         """Record an utterance in a task and return it.
 
         `turn` is its position in the session's transcript. Without a turn the utterance is private:
         a prompt to one participant, or a reply as that participant wrote it.
         """
-        more.setdefault("public", turn is not None)
+        columns.setdefault("public", turn is not None)
         return scope.say(
-            who,
+            speaker,
             text,
             address=address,
             stage=task.task.task_id if task else None,
@@ -342,7 +346,7 @@ class SessionState:
             treatment=self.plan.treatment,
             task_id=task.task.task_id if task else None,
             turn=turn,
-            **more,
+            **columns,
         )
 
 
@@ -357,10 +361,10 @@ def known_beforehand(
     experiment: Experiment, treatment: str, role: Role | None
 ) -> dict[str, object]:
     """Return the placeholders that have values before the first answer, with these values."""
-    told = {"treatment": experiment.treatments.get(treatment), "role": role}
+    parts = {"treatment": experiment.treatments.get(treatment), "role": role}
     attributes = {
         f"{space}.{name}": text
-        for space, part in told.items()
+        for space, part in parts.items()
         if part
         for name, text in part.placeholder_attributes.items()
     }
@@ -383,22 +387,22 @@ async def brief_speakers(scope: Scope, state: SessionState) -> None:
     """
     settings = state.experiment.workbook.settings
 
-    async def ask_backstory(inner: Scope, seat: SessionParticipant) -> str:
+    async def ask_backstory(seat_scope: Scope, seat: SessionParticipant) -> str:
         profile = profile_of(state.experiment, seat)
         writer = Speaker(seat.id, seat.name, "biographer")
-        prompt = inner.prompt("backstory", profile=[*profile.values()])
-        told = await inner.ask(writer, prompt, about="the story of this person")
-        if isinstance(told, Missing):
+        prompt = seat_scope.prompt("backstory", profile=[*profile.values()])
+        story = await seat_scope.ask(writer, prompt, about="the story of this person")
+        if isinstance(story, Missing):
             return ""
-        said = state.record_utterance(inner, None, writer, told, inner.address)
-        return quote_value(str(told), "persona", cell_id("utterances.text", said.id), seat.id)
+        utterance = state.record_utterance(seat_scope, None, writer, story, seat_scope.address)
+        return quote_value(str(story), "persona", cell_id("utterances.text", utterance.id), seat.id)
 
     stories: dict[str, str] = {}
-    own = {seat.id for seat in state.taken_seats if scope.speaks_as_self(seat.id)}
+    self_speakers = {seat.id for seat in state.taken_seats if scope.speaks_as_self(seat.id)}
     if settings.include_backstories:
         # Use two names, so that no task_id can have the same address.
-        drawn = [seat for seat in state.taken_seats if seat.id not in own]
-        stories = await scope.child("before", "backstories").map(drawn, ask_backstory)
+        played = [seat for seat in state.taken_seats if seat.id not in self_speakers]
+        stories = await scope.child("before", "backstories").map(played, ask_backstory)
     for seat in state.taken_seats:
         state.speakers[seat.id] = (
             participant_speaker(
@@ -408,7 +412,7 @@ async def brief_speakers(scope: Scope, state: SessionState) -> None:
                 SourcedText(f"You are {SELF_DESCRIPTION_PLACEHOLDER}"),
                 profile=False,
             )
-            if seat.id in own
+            if seat.id in self_speakers
             else participant_speaker(scope.prompt, state, seat, stories.get(seat.id, ""))
         )
     for label in state.special_roles:
@@ -430,14 +434,14 @@ def participant_speaker(
     """
     role, treatment, context = _system_message(state, seat, state.experiment.roles[seat.role])
     shows_profile = profile and state.experiment.workbook.settings.show_profile
-    told = [*profile_of(state.experiment, seat).values()] if shows_profile else []
+    profile_lines = [*profile_of(state.experiment, seat).values()] if shows_profile else []
     # Without a profile the name has to serve as the persona, so that participants differ by more
     # than their treatment.
-    is_persona = not told and not story
+    is_persona = not profile_lines and not story
     system = prompt(
         "system",
         called=name_of(state.experiment, seat, "persona" if is_persona else "value"),
-        profile=told,
+        profile=profile_lines,
         backstory=story,
         role=role,
         treatment=treatment,
@@ -453,11 +457,11 @@ def participant_speaker(
 
 def special_speaker(prompt: Prompts, state: SessionState, label: str) -> Speaker:
     """Return a special role with its system prompt."""
-    told = state.experiment.find_special_role(label)
-    assert told is not None
-    role, treatment, context = _system_message(state, label, told)
-    called = SourcedText(label)
-    system = prompt("special", label=called, role=role, treatment=treatment, context=context)
+    special = state.experiment.find_special_role(label)
+    assert special is not None
+    role, treatment, context = _system_message(state, label, special)
+    quoted_label = SourcedText(label)
+    system = prompt("special", label=quoted_label, role=role, treatment=treatment, context=context)
     images = tuple(
         image.words for text in (role, treatment, context) for image in find_image_references(text)
     )
@@ -465,46 +469,46 @@ def special_speaker(prompt: Prompts, state: SessionState, label: str) -> Speaker
 
 
 def _system_message(
-    state: SessionState, who: SessionParticipant | str, role: Role
+    state: SessionState, speaker: SessionParticipant | str, role: Role
 ) -> tuple[str, str, str]:
     """Return the texts of a system prompt: role, treatment and context."""
     treatment = state.experiment.treatments.get(state.plan.treatment)
-    in_system = treatment and state.experiment.workbook.settings.treatment_in_system
+    is_in_system = treatment and state.experiment.workbook.settings.treatment_in_system
     texts = (
-        _role_of(state, who, role),
-        treatment.description if treatment and in_system else "",
-        _speaker_context(state, who),
+        _role_of(state, speaker, role),
+        treatment.description if treatment and is_in_system else "",
+        _speaker_context(state, speaker),
     )
     if state.sends_images:
         return texts
-    told, treated, context = map(replace_images, texts)
-    return told, treated, context
+    role_text, treatment_text, context = map(replace_images, texts)
+    return role_text, treatment_text, context
 
 
-def _role_of(state: SessionState, who: SessionParticipant | str, role: Role) -> SourcedText:
+def _role_of(state: SessionState, speaker: SessionParticipant | str, role: Role) -> SourcedText:
     """Return the description of a role with the parts that depend on the treatment filled in."""
-    filled = render_text(role.description, state.placeholder_values(who, ()))
+    text = render_text(role.description, state.placeholder_values(speaker, ()))
     # It was filled in when the experiment was built, and its cell is its source already.
-    if filled is role.description:
-        return filled
-    recorded = cell_id("roles.description", state.experiment.id, role.label)
-    return quote_material(filled, role.description, recorded)
+    if text is role.description:
+        return text
+    source_id = cell_id("roles.description", state.experiment.id, role.label)
+    return quote_material(text, role.description, source_id)
 
 
-def quote_material(filled: SourcedText, template: str, recorded: str) -> SourcedText:
+def quote_material(text: SourcedText, template: str, source_id: str) -> SourcedText:
     """Return a filled text of the workbook with its cell as the source."""
-    return enclose_text(filled, Source("material", recorded, altered=filled != template))
+    return enclose_text(text, Source("material", source_id, altered=text != template))
 
 
-def _speaker_context(state: SessionState, who: SessionParticipant | str) -> str:
+def _speaker_context(state: SessionState, speaker: SessionParticipant | str) -> str:
     """Return all context texts for this speaker, in the order of the sheet."""
     texts: list[str] = []
     for task in state.experiment.tasks.values():
         if task.task.type != "context":
             continue
-        label = who.role if isinstance(who, SessionParticipant) else who
+        label = speaker.role if isinstance(speaker, SessionParticipant) else speaker
         # Labels of special roles may be written in any case.
-        by_special = {key.casefold(): prompt for key, prompt in task.prompts.items()}
+        by_special = {label_key.casefold(): prompt for label_key, prompt in task.prompts.items()}
         text = task.prompts.get(label) or by_special.get(label.casefold())
         if text is None and task.shared:
             # A plain text is meant for all roles, special ones included.
@@ -512,7 +516,7 @@ def _speaker_context(state: SessionState, who: SessionParticipant | str) -> str:
         if text is not None:
             texts.append(
                 quote_material(
-                    render_text(text, state.placeholder_values(who, ())), text, task.cell
+                    render_text(text, state.placeholder_values(speaker, ())), text, task.cell
                 )
             )
     return join_texts("\n\n", texts)

@@ -173,8 +173,12 @@ def unusable_reason(run: RunFolder) -> str:
     A run is unusable if none of its validated responses is valid.
     """
     # A run without validation has only unchecked answers, which are usable.
-    had = set(run.read_table("responses")["status"])
-    return "no response is valid" if had and "valid" not in had and had != {"unchecked"} else ""
+    statuses = set(run.read_table("responses")["status"])
+    return (
+        "no response is valid"
+        if statuses and "valid" not in statuses and statuses != {"unchecked"}
+        else ""
+    )
 
 
 def variable_descriptions(workbook: Workbook) -> list[dict[str, Any]]:
@@ -231,8 +235,8 @@ def record_design(scope: Scope, experiments: list[Experiment], plans: list[Sessi
                         role=seat.role,
                         name=seat.name,
                         profile={
-                            column: line["answer"]
-                            for column, line in profile_of(experiment, seat).items()
+                            column: answer["answer"]
+                            for column, answer in profile_of(experiment, seat).items()
                         },
                     )
                 )
@@ -282,20 +286,20 @@ def record_session(scope: Scope, state: SessionState) -> None:
     for response in [*state.responses, *missing_responses(state), *state.special_replies]:
         scope.record(_answered_row(response, where))
     for item in state.experiment.workbook.computed:
-        personal = item.scope == "participant"
+        is_personal = item.scope == "participant"
         holders = (
             [
                 session_participant.id
                 for session_participant in state.taken_seats
                 if state.applies_to(item, session_participant.id)
             ]
-            if personal
+            if is_personal
             else [None]
         )
         for holder in holders:
             value = state.value(item.name, holder)
             missing = value if isinstance(value, Missing) else None
-            known = None if isinstance(value, Missing) else value
+            value_or_none = None if isinstance(value, Missing) else value
             scope.record(
                 ComputedValue(
                     **where,
@@ -303,7 +307,7 @@ def record_session(scope: Scope, state: SessionState) -> None:
                     scope=item.scope,
                     participant_id=holder,
                     number=float(value) if isinstance(value, (int, float)) else None,
-                    value=None if known is None else scalar_text(known),
+                    value=None if value_or_none is None else scalar_text(value_or_none),
                     missing=None if missing is None else f"{missing.reason}: {missing.detail}",
                 )
             )
@@ -315,14 +319,14 @@ def _location_columns(experiment: Experiment, plan: SessionPlan) -> dict[str, st
 
 def missing_responses(state: SessionState) -> list[Response]:
     """Return missing responses for the questions that a limit kept from being asked."""
-    done = {(response.task.var_name, response.speaker_id) for response in state.responses}
+    answered = {(response.task.var_name, response.speaker_id) for response in state.responses}
     # Contexts ask no question.
     rounds = [task_in_play for task_in_play in state.order if task_in_play.task.type != "context"]
     return [
         Response(task, place, seat.id, seat.role, Missing(CUT))
         for place, task in enumerate(rounds, 1)
         for seat in state.taken_seats
-        if seat.role in task.prompts and (task.var_name, seat.id) not in done
+        if seat.role in task.prompts and (task.var_name, seat.id) not in answered
     ]
 
 

@@ -73,14 +73,14 @@ class Layout:
     fixed: Mapping[str, bool] = field(default_factory=dict)
     texts_may_be_dicts: bool = False
 
-    def sheet_name(self, ours: str) -> str:
-        return self.sheets.get(ours, ours)
+    def sheet_name(self, own_name: str) -> str:
+        return self.sheets.get(own_name, own_name)
 
-    def setting_name(self, ours: str) -> str:
-        return self.settings.get(ours, ours)
+    def setting_name(self, own_name: str) -> str:
+        return self.settings.get(own_name, own_name)
 
-    def column_name(self, sheet: str, ours: str) -> str:
-        return self.columns.get(f"{sheet}.{ours}", ours)
+    def column_name(self, sheet: str, own_name: str) -> str:
+        return self.columns.get(f"{sheet}.{own_name}", own_name)
 
     @property
     def setting_keys(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 def names_for(name: str) -> tuple[str, ...]:
     """Return a name, followed by the names that other layouts use for the same thing."""
-    group = next((g for g in _NAMES["aliases"] if name in g), (name,))
+    group = next((names for names in _NAMES["aliases"] if name in names), (name,))
     return (name, *(other for other in group if other != name))
 
 
@@ -121,16 +121,16 @@ def detect_layout(sheet_names: Collection[str]) -> tuple[Layout, Mapping[str, st
 
     # `max` returns the first maximum, so the documented layout wins a tie.
     best = max(LAYOUTS, key=count_matching_sheets)
-    found: dict[str, str] = {}
+    sheets_found: dict[str, str] = {}
     # A sheet may have its name from another layout, since people mix templates.
-    for ours in SHEETS:
-        candidates = [best.sheet_name(ours), *(other.sheet_name(ours) for other in LAYOUTS)]
+    for own_name in SHEETS:
+        candidates = [best.sheet_name(own_name), *(other.sheet_name(own_name) for other in LAYOUTS)]
         match = next((name for name in candidates if name in sheet_names), None)
         if match is not None:
-            found[ours] = match
+            sheets_found[own_name] = match
     if COMPUTED in sheet_names:
-        found[COMPUTED] = COMPUTED
-    return best, found
+        sheets_found[COMPUTED] = COMPUTED
+    return best, sheets_found
 
 
 def sheet_problems(
@@ -140,38 +140,40 @@ def sheet_problems(
     hidden: Collection[str] = (),
 ) -> list[Problem]:
     """Return the problems of missing and unknown sheets, hidden ones included, each with a hint."""
-    extra = [
+    unexpected = [
         sheet_name
         for sheet_name in sheet_names
         if sheet_name not in found.values() and sheet_name != NOTES_SHEET
     ]
     problems = Problems()
-    for ours in SHEETS:
-        if ours in found:
+    for own_name in SHEETS:
+        if own_name in found:
             continue
-        wanted = layout.sheet_name(ours)
-        hint = f"add a sheet named {wanted!r}"
+        expected = layout.sheet_name(own_name)
+        hint = f"add a sheet named {expected!r}"
         # The unknown sheet is then explained, so it is not reported a second time.
-        if guess := closest_name(wanted, extra):
-            hint = f"rename {guess!r} to {wanted!r}"
-            extra.remove(guess)
-        problems.add_problem(f"the sheet {wanted} is missing", hint=hint)
+        if guess := closest_name(expected, unexpected):
+            hint = f"rename {guess!r} to {expected!r}"
+            unexpected.remove(guess)
+        problems.add_problem(f"the sheet {expected} is missing", hint=hint)
     known = f"{', '.join(layout.sheets.values())} and, if wanted, {COMPUTED} and {NOTES_SHEET}"
-    for name in extra:
-        what, first = ("hidden sheet", "unhide it, then ") if name in hidden else ("sheet", "")
-        hint = f"{first}delete or rename it; sheets are {known}"
-        problems.add_problem(f"the {what} {name!r} does not belong here", name, hint)
+    for name in unexpected:
+        kind, first_step = ("hidden sheet", "unhide it, then ") if name in hidden else ("sheet", "")
+        hint = f"{first_step}delete or rename it; sheets are {known}"
+        problems.add_problem(f"the {kind} {name!r} does not belong here", name, hint)
     return problems.found
 
 
 def describe_layout(layout: Layout, found: Mapping[str, str]) -> str:
     """Return the advisory that names the detected layout."""
-    odd = [
-        text for ours, text in found.items() if ours != COMPUTED and text != layout.sheet_name(ours)
+    foreign_names = [
+        name
+        for own_name, name in found.items()
+        if own_name != COMPUTED and name != layout.sheet_name(own_name)
     ]
-    mixed = f"; from another layout: {', '.join(odd)}" if odd else ""
-    seventh = "; with computed values" if COMPUTED in found else ""
-    return f"layout: {layout.title}{mixed}{seventh}"
+    mixed_text = f"; from another layout: {', '.join(foreign_names)}" if foreign_names else ""
+    computed_text = "; with computed values" if COMPUTED in found else ""
+    return f"layout: {layout.title}{mixed_text}{computed_text}"
 
 
 # Maximum number of problems that are listed for columns without a name.
@@ -226,16 +228,16 @@ class Row:
         return default if value is None else value
 
     def _parse_typed(
-        self, column: str, read: Callable[[Cell | None], T | None], problems: Problems, hint: str
+        self, column: str, parse: Callable[[Cell | None], T | None], problems: Problems, hint: str
     ) -> T | None:
         # The caller gets None for a blank cell and uses a default, so that reading goes on.
         cell = self.cells.get(column)
-        value = read(cell)
+        value = parse(cell)
         # A missing column is reported once, not in each row.
         if value is None and column in self.columns:
-            what = "is blank" if cell is None else f"is {cell.text!r}"
+            state = "is blank" if cell is None else f"is {cell.text!r}"
             problems.add_problem(
-                f"{self.titles.get(column, column)} {what}", self.address_of(column), hint
+                f"{self.titles.get(column, column)} {state}", self.address_of(column), hint
             )
         return value
 
@@ -245,12 +247,12 @@ def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
 
     Rows above it are not read, and a note says so.
     """
-    known = {
+    match_counts = {
         row: sum(text in names for text in sheet.texts(row).values())
         for row in [1, *sorted(sheet.rows)[:MAX_ABOVE]]
     }
     # Among rows with equally many names the first one wins.
-    row = max(known, key=lambda r: (known[r], -r))
+    row = max(match_counts, key=lambda row_number: (match_counts[row_number], -row_number))
     warn_header_offset(sheet, row, problems)
     return row
 
@@ -258,14 +260,18 @@ def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
 def warn_header_offset(sheet: Sheet, row: int, problems: Problems) -> None:
     """Add a note if the header is not in row 1."""
     if row > 1:
-        above = [r for r in sheet.rows if r < row]
-        what = f"{rows_in_words(above)} above not read" if above else "nothing stands above"
-        problems.notes.append(f"{sheet.name}: the column names are in row {row}; {what}")
+        above = [number for number in sheet.rows if number < row]
+        above_text = f"{rows_in_words(above)} above not read" if above else "nothing stands above"
+        problems.notes.append(f"{sheet.name}: the column names are in row {row}; {above_text}")
 
 
 def warn_empty_rows(sheet: Sheet, rows: Collection[int], problems: Problems) -> None:
     """Add a note on empty rows between filled ones."""
-    gaps = [r for r in range(min(rows), max(rows)) if r not in sheet.rows] if rows else []
+    gaps = (
+        [number for number in range(min(rows), max(rows)) if number not in sheet.rows]
+        if rows
+        else []
+    )
     if gaps:
         problems.notes.append(f"{sheet.name}: {rows_in_words(gaps)} empty, between others")
 
@@ -276,52 +282,54 @@ def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> 
     `columns` maps our name → the name in the header. Missing, repeated and unknown columns are
     reported. Columns without a name are ignored if they are empty.
     """
-    known = {name for title in columns.values() for name in names_for(title)}
-    top = header_row(sheet, known, problems)
-    extra = sheet.texts(top)
+    known_titles = {name for title in columns.values() for name in names_for(title)}
+    header = header_row(sheet, known_titles, problems)
+    remaining = sheet.texts(header)
     unnamed: dict[int, str] = {}
     # The first filled cell of each column that has no name.
     for row, column, _ in sheet.iterate_cells():
-        if row > top and column not in extra:
+        if row > header and column not in remaining:
             unnamed.setdefault(column, sheet.cell_address(row, column))
-    found: dict[str, int] = {}
-    for ours, title in columns.items():
-        numbers = [n for n, text in extra.items() if text in names_for(title)]
+    column_of: dict[str, int] = {}
+    for own_name, title in columns.items():
+        numbers = [column for column, text in remaining.items() if text in names_for(title)]
         if len(numbers) > 1:
             problems.add_problem(
-                f"duplicate column {title}", sheet.cell_address(top, numbers[1]), "keep one of them"
+                f"duplicate column {title}",
+                sheet.cell_address(header, numbers[1]),
+                "keep one of them",
             )
         if numbers:
-            found[ours] = numbers[0]
+            column_of[own_name] = numbers[0]
         for number in numbers:
-            del extra[number]
-    for ours, title in columns.items():
-        if ours in found:
+            del remaining[number]
+    for own_name, title in columns.items():
+        if own_name in column_of:
             continue
         hint = f"add a column named {title}"
-        if guess := closest_name(title, extra.values()):
-            number = next(n for n, text in extra.items() if text == guess)
-            hint = f"rename {guess!r} in {sheet.cell_address(top, number)} to {title}"
-            del extra[number]
+        if guess := closest_name(title, remaining.values()):
+            number = next(column for column, text in remaining.items() if text == guess)
+            hint = f"rename {guess!r} in {sheet.cell_address(header, number)} to {title}"
+            del remaining[number]
         problems.add_problem(f"the column {title} is missing", sheet.name, hint)
         problems.structural = True
     hint = f"delete it; columns are {', '.join(columns.values())}"
-    for number, text in extra.items():
+    for number, text in remaining.items():
         problems.add_problem(
-            f"the column {text!r} does not belong here", sheet.cell_address(top, number), hint
+            f"the column {text!r} does not belong here", sheet.cell_address(header, number), hint
         )
-    for where in [unnamed[c] for c in sorted(unnamed)][:MAX_ROWS_LISTED]:
+    for where in [unnamed[column] for column in sorted(unnamed)][:MAX_ROWS_LISTED]:
         problems.add_problem("the column has values but no name", where, "name it or clear it")
     rows = [
         Row(
             sheet,
             number,
-            {option: cells[c] for option, c in found.items() if c in cells},
-            found,
+            {name: cells[column] for name, column in column_of.items() if column in cells},
+            column_of,
             columns,
         )
         for number, cells in sorted(sheet.rows.items())
-        if number > top and any(c in cells for c in found.values())
+        if number > header and any(column in cells for column in column_of.values())
     ]
     warn_empty_rows(sheet, [row.number for row in rows], problems)
     return rows
@@ -476,9 +484,9 @@ def blank_workbook() -> bytes:
 def example_workbook() -> bytes:
     """Return the example: a public goods game with computed payoffs."""
     rows = _load_example()
-    none: dict[str, Scalar] = dict.fromkeys(FLAGS, 0)
+    no_flags: dict[str, Scalar] = dict.fromkeys(FLAGS, 0)
     tasks = [
-        [{**none, **task}.get(column) for column in COLUMNS["tasks"]] for task in rows["tasks"]
+        [{**no_flags, **task}.get(column) for column in COLUMNS["tasks"]] for task in rows["tasks"]
     ]
     return workbook_bytes(
         {
@@ -503,15 +511,15 @@ def workbook_bytes(
     book = Book()
     book.remove(book.active)
     book.properties.creator = "folkmoot"
-    for ours, title in layout.sheets.items():
+    for own_name, title in layout.sheets.items():
         sheet = book.create_sheet(title)
-        rows = content.get(ours, ())
-        if ours == "settings":
+        rows = content.get(own_name, ())
+        if own_name == "settings":
             _write_settings(sheet, rows, layout.settings_header)
-        elif ours == "profiles":
+        elif own_name == "profiles":
             _write_profiles(sheet, rows)
         else:
-            _write_table(sheet, ours, rows, layout)
+            _write_table(sheet, own_name, rows, layout)
     if COMPUTED in content:
         _write_table(book.create_sheet(COMPUTED), COMPUTED, content[COMPUTED], layout)
     if notes:
@@ -520,9 +528,9 @@ def workbook_bytes(
         for number, note in enumerate(notes, 1):
             _write_cell(sheet, number, 1, note)
     book.properties.created = book.properties.modified = _DAY
-    out = io.BytesIO()
-    book.save(out)
-    return _remove_timestamps(out.getvalue())
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return _remove_timestamps(buffer.getvalue())
 
 
 def _write_settings(sheet: Worksheet, rows: Rows, title: str) -> None:
@@ -565,11 +573,11 @@ def _write_cell(sheet: Worksheet, row: int, column: int, value: Scalar | None) -
     return cast("WrittenCell", cell)
 
 
-def _write_table(sheet: Worksheet, ours: str, rows: Rows, layout: Layout) -> None:
-    columns = COLUMNS[ours]
-    _write_header(sheet, [layout.column_name(ours, name) for name in columns])
+def _write_table(sheet: Worksheet, own_name: str, rows: Rows, layout: Layout) -> None:
+    columns = COLUMNS[own_name]
+    _write_header(sheet, [layout.column_name(own_name, name) for name in columns])
     for number, name in enumerate(columns, 1):
-        _attach_note(sheet.cell(1, number), note_of(ours, name))
+        _attach_note(sheet.cell(1, number), note_of(own_name, name))
         letter = get_column_letter(number)
         sheet.column_dimensions[letter].width = _WIDTHS.get(name, 22)
         if name in _CHOICES:
@@ -608,9 +616,9 @@ def _drop_down(sheet: Worksheet, choices: Sequence[str], cells: str) -> None:
 
 def _remove_timestamps(data: bytes) -> bytes:
     """Return the same archive with fixed time stamps and sorted entries."""
-    out = io.BytesIO()
+    buffer = io.BytesIO()
     day = b">" + _DAY.strftime("%Y-%m-%dT%H:%M:%SZ").encode() + rb"\1"
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
         # ZIP entries carry times, and openpyxl writes the current time into the core properties.
         for name in sorted(old.namelist()):
             entry = zipfile.ZipInfo(name, _DAY.timetuple()[:6])
@@ -619,4 +627,4 @@ def _remove_timestamps(data: bytes) -> bytes:
             if name == "docProps/core.xml":
                 content = re.sub(rb">[^<]*(</dcterms:)", day, content)
             new.writestr(entry, content)
-    return out.getvalue()
+    return buffer.getvalue()

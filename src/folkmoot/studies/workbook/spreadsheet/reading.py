@@ -98,23 +98,23 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
     """
     book = read_book(path)
     problems = book.problems
-    layout, found = detect_layout(list(book.sheets))
+    layout, sheet_names = detect_layout(list(book.sheets))
     # Problems of whole sheets come first.
-    problems.found[:0] = sheet_problems(layout, found, list(book.sheets), book.hidden)
-    problems.structural = any(ours not in found for ours in SHEETS)
-    problems.notes.insert(0, describe_layout(layout, found))
+    problems.found[:0] = sheet_problems(layout, sheet_names, list(book.sheets), book.hidden)
+    problems.structural = any(own_name not in sheet_names for own_name in SHEETS)
+    problems.notes.insert(0, describe_layout(layout, sheet_names))
     if NOTES_SHEET in book.sheets:
         problems.notes.append(f"the sheet {NOTES_SHEET} is for people; it is not read")
-    sheets = {ours: book.sheets[name] for ours, name in found.items()}
-    for ours, sheet in sheets.items():
+    sheets = {own_name: book.sheets[name] for own_name, name in sheet_names.items()}
+    for own_name, sheet in sheets.items():
         # Answers of respondents may hold invisible characters, which are removed when they are
         # read.
-        if ours != "profiles":
+        if own_name != "profiles":
             for row, column, _ in sheet.iterate_cells():
                 report_hidden(sheet, row, column, problems)
     workbook = _read_sheets(sheets, layout, problems)
-    listed = [replace(problem, file=path.name) for problem in problems.found]
-    return (None if problems.structural else workbook), listed
+    located = [replace(problem, file=path.name) for problem in problems.found]
+    return (None if problems.structural else workbook), located
 
 
 def _read_sheets(
@@ -126,13 +126,13 @@ def _read_sheets(
     """
     settings = read_settings(sheets["settings"], layout, problems) if "settings" in sheets else None
     tables = {
-        ours: read_table(
-            sheets[ours],
-            {column: layout.column_name(ours, column) for column in COLUMNS[ours]},
+        own_name: read_table(
+            sheets[own_name],
+            {column: layout.column_name(own_name, column) for column in COLUMNS[own_name]},
             problems,
         )
-        for ours in COLUMNS
-        if ours in sheets
+        for own_name in COLUMNS
+        if own_name in sheets
     }
     treatments = tuple(
         _read_labelled_row(row, Treatment, layout, problems) for row in tables.get("treatments", [])
@@ -143,7 +143,7 @@ def _read_sheets(
     tasks = tuple(_parse_task(row, problems) for row in tables.get("tasks", []))
     constants = tuple(_parse_constant(row, problems) for row in tables.get("constants", []))
     computed = tuple(_parse_computed(row, problems) for row in tables.get(COMPUTED, []))
-    for ours, column in (
+    for own_name, column in (
         ("treatments", "treatment_label"),
         ("roles", "role_label"),
         ("tasks", "task_id"),
@@ -151,10 +151,12 @@ def _read_sheets(
         ("constants", "name"),
         (COMPUTED, "name"),
     ):
-        check_unique(tables.get(ours, []), column, problems)
-    for ours, what in (("treatments", "treatment"), ("roles", "role"), ("tasks", "task")):
-        if ours in tables and not tables[ours]:
-            problems.add_problem(f"there is no {what}", f"{sheets[ours].name}!A2", "add a row")
+        check_unique(tables.get(own_name, []), column, problems)
+    for own_name, part_name in (("treatments", "treatment"), ("roles", "role"), ("tasks", "task")):
+        if own_name in tables and not tables[own_name]:
+            problems.add_problem(
+                f"there is no {part_name}", f"{sheets[own_name].name}!A2", "add a row"
+            )
     if "roles" in tables:
         _check_roles(roles, sheets["roles"], problems)
     profiles = read_profiles(sheets["profiles"], problems) if "profiles" in sheets else None
@@ -183,13 +185,15 @@ class _Settings:
         self.sheet, self.layout, self.problems = sheet, layout, problems
         self.cells: dict[str, Cell] = {}
         self.rows: dict[str, int] = {}
-        top = header_row(sheet, (layout.settings_header, "value"), problems)
-        header = {n: text.casefold() for n, text in sheet.texts(top).items()}
-        left = next((n for n, text in header.items() if text == layout.settings_header), 1)
-        self.column = left + 1
-        for column, title in ((left, layout.settings_header), (self.column, "value")):
+        header_number = header_row(sheet, (layout.settings_header, "value"), problems)
+        header = {column: text.casefold() for column, text in sheet.texts(header_number).items()}
+        key_column = next(
+            (column for column, text in header.items() if text == layout.settings_header), 1
+        )
+        self.column = key_column + 1
+        for column, title in ((key_column, layout.settings_header), (self.column, "value")):
             if header.get(column, "") != title:
-                where = sheet.cell_address(top, column)
+                where = sheet.cell_address(header_number, column)
                 problems.add_problem(f"the header should be {title}", where, f"write {title}")
         unknown: dict[int, str] = {}
         by_name = {
@@ -202,21 +206,23 @@ class _Settings:
             layout.setting_name(setting_key): setting_key for setting_key in layout.setting_keys
         }
         for number, row in sorted(sheet.rows.items()):
-            if number < top:
+            if number < header_number:
                 continue
             # A value in a third column is usually a comment that the researcher takes for read.
-            for column in sorted(set(row) - {left, self.column}):
+            for column in sorted(set(row) - {key_column, self.column}):
                 where = sheet.cell_address(number, column)
                 problems.add_problem("nothing belongs beside the value", where, "clear it")
-            if number == top or not (left in row or self.column in row):
+            if number == header_number or not (key_column in row or self.column in row):
                 continue
-            name = row[left].text if left in row else ""
+            name = row[key_column].text if key_column in row else ""
             key = by_name.get(name)
             if key is None:
                 unknown[number] = name
             elif key in self.rows:
                 problems.add_problem(
-                    f"duplicate setting {name}", sheet.cell_address(number, left), "keep one row"
+                    f"duplicate setting {name}",
+                    sheet.cell_address(number, key_column),
+                    "keep one row",
                 )
             else:
                 self.rows[key] = number
@@ -226,36 +232,38 @@ class _Settings:
 
     def _report_keys(self, unknown: dict[int, str]) -> None:
         """Report missing settings, and unknown rows (row number → name)."""
-        sheet, left = self.sheet, self.column - 1
+        sheet, key_column = self.sheet, self.column - 1
         for key in self.layout.setting_keys:
             if key in self.rows or key in self.layout.optional:
                 continue
             title = self.layout.setting_name(key)
             hint = f"add a row {title}"
             if guess := closest_name(title, unknown.values()):
-                number = next(n for n, name in unknown.items() if name == guess)
-                hint = f"rename {guess!r} in {sheet.cell_address(number, left)} to {title}"
+                number = next(row for row, name in unknown.items() if name == guess)
+                hint = f"rename {guess!r} in {sheet.cell_address(number, key_column)} to {title}"
                 del unknown[number]
             self.problems.add_problem(f"the setting {title} is missing", sheet.name, hint)
         for number, name in unknown.items():
             message = f"there is no setting {name!r}" if name else "the value has no key"
-            self.problems.add_problem(message, sheet.cell_address(number, left), "delete the row")
+            self.problems.add_problem(
+                message, sheet.cell_address(number, key_column), "delete the row"
+            )
 
     def cell_address(self, key: str) -> str:
         return self.sheet.cell_address(self.rows.get(key, 1), self.column)
 
-    def wrong(self, key: str, hint: str) -> None:
+    def report_wrong(self, key: str, hint: str) -> None:
         # A missing key is reported already.
         if key in self.rows:
             cell = self.cells.get(key)
-            what = "is blank" if cell is None else f"is {cell.text!r}"
+            state = "is blank" if cell is None else f"is {cell.text!r}"
             self.problems.add_problem(
-                f"{self.layout.setting_name(key)} {what}", self.cell_address(key), hint
+                f"{self.layout.setting_name(key)} {state}", self.cell_address(key), hint
             )
 
     def text(self, key: str, hint: str, default: str = "") -> str:
         if key not in self.cells:
-            self.wrong(key, hint)
+            self.report_wrong(key, hint)
             return default
         return self.cells[key].text
 
@@ -266,14 +274,14 @@ class _Settings:
     def parse_typed(
         self,
         key: str,
-        read: Callable[[Cell | None], T | None],
-        fits: Callable[[T], bool],
+        parse: Callable[[Cell | None], T | None],
+        is_valid: Callable[[T], bool],
         default: T,
         hint: str,
     ) -> T:
-        value = read(self.cells.get(key))
-        if value is None or not fits(value):
-            self.wrong(key, hint)
+        value = parse(self.cells.get(key))
+        if value is None or not is_valid(value):
+            self.report_wrong(key, hint)
             return default
         return value
 
@@ -308,36 +316,36 @@ class _Settings:
         elif _RESERVED.fullmatch(text) or text.endswith((".", " ")):
             hint = "it names files: choose another name"
         if hint:
-            self.wrong("experiment_id", hint)
+            self.report_wrong("experiment_id", hint)
         return "experiment" if hint else text
 
 
 def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
     """Return the settings with their types. Wrong or missing ones are reported and replaced."""
-    keys = _Settings(sheet, layout, problems)
+    reader = _Settings(sheet, layout, problems)
     limit = "max_rounds" if layout is SHORT else "max_conversation_length"
     values: dict[str, object] = {
-        "experiment_id": keys.experiment_id(),
-        "model_info": keys.text("model_info", "name a model, e.g. gpt-4o-mini", "synthetic"),
-        "api_endpoint": keys.optional_text("api_endpoint"),
-        "temperature": keys.parse_typed(
+        "experiment_id": reader.experiment_id(),
+        "model_info": reader.text("model_info", "name a model, e.g. gpt-4o-mini", "synthetic"),
+        "api_endpoint": reader.optional_text("api_endpoint"),
+        "temperature": reader.parse_typed(
             "temperature", as_number, lambda t: 0 <= t <= 2, 0.0, "write a number from 0 to 2"
         ),
-        "num_agents_per_session": keys.count("num_agents_per_session"),
-        "num_sessions": keys.count("num_sessions"),
-        limit: keys.count("max_conversation_length", MAX_COUNT),
-        "random_seed": keys.random_seed(),
-        "include_backstories": keys.parse_boolean("include_backstories", False),
-        "at": {key: keys.cell_address(key) for key in keys.rows},
+        "num_agents_per_session": reader.count("num_agents_per_session"),
+        "num_sessions": reader.count("num_sessions"),
+        limit: reader.count("max_conversation_length", MAX_COUNT),
+        "random_seed": reader.random_seed(),
+        "include_backstories": reader.parse_boolean("include_backstories", False),
+        "at": {key: reader.cell_address(key) for key in reader.rows},
         **layout.fixed,
     }
     if "show_profile" in layout.more_settings:
-        values["show_profile"] = keys.parse_boolean("show_profile", True)
+        values["show_profile"] = reader.parse_boolean("show_profile", True)
     for key, choices in STRATEGIES.items():
         default = "complete_random" if "treatment" in key else "random"
-        values[key] = keys.choice(key, choices, default)
+        values[key] = reader.choice(key, choices, default)
         column = key.replace("_assignment_strategy", "_column")
-        values[column] = keys.optional_text(column)
+        values[column] = reader.optional_text(column)
     return Settings(**values)
 
 
@@ -346,10 +354,10 @@ def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
 
 def _read_labelled_row(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D:
     """Return a treatment or a role, with attributes if the layout allows a dict."""
-    what = "role" if issubclass(kind, Role) else "treatment"
-    column = f"{what}_description"
-    label = row.required(f"{what}_label", problems)
-    label = written_label(label) if what == "role" else label
+    kind_name = "role" if issubclass(kind, Role) else "treatment"
+    column = f"{kind_name}_description"
+    label = row.required(f"{kind_name}_label", problems)
+    label = written_label(label) if kind_name == "role" else label
     row.required(column, problems)
     text, where = row.long_text(column).strip(), row.address_of(column)
     extra: dict[str, str] = {}
@@ -357,21 +365,21 @@ def _read_labelled_row(row: Row, kind: type[D], layout: Layout, problems: Proble
         # An unreadable dict counts as a description, so that the row can still be checked.
         value: dict[object, object] = {"description": text}
         try:
-            read = read_literal(text)
-            value = read if isinstance(read, dict) else value
+            literal = read_literal(text)
+            value = literal if isinstance(literal, dict) else value
         except NotALiteral as error:
             problems.add_problem(f"the dict cannot be read: {error}", where, "correct the dict")
         if "description" not in value:
             problems.add_problem("the dict has no description", where, 'add "description": "…"')
-        bad = [
-            key for key, value in value.items() if not (isinstance(key, str) and is_scalar(value))
+        invalid_keys = [
+            key for key, entry in value.items() if not (isinstance(key, str) and is_scalar(entry))
         ]
-        for key in bad:
+        for key in invalid_keys:
             problems.add_problem(f"the attribute {key!r} is not a text", where, "write a text")
         extra = {
-            str(key): scalar_text(value)
-            for key, value in value.items()
-            if key not in bad and is_scalar(value)
+            str(key): scalar_text(entry)
+            for key, entry in value.items()
+            if key not in invalid_keys and is_scalar(entry)
         }
         text = extra.pop("description", "")
     return kind(label=label, description=text, extra=extra, at=row.cell_addresses())
@@ -381,8 +389,8 @@ def _check_roles(roles: Sequence[Role], sheet: Sheet, problems: Problems) -> Non
     if not any(role.special_name == FACILITATOR for role in roles):
         hint = f"add a row {FACILITATOR} with a description; it asks the questions"
         problems.add_problem(f"the role {FACILITATOR} is missing", f"{sheet.name}!A2", hint)
-    for twice in [role for role in roles if role.label == SUMMARIZER][1:]:
-        where = twice.at.get("role_label", "")
+    for duplicate in [role for role in roles if role.label == SUMMARIZER][1:]:
+        where = duplicate.at.get("role_label", "")
         problems.add_problem(f"duplicate role {SUMMARIZER}", where, "keep one of them")
     if all(role.special_name for role in roles):
         where = f"{sheet.name}!A{len(roles) + 2}"
@@ -420,16 +428,16 @@ def _parse_task(row: Row, problems: Problems) -> Task:
 
 def _task_type(row: Row, problems: Problems) -> TaskType:
     text, where = row.required("type", problems), row.address_of("type")
-    found: str | None = None
+    task_type: str | None = None
     if text.casefold() in REPEATED:
-        found = text.casefold().removeprefix("repeat_")
+        task_type = text.casefold().removeprefix("repeat_")
         message = f"type {text} is not supported: a round cannot repeat itself"
         problems.add_problem(
-            message, where, f"write each repetition as a row of its own, of type {found}"
+            message, where, f"write each repetition as a row of its own, of type {task_type}"
         )
     elif text:
-        found = parse_choice(text, TASK_TYPES, "type", where, problems)
-    return cast("TaskType", found or "private_question")
+        task_type = parse_choice(text, TASK_TYPES, "type", where, problems)
+    return cast("TaskType", task_type or "private_question")
 
 
 def _var_type(row: Row, kind: str, problems: Problems) -> VarType | None:
@@ -439,8 +447,8 @@ def _var_type(row: Row, kind: str, problems: Problems) -> VarType | None:
         return None
     if re.sub(r"[\s_-]", "", text.casefold()) in FREE_TEXT:
         return None
-    found = parse_choice(text, VAR_TYPES, "var_type", row.address_of("var_type"), problems)
-    return cast("VarType | None", found)
+    var_type = parse_choice(text, VAR_TYPES, "var_type", row.address_of("var_type"), problems)
+    return cast("VarType | None", var_type)
 
 
 def _llm_text(row: Row, problems: Problems) -> str | dict[str, str]:
@@ -457,14 +465,18 @@ def _llm_text(row: Row, problems: Problems) -> str | dict[str, str]:
     if not isinstance(value, dict) or not value:
         problems.add_problem("the dict of prompts is empty", where, "name a role")
         return ""
-    bad = [
+    invalid_keys = [
         key
-        for key, value in value.items()
-        if not (isinstance(key, str) and isinstance(value, str) and value)
+        for key, prompt in value.items()
+        if not (isinstance(key, str) and isinstance(prompt, str) and prompt)
     ]
-    for key in bad:
+    for key in invalid_keys:
         problems.add_problem(f"the prompt of {key!r} is not a text", where, "quote it")
-    return {written_label(key.strip()): value for key, value in value.items() if key not in bad}
+    return {
+        written_label(key.strip()): prompt
+        for key, prompt in value.items()
+        if key not in invalid_keys
+    }
 
 
 def _parse_constant(row: Row, problems: Problems) -> Constant | None:
@@ -484,7 +496,7 @@ def _parse_constant(row: Row, problems: Problems) -> Constant | None:
     if not isinstance(value, (list, tuple)):
         problems.add_problem(f"the value {text[:40]} is not a list", where, f"write [{text[:40]}]")
         value = [value]
-    values: list[Scalar] = [value for value in value if is_scalar(value)]
+    values: list[Scalar] = [item for item in value if is_scalar(item)]
     if not values or len(values) < len(value):
         if text:
             problems.add_problem("the list must hold texts or numbers, at least one", where, hint)
@@ -521,11 +533,11 @@ def _parse_computed(row: Row, problems: Problems) -> Computed:
 
 def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
     """Return the respondents: short names, questions, and one respondent per row, all as text."""
-    top = names_row(sheet, problems)
-    names, questions = sheet.texts(top), sheet.texts(top + 1)
-    data = {n: cells for n, cells in sorted(sheet.rows.items()) if n > top + 1}
+    header = names_row(sheet, problems)
+    names, questions = sheet.texts(header), sheet.texts(header + 1)
+    data = {row: cells for row, cells in sorted(sheet.rows.items()) if row > header + 1}
     columns = sorted(names)
-    _check_header(sheet, top, problems)
+    _check_header(sheet, header, problems)
     profiles = Profiles(
         names=tuple(names[column] for column in columns),
         questions=tuple(questions.get(column, names[column]) for column in columns),
@@ -539,14 +551,16 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         columns=tuple(get_column_letter(column) for column in columns),
         sheet=sheet.name,
     )
-    for row in (top, top + 1):
-        for c in columns:
-            report_hidden(sheet, row, c, problems)
+    for row in (header, header + 1):
+        for title_column in columns:
+            report_hidden(sheet, row, title_column, problems)
     if "ID" not in profiles.column_titles:
-        near = next((name for name in profiles.names if name.casefold() == "id"), None)
-        hint = f"rename {near!r} to 'ID'" if near else "name the column of identifiers ID"
-        where = sheet.cell_address(top, 1)
-        problems.add_problem(f"there is no column named ID in row {top} or {top + 1}", where, hint)
+        near_name = next((name for name in profiles.names if name.casefold() == "id"), None)
+        hint = f"rename {near_name!r} to 'ID'" if near_name else "name the column of identifiers ID"
+        where = sheet.cell_address(header, 1)
+        problems.add_problem(
+            f"there is no column named ID in row {header} or {header + 1}", where, hint
+        )
         problems.structural = True
         return profiles
     column = columns[profiles.id_column]
@@ -554,33 +568,37 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         report_hidden(sheet, row, column, problems)
     if names[column] != "ID":
         problems.notes.append(
-            f"{sheet.cell_address(top + 1, column)}: the column {names[column]} holds the IDs, as "
+            f"{sheet.cell_address(header + 1, column)}: the column {names[column]} "
+            "holds the IDs, as "
             "row "
-            f"{top + 1} says"
+            f"{header + 1} says"
         )
     if not data:
         problems.add_problem(
-            "there is no respondent", sheet.cell_address(top + 2, 1), "add rows from there on"
+            "there is no respondent", sheet.cell_address(header + 2, 1), "add rows from there on"
         )
     # Without a row of questions, the first respondent would be read as the questions. A number in
     # the ID column of this row shows it.
-    asked = as_number(sheet.rows.get(top + 1, {}).get(column))
+    question_number = as_number(sheet.rows.get(header + 1, {}).get(column))
     if (
-        asked is not None
+        question_number is not None
         and data
-        and all(as_number(c.get(column)) is not None for c in data.values())
+        and all(as_number(cells.get(column)) is not None for cells in data.values())
     ):
-        message = f"row {top + 1} must hold the questions, but it looks like a respondent"
-        hint = f"insert a row {top + 1} with the questions as they were asked"
-        problems.add_problem(message, sheet.cell_address(top + 1, column), hint)
+        message = f"row {header + 1} must hold the questions, but it looks like a respondent"
+        hint = f"insert a row {header + 1} with the questions as they were asked"
+        problems.add_problem(message, sheet.cell_address(header + 1, column), hint)
     _check_ids(profiles, problems)
-    bare = [
-        n for n, row in zip(profiles.lines, profiles.rows, strict=True) if sum(map(bool, row)) == 1
+    single_cell_rows = [
+        line
+        for line, row in zip(profiles.lines, profiles.rows, strict=True)
+        if sum(map(bool, row)) == 1
     ]
     # Rows with a single cell may be a footnote below the table.
-    if bare and len(bare) < len(profiles.rows) and len(columns) > 1:
+    if single_cell_rows and len(single_cell_rows) < len(profiles.rows) and len(columns) > 1:
         problems.notes.append(
-            f"{profiles.sheet}: {rows_in_words(bare)} with one filled cell only, read as "
+            f"{profiles.sheet}: {rows_in_words(single_cell_rows)} with one filled cell "
+            "only, read as "
             "respondents all the same"
         )
     warn_empty_rows(sheet, data, problems)
@@ -592,24 +610,28 @@ def names_row(sheet: Sheet, problems: Problems) -> int:
 
     In some workbooks only the questions name the ID. Then the short names are one row above.
     """
-    with_id = [row for row in sorted(sheet.rows)[:MAX_ABOVE] if "ID" in sheet.texts(row).values()]
-    found = with_id[0] if with_id else 1
-    above = len(sheet.rows.get(found - 1, {}))
+    rows_with_id = [
+        row for row in sorted(sheet.rows)[:MAX_ABOVE] if "ID" in sheet.texts(row).values()
+    ]
+    header = rows_with_id[0] if rows_with_id else 1
+    above = len(sheet.rows.get(header - 1, {}))
     # The row above counts as short names if it is at least half as full as the row with ID.
-    two = "ID" in sheet.texts(found + 1).values()
-    if not two and 2 * above > len(sheet.rows.get(found, {})):
-        found -= 1
-    warn_header_offset(sheet, found, problems)
-    return found
+    next_has_id = "ID" in sheet.texts(header + 1).values()
+    if not next_has_id and 2 * above > len(sheet.rows.get(header, {})):
+        header -= 1
+    warn_header_offset(sheet, header, problems)
+    return header
 
 
 def _check_header(sheet: Sheet, top: int, problems: Problems) -> None:
     names, questions = sheet.texts(top), sheet.texts(top + 1)
-    asked = "write each question as it was asked"
+    hint = "write each question as it was asked"
     if names and not questions:
         message = f"row {top + 1} is empty; the questions belong there"
-        problems.add_problem(message, sheet.cell_address(top + 1, min(names)), asked)
-    for column in sorted({c for row, c, _ in sheet.iterate_cells() if row >= top}):
+        problems.add_problem(message, sheet.cell_address(top + 1, min(names)), hint)
+    for column in sorted(
+        {cell_column for row, cell_column, _ in sheet.iterate_cells() if row >= top}
+    ):
         if column not in names:
             message = f"the column has no name in row {top}"
             problems.add_problem(message, sheet.cell_address(top, column), "name it or clear it")
@@ -628,12 +650,12 @@ def _check_header(sheet: Sheet, top: int, problems: Problems) -> None:
 
 
 def _check_ids(profiles: Profiles, problems: Problems) -> None:
-    seen: dict[str, str] = {}
+    cell_of_id: dict[str, str] = {}
     reported = 0
     for i, identifier in enumerate(profiles.ids()):
         where = profiles.cell_address(i, profiles.id_column)
-        if identifier and identifier not in seen:
-            seen[identifier] = where
+        if identifier and identifier not in cell_of_id:
+            cell_of_id[identifier] = where
             continue
         # A shifted column makes every row wrong, so the list is cut.
         reported += 1
@@ -645,7 +667,8 @@ def _check_ids(profiles: Profiles, problems: Problems) -> None:
             )
         else:
             hint = (
-                f"it is in {seen[identifier]} as well; make them differ, and format the column as "
+                f"it is in {cell_of_id[identifier]} as well; make them differ, and "
+                "format the column as "
                 "text where 3.1 and 3.10 are two"
             )
             problems.add_problem(f"duplicate ID {identifier!r}", where, hint)
@@ -653,9 +676,9 @@ def _check_ids(profiles: Profiles, problems: Problems) -> None:
         message = f"{more} more respondents have a missing or repeated ID"
         problems.add_problem(message, profiles.sheet, "correct the column ID")
     problems.notes += [
-        f"{seen[labels[-1]]}: the IDs {' and '.join(map(repr, labels))} look alike; they are "
+        f"{cell_of_id[labels[-1]]}: the IDs {' and '.join(map(repr, labels))} look alike; they are "
         "different respondents"
-        for labels in look_alikes(list(seen))[:MAX_ROWS_OF_ONE_KIND]
+        for labels in look_alikes(list(cell_of_id))[:MAX_ROWS_OF_ONE_KIND]
     ]
 
 
@@ -669,8 +692,8 @@ def look_alikes(labels: Sequence[str]) -> list[list[str]]:
 
 def _normalise_label(text: str) -> str:
     """Return a form that is equal for labels such as P1 and p1, or 1, 1.0 and 01."""
-    plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    normalised = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     try:
-        return f"{float(plain):g}"
+        return f"{float(normalised):g}"
     except ValueError:
-        return plain
+        return normalised

@@ -75,21 +75,21 @@ class Book:
 
 def read_book(path: Path) -> Book:
     """Return the cells of a workbook. Raises InputError if the file cannot be used at all."""
-    found = read_spreadsheet(path)
+    raw_sheets = read_spreadsheet(path)
     problems = Problems()
     sheets: dict[str, Sheet] = {}
-    for raw in found:
+    for raw in raw_sheets:
         sheet = sheets.setdefault(raw.name, Sheet(raw.name))
         # Each sheet has a limit of problems, so that a broken sheet does not hide the others.
-        wrong = Problems()
+        sheet_problems = Problems()
         for cell in raw.cells:
-            _set_cell(sheet, cell, wrong)
-        problems.found += wrong.found[:MAX_MISTAKES]
-        if (more := len(wrong.found) - MAX_MISTAKES) > 0:
+            _set_cell(sheet, cell, sheet_problems)
+        problems.found += sheet_problems.found[:MAX_MISTAKES]
+        if (more := len(sheet_problems.found) - MAX_MISTAKES) > 0:
             problems.add_problem(f"{more:,} more cells of the sheet cannot be read", sheet.name)
         problems.notes += _display_precision(sheet)
     try:
-        for raw in found:
+        for raw in raw_sheets:
             problems.notes += _hidden_notes(sheets[raw.name], raw)
             problems.notes += _spread_merged_values(sheets[raw.name], raw, problems)
     except InputError as error:
@@ -98,7 +98,7 @@ def read_book(path: Path) -> Book:
         ) from error
     for sheet in sheets.values():
         problems.notes += _garbled_texts(sheet)
-    return Book(sheets, problems, frozenset(raw.name for raw in found if raw.is_hidden))
+    return Book(sheets, problems, frozenset(raw.name for raw in raw_sheets if raw.is_hidden))
 
 
 # --- one cell ----------------------------------------------------------------------------------
@@ -132,14 +132,14 @@ def _format_cell(value: Scalar, number_format: str) -> str:
         return value.strip()
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
-    shown = number_format.split(";", maxsplit=1)[0]
+    format_section = number_format.split(";", maxsplit=1)[0]
     # Cells are texts for participants, so 0.5 in the format `0%` is read as "50%", as it is shown.
-    decimals = re.fullmatch(r"#?,?#*0(?:\.(0+))?(%?)", shown)
+    decimals = re.fullmatch(r"#?,?#*0(?:\.(0+))?(%?)", format_section)
     if decimals and (decimals[1] or decimals[2]):
         percent = decimals[2]
         return f"{value * (100 if percent else 1):.{len(decimals[1] or '')}f}{percent}"
-    if re.fullmatch("00+", shown) and value >= 0 and float(value).is_integer():
-        return f"{int(value):0{min(len(shown), 30)}d}"
+    if re.fullmatch("00+", format_section) and value >= 0 and float(value).is_integer():
+        return f"{int(value):0{min(len(format_section), 30)}d}"
     return number_text(value)
 
 
@@ -148,16 +148,18 @@ def _format_cell(value: Scalar, number_format: str) -> str:
 
 def _display_precision(sheet: Sheet) -> Iterator[str]:
     """Yield notes on columns with dates, and on numbers that are shown with fewer digits."""
-    first: dict[tuple[int, str], str] = {}
+    first_notes: dict[tuple[int, str], str] = {}
     for row, column, cell in sheet.iterate_cells():
         if cell.date:
-            what = f"holds dates; they are read as {cell.text}"
-            first.setdefault((column, "date"), f"{what} ({sheet.cell_address(row, column)})")
+            note = f"holds dates; they are read as {cell.text}"
+            first_notes.setdefault((column, "date"), f"{note} ({sheet.cell_address(row, column)})")
         elif isinstance(cell.value, float) and _is_rounded(cell.value, cell.text):
-            what = f"is read as it is shown: {cell.text} for {cell.value}"
-            first.setdefault((column, "digits"), f"{what} ({sheet.cell_address(row, column)})")
-    for (column, _), what in sorted(first.items()):
-        yield f"{sheet.name}: column {get_column_letter(column)} {what}"
+            note = f"is read as it is shown: {cell.text} for {cell.value}"
+            first_notes.setdefault(
+                (column, "digits"), f"{note} ({sheet.cell_address(row, column)})"
+            )
+    for (column, _), note in sorted(first_notes.items()):
+        yield f"{sheet.name}: column {get_column_letter(column)} {note}"
 
 
 def _is_rounded(value: float, text: str) -> bool:
@@ -169,22 +171,23 @@ def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
     if raw.is_hidden:
         yield f"the sheet {sheet.name} is hidden in the spreadsheet; it is read all the same"
     if rows := sorted({row for row in raw.hidden_rows if row in sheet.rows}):
-        by = "hidden by a filter" if raw.is_filtered else "hidden"
+        hidden_text = "hidden by a filter" if raw.is_filtered else "hidden"
         yield (
-            f"{sheet.name}: {rows_in_words(rows)} {by} in the spreadsheet; read all the same "
+            f"{sheet.name}: {rows_in_words(rows)} {hidden_text} in the spreadsheet; "
+            "read all the same "
             "(delete what should not take part)"
         )
     columns = (
         sorted({column for _, column, _ in sheet.iterate_cells()}) if raw.hidden_columns else []
     )
-    shut = [
+    hidden_letters = [
         get_column_letter(column)
         for column in columns
-        if any(a <= column <= b for a, b in raw.hidden_columns)
+        if any(first <= column <= last for first, last in raw.hidden_columns)
     ]
-    if shut:
-        what = f"column{'s' * (len(shut) > 1)} {', '.join(shut)}"
-        yield f"{sheet.name}: {what} hidden in the spreadsheet; read all the same"
+    if hidden_letters:
+        columns_text = f"column{'s' * (len(hidden_letters) > 1)} {', '.join(hidden_letters)}"
+        yield f"{sheet.name}: {columns_text} hidden in the spreadsheet; read all the same"
 
 
 def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> list[str]:
@@ -196,9 +199,9 @@ def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> li
     if len(raw.merged) > MAX_MERGED:
         raise InputError(Problem(f"more than {MAX_MERGED:,} merged ranges", where=sheet.name))
     rows = sheet.rows
-    own = sorted({column for cells in rows.values() for column in cells})
-    filled = {row: set(cells) for row, cells in rows.items()}
-    numbers = sorted(filled)
+    used_columns = sorted({column for cells in rows.values() for column in cells})
+    filled_columns = {row: set(cells) for row, cells in rows.items()}
+    row_numbers = sorted(filled_columns)
     notes: list[str] = []
     visited = 0
     for ref in raw.merged:
@@ -207,27 +210,34 @@ def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> li
         if cell is None:
             continue
         # Only rows with other values count. The rest are no rows of the table.
-        within = numbers[bisect_right(numbers, top) : bisect_right(numbers, bottom)]
-        visited += len(within)
+        covered_rows = row_numbers[
+            bisect_right(row_numbers, top) : bisect_right(row_numbers, bottom)
+        ]
+        visited += len(covered_rows)
         # Only ranges that overlap can cover this many rows.
         if visited > MAX_MERGED_ROWS:
             raise InputError(
                 Problem("too many merged cells", where=sheet.name, hint="unmerge them")
             )
         # A title above the table covers columns, but is the only value of its row.
-        alone = top == bottom and filled[top] == {left}
-        wide = bisect_right(own, right) > bisect_right(own, left) and not alone
-        if wide or any(left in filled[row] for row in within):
-            what = "merged across columns" if wide else "merged over other values"
+        is_single_cell = top == bottom and filled_columns[top] == {left}
+        is_wide = (
+            bisect_right(used_columns, right) > bisect_right(used_columns, left)
+            and not is_single_cell
+        )
+        if is_wide or any(left in filled_columns[row] for row in covered_rows):
+            problem_text = "merged across columns" if is_wide else "merged over other values"
             hint = "unmerge them and fill in each cell"
-            problems.add_problem(f"the cells {ref} are {what}", sheet.cell_address(top, left), hint)
+            problems.add_problem(
+                f"the cells {ref} are {problem_text}", sheet.cell_address(top, left), hint
+            )
             continue
-        for row in within:
+        for row in covered_rows:
             rows[row][left] = cell
-        if within:
+        if covered_rows:
             notes.append(
                 f"{sheet.name}!{ref} is one merged cell: its value {shorten(cell.text, 40)!r} "
-                f"counts for {rows_in_words([top, *within])}"
+                f"counts for {rows_in_words([top, *covered_rows])}"
             )
     if (more := len(notes) - MAX_MERGES_TOLD) > 0:
         notes[MAX_MERGES_TOLD:] = [f"{sheet.name}: {more} more merged cells are read like that"]
@@ -236,17 +246,17 @@ def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> li
 
 def _garbled_texts(sheet: Sheet) -> Iterator[str]:
     """Yield a note on texts that were saved in one encoding and opened in another."""
-    found = [
-        (sheet.cell_address(row, column), cell.text, right)
+    garbled = [
+        (sheet.cell_address(row, column), cell.text, corrected)
         for row, column, cell in sheet.iterate_cells()
-        if isinstance(cell.value, str) and (right := _decode_garbled(cell.value))
+        if isinstance(cell.value, str) and (corrected := _decode_garbled(cell.value))
     ]
-    if found:
-        where, text, right = found[0]
-        more = f" (and {len(found) - 1} more cells of this sheet)" if len(found) > 1 else ""
+    if garbled:
+        where, text, corrected = garbled[0]
+        more = f" (and {len(garbled) - 1} more cells of this sheet)" if len(garbled) > 1 else ""
         yield (
             f"{where} looks like a text that was opened in the wrong encoding: "
-            f"{shorten(text, 40)!r} was perhaps {shorten(right, 40)!r}{more}; it is read as it "
+            f"{shorten(text, 40)!r} was perhaps {shorten(corrected, 40)!r}{more}; it is read as it "
             "stands"
         )
 
@@ -265,7 +275,7 @@ def _decode_garbled(text: str) -> str:
         return ""
 
 
-def rows_in_words(rows: Iterable[int], most: int = MAX_RANGES) -> str:
+def rows_in_words(rows: Iterable[int], max_ranges: int = MAX_RANGES) -> str:
     """Return row numbers as `row 3` or `rows 3–5, 9`. Only the first `most` ranges are listed."""
     ranges: list[list[int]] = []
     for row in sorted(rows):
@@ -273,8 +283,10 @@ def rows_in_words(rows: Iterable[int], most: int = MAX_RANGES) -> str:
             ranges[-1][1] = row
         else:
             ranges.append([row, row])
-    shown = [str(a) if a == b else f"{a}–{b}" for a, b in ranges[:most]]
-    more = sum(b - a + 1 for a, b in ranges[most:])
+    shown = [
+        str(first) if first == last else f"{first}–{last}" for first, last in ranges[:max_ranges]
+    ]
+    more = sum(last - first + 1 for first, last in ranges[max_ranges:])
     tail = f" and {more:,} more" if more else ""
-    one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-    return f"{'row' if one else 'rows'} {', '.join(shown)}{tail}"
+    is_single_row = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+    return f"{'row' if is_single_row else 'rows'} {', '.join(shown)}{tail}"
