@@ -169,9 +169,9 @@ def giving_inclination(mind: SimulatedRespondent) -> float:
 def argument_push(mind: SimulatedRespondent) -> float:
     """Return how far arguments move the share.
 
-    It is the number of distinct words for giving minus those against, up to `_MAX_BALANCE`,
-    times strength and susceptibility. Words that all participants read move all of them equally. So other
-    instructions leave differences between treatments unchanged.
+    It is the number of distinct words for giving minus those against, up to `_MAX_BALANCE`, times
+    strength and susceptibility. Words that all participants read move all of them equally. So
+    other instructions leave differences between treatments unchanged.
     """
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (
