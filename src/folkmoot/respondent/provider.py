@@ -60,14 +60,14 @@ class Respondent:
         # A re-ask with a higher token limit has this suffix. It must get the same reply.
         address = address.removesuffix(".long")
         mind = self.build_mind(read_prompt(request), address)
-        said = codes_of(request) if is_coding(request) else answer_as_text(mind, self._answers)
-        text, finish = apply_pathologies(said, mind)
+        answer = codes_of(request) if is_coding(request) else answer_as_text(mind, self._answers)
+        text, finish = apply_pathologies(answer, mind)
         limit = request.max_tokens
         # A token has about four characters, as in `estimate_tokens`.
         if limit is not None and len(text) > 4 * limit:
             text, finish = text[: 4 * limit].rstrip(), FINISH_LENGTH
-        sent = estimate_tokens(*(message.content for message in request.messages))
-        usage = Usage(sent, estimate_tokens(text), 0)
+        input_tokens = estimate_tokens(*(message.content for message in request.messages))
+        usage = Usage(input_tokens, estimate_tokens(text), 0)
         return Completion(text, usage, MODEL_SERVED, finish=finish)
 
     def build_mind(self, reading: PromptReading, address: str) -> SimulatedRespondent:
@@ -76,8 +76,8 @@ class Respondent:
         The person is the persona in the messages, otherwise the description in the system message,
         otherwise the id of the speaker.
         """
-        person = bool(reading.persona) or reading.role in PERSONS
-        at = ReplyContext(
+        is_participant = bool(reading.persona) or reading.role in PERSONS
+        context = ReplyContext(
             reading,
             self._names,
             self._lexicon,
@@ -86,8 +86,8 @@ class Respondent:
             address,
             self._meet,
         )
-        who = reading.persona or reading.described or reading.speaker
-        return SimulatedRespondent(at, self._meet(who), person=person)
+        persona_text = reading.persona or reading.described or reading.speaker
+        return SimulatedRespondent(context, self._meet(persona_text), is_participant=is_participant)
 
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str

@@ -76,8 +76,10 @@ class StudyField:
     @property
     def is_essential_inside(self) -> bool:
         """True if the field, or one in its group, belongs to the first section of the form."""
-        inner = self.kind == "group" and any(below.is_essential_inside for below in self.inner)
-        return self.is_essential or self.is_required or inner
+        has_essential_field = self.kind == "group" and any(
+            field.is_essential_inside for field in self.inner
+        )
+        return self.is_essential or self.is_required or has_essential_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +101,23 @@ def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, 
     ]
     sections = study.config.SECTIONS
     shared = {name for names in sections.values() for name in names}
-    essential = (form_field for form_field in fields if form_field.is_essential_inside)
+    essential = (field for field in fields if field.is_essential_inside)
     # The essential keys of the study type come before those that all study types share.
-    first = tuple(sorted(essential, key=lambda form_field: form_field.path[0] in shared))
-    rest = [form_field for form_field in fields if form_field not in first]
+    first = tuple(sorted(essential, key=lambda field: field.path[0] in shared))
+    rest = [field for field in fields if field not in first]
     parts = {
         "": first,
-        "Further settings": tuple(
-            form_field for form_field in rest if form_field.path[0] not in shared
-        ),
+        "Further settings": tuple(field for field in rest if field.path[0] not in shared),
     }
     parts |= {
-        title: tuple(form_field for form_field in rest if form_field.path[0] in names)
+        title: tuple(field for field in rest if field.path[0] in names)
         for title, names in sections.items()
     }
-    return tuple(FormSection(title, listed) for title, listed in parts.items() if listed)
+    return tuple(
+        FormSection(title, section_fields)
+        for title, section_fields in parts.items()
+        if section_fields
+    )
 
 
 def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
@@ -130,12 +134,12 @@ def read_form(
 
     Fields that were not sent keep their values.
     """
-    found = copy.deepcopy(dict(values))
+    changed = copy.deepcopy(dict(values))
     problems: list[Problem] = []
     for section in sections:
         for field in section.fields:
-            _read_into(field, found, sent, problems)
-    return found, problems
+            _read_into(field, changed, sent, problems)
+    return changed, problems
 
 
 def change_rows(
@@ -146,11 +150,7 @@ def change_rows(
     `action` is `add PATH`, `remove PATH` or `up PATH`. An unknown path changes nothing.
     """
     verb, _, name = action.partition(" ")
-    fields = {
-        form_field.name: form_field
-        for form_section in sections
-        for form_field in walk_fields(form_section.fields)
-    }
+    fields = {field.name: field for section in sections for field in walk_fields(section.fields)}
     field = fields.get(name)
     if field is None:
         return values
@@ -160,11 +160,11 @@ def change_rows(
         rows.append(copy.deepcopy(field.new_row))
     elif isinstance(field.path[-1], int):
         parent = fields[json.dumps(field.path[:-1])]
-        rows, at = _rows_at(values, parent), field.path[-1]
+        rows, position = _rows_at(values, parent), field.path[-1]
         if verb == "remove":
-            rows.pop(at)
-        elif verb == "up" and at > 0:
-            rows[at - 1], rows[at] = rows[at], rows[at - 1]
+            rows.pop(position)
+        elif verb == "up" and position > 0:
+            rows[position - 1], rows[position] = rows[position], rows[position - 1]
     return values
 
 
@@ -173,21 +173,21 @@ def place_problems(
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
     """Return problems by the id of their field, and the problems without a field."""
     keys = {
-        format_path(form_field.path): form_field.id
-        for form_section in sections
-        for form_field in walk_fields(form_section.fields)
+        format_path(field.path): field.id
+        for section in sections
+        for field in walk_fields(section.fields)
     }
     placed: dict[str, list[Problem]] = {}
     rest = []
     for problem in problems:
-        fits = [
+        matching_keys = [
             key
             for key in keys
             if problem.key == key or problem.key.startswith((f"{key}.", f"{key}["))
         ]
-        if fits:
+        if matching_keys:
             # The longest key is the innermost field that contains the place of the problem.
-            placed.setdefault(keys[max(fits, key=len)], []).append(problem)
+            placed.setdefault(keys[max(matching_keys, key=len)], []).append(problem)
         else:
             rest.append(problem)
     return placed, rest
@@ -197,10 +197,12 @@ def _fields_of_group(
     node: Mapping[str, Any], definitions: Mapping[str, Node], values: object, path: KeyPath
 ) -> tuple[StudyField, ...]:
     required = node.get("required", ())
-    given = values if isinstance(values, Mapping) else {}
+    group_values = values if isinstance(values, Mapping) else {}
     return tuple(
-        _field(below, definitions, given.get(name, UNSET), (*path, name), name in required)
-        for name, below in node.get("properties", {}).items()
+        _field(
+            field_node, definitions, group_values.get(name, UNSET), (*path, name), name in required
+        )
+        for name, field_node in node.get("properties", {}).items()
     )
 
 
@@ -209,23 +211,23 @@ def _field(
 ) -> StudyField:
     default = node.get("default")
     is_set = value is not UNSET
-    shown = value if is_set else default
+    shown_value = value if is_set else default
     variants = [
-        each
-        for each in variants_of(node, definitions)
-        if each.get("type") != "null" and each.get("enum") != SWITCH_WORDS
+        variant
+        for variant in variants_of(node, definitions)
+        if variant.get("type") != "null" and variant.get("enum") != SWITCH_WORDS
     ]
     # A key may accept several types. The form shows the field of the variant that fits the value.
-    chosen = next((each for each in variants if _accepts(each, shown)), None)
-    if chosen is None and shown is None and variants:
+    chosen = next((variant for variant in variants if _accepts(variant, shown_value)), None)
+    if chosen is None and shown_value is None and variants:
         chosen = variants[0]
-    kind, inner, new_row = _kind_of(chosen, variants, definitions, shown, path)
+    kind, inner, new_row = _kind_of(chosen, variants, definitions, shown_value, path)
     bounds = chosen or {}
-    words = node.get("description", "")
+    description = node.get("description", "")
     return StudyField(
         path,
         kind,
-        words[:1].upper() + words[1:],
+        description[:1].upper() + description[1:],
         node.get(UNIT, ""),
         _as_text(value, kind) if is_set else "",
         _as_text(default, kind) if not is_required else "",
@@ -252,24 +254,24 @@ def _accepts(node: Node, value: Any) -> bool:
     # `bool` is tested first, because it is a subclass of `int`.
     if isinstance(value, bool) or (isinstance(value, str) and kinds == ["boolean"]):
         return "boolean" in kinds
-    wanted: dict[type, tuple[str, ...]] = {
+    types_of: dict[type, tuple[str, ...]] = {
         str: ("string",), int: ("integer", "number"), float: ("number",),
         list: ("array",), dict: ("object",),
     }  # fmt: skip
-    return any(kind in kinds for kind in wanted.get(type(value), ()))
+    return any(kind in kinds for kind in types_of.get(type(value), ()))
 
 
 def _kind_of(
     chosen: Node | None,
     variants: Sequence[Node],
     definitions: Mapping[str, Node],
-    shown: Any,
+    shown_value: Any,
     path: KeyPath,
 ) -> tuple[Kind, tuple[StudyField, ...], Any]:
     # Shapes that the form has no field for, such as unions of types, are edited as YAML.
-    if variants and all("enum" in each or "const" in each for each in variants):
+    if variants and all("enum" in variant or "const" in variant for variant in variants):
         return "choice", (), None
-    if any("enum" in each or "const" in each for each in variants) or chosen is None:
+    if any("enum" in variant or "const" in variant for variant in variants) or chosen is None:
         return "yaml", (), None
     kinds = chosen.get("type")
     if kinds == "boolean":
@@ -279,16 +281,16 @@ def _kind_of(
     if kinds == "string" or isinstance(kinds, list):
         return "text", (), None
     if kinds == "object" and "properties" in chosen:
-        return "group", _fields_of_group(chosen, definitions, shown, path), None
+        return "group", _fields_of_group(chosen, definitions, shown_value, path), None
     if kinds == "array" and isinstance(chosen.get("items"), dict):
         items = list(variants_of(chosen["items"], definitions))
-        new_row: Any = {} if any("properties" in each for each in items) else ""
-        rows = shown if isinstance(shown, list) else []
+        new_row: Any = {} if any("properties" in item for item in items) else ""
+        rows = shown_value if isinstance(shown_value, list) else []
         inner = tuple(
             _field(chosen["items"], definitions, row, (*path, i), False)
             for i, row in enumerate(rows)
         )
-        if all(form_field.kind in ("text", "number", "choice", "group") for form_field in inner):
+        if all(field.kind in ("text", "number", "choice", "group") for field in inner):
             return "rows", inner, new_row
     return "yaml", (), None
 
@@ -296,8 +298,8 @@ def _kind_of(
 def _choices(variants: Sequence[Node]) -> tuple[str, ...]:
     return tuple(
         str(value)
-        for each in variants
-        for value in each.get("enum", [each["const"]] if "const" in each else [])
+        for variant in variants
+        for value in variant.get("enum", [variant["const"]] if "const" in variant else [])
     )
 
 
@@ -320,26 +322,28 @@ def _rows_at(values: dict[str, Any], field: StudyField) -> list[Any]:
 
     If the key is not set, create the list from the rows that the form shows.
     """
-    at: Any = values
+    container: Any = values
     for part in field.path[:-1]:
-        at = at.setdefault(part, {}) if isinstance(at, dict) else at[part]
+        container = (
+            container.setdefault(part, {}) if isinstance(container, dict) else container[part]
+        )
     last = field.path[-1]
-    present = at.get(last) if isinstance(at, dict) else at[last]
+    present = container.get(last) if isinstance(container, dict) else container[last]
     if not isinstance(present, list):
         present = [row.value or row.default for row in field.inner if row.kind != "group"]
-        at[last] = present
+        container[last] = present
     return present
 
 
 def _read_into(
-    field: StudyField, above: Any, sent: Mapping[str, str], problems: list[Problem]
+    field: StudyField, container: Any, sent: Mapping[str, str], problems: list[Problem]
 ) -> None:
     """Write the value that was sent for a field into the group or list above it."""
     last: Any = field.path[-1]
     in_list = isinstance(last, int)
-    present = above[last] if in_list else above.get(last, UNSET)
+    present = container[last] if in_list else container.get(last, UNSET)
     if field.kind in ("group", "rows"):
-        _read_inner(field, above, present, sent, problems)
+        _read_inner(field, container, present, sent, problems)
         return
     if field.name not in sent:
         return
@@ -349,36 +353,40 @@ def _read_into(
         # way, and that way is kept.
         return
     if not text and not in_list:
-        above.pop(last, None)
+        container.pop(last, None)
         return
-    above[last] = _read_value(field, text, problems)
+    container[last] = _read_value(field, text, problems)
 
 
 def _read_inner(
-    field: StudyField, above: Any, present: Any, sent: Mapping[str, str], problems: list[Problem]
+    field: StudyField,
+    container: Any,
+    present: Any,
+    sent: Mapping[str, str],
+    problems: list[Problem],
 ) -> None:
     last: Any = field.path[-1]
     # The form shows default rows for a list that is not set. They are written only if one was
     # changed.
     if field.kind == "rows" and not isinstance(present, (list, dict)):
-        shown = [below.value for below in field.inner]
+        row_values = [below.value for below in field.inner]
         if any(
-            form_field.name in sent and sent[form_field.name] != form_field.value
-            for form_field in walk_fields(field.inner)
+            field.name in sent and sent[field.name] != field.value
+            for field in walk_fields(field.inner)
         ):
-            above[last] = shown
-            for below in field.inner:
-                _read_into(below, above[last], sent, problems)
+            container[last] = row_values
+            for row in field.inner:
+                _read_into(row, container[last], sent, problems)
         return
     was_there = isinstance(present, (list, dict))
     inner: Any = present if was_there else {}
-    for below in field.inner:
-        _read_into(below, inner, sent, problems)
+    for row in field.inner:
+        _read_into(row, inner, sent, problems)
     if was_there or inner:
-        above[last] = inner
+        container[last] = inner
     # A group without any value is removed, because an empty mapping would not be the default.
     if not inner and field.kind == "group" and not isinstance(last, int) and was_there:
-        above.pop(last, None)
+        container.pop(last, None)
 
 
 def _read_value(field: StudyField, text: str, problems: list[Problem]) -> Any:

@@ -95,7 +95,7 @@ class Studio:
 
         Those of the run viewer come last, so that the studio's own routes have precedence.
         """
-        of_study: dict[str, tuple[Callable[[Request], object], Receiver | None]] = {
+        study_pages: dict[str, tuple[Callable[[Request], object], Receiver | None]] = {
             "": (self.study, self.save),
             "text": (self.text, self.save_text),
             "estimate": (self.estimate, None),
@@ -105,26 +105,34 @@ class Studio:
             "run": (self.ask_budget, self.run),
             "try": (self.study, self.try_study),
         }
-        of_run: dict[str, Receiver] = {"pause": self.pause, "resume": self.resume}
+        run_actions: dict[str, Receiver] = {"pause": self.pause, "resume": self.resume}
         reading = [
             Route("/", self.home),
             Route("/keys", self.key_page),
             Route("/starting/{name}", self.starting),
             Route("/run/{name:path}/-/", self.run_page),
             Route("/run/{name:path}/-/controls", keep_if_unreadable(self.live_controls)),
-            *(Route(f"/study/{{name:path}}/-/{part}", get) for part, (get, _) in of_study.items()),
+            *(
+                Route(f"/study/{{name:path}}/-/{part}", get)
+                for part, (get, _) in study_pages.items()
+            ),
         ]
-        sent: dict[str, Receiver] = {
+        post_handlers: dict[str, Receiver] = {
             "/new": self.add_new,
             "/open": self.open_file,
             "/keys": self.enter_key,
         }
-        sent |= {
-            f"/study/{{name:path}}/-/{part}": post for part, (_, post) in of_study.items() if post
+        post_handlers |= {
+            f"/study/{{name:path}}/-/{part}": post
+            for part, (_, post) in study_pages.items()
+            if post
         }
-        sent |= {f"/run/{{name:path}}/-/{part}": post for part, post in of_run.items()}
+        post_handlers |= {
+            f"/run/{{name:path}}/-/{part}": post for part, post in run_actions.items()
+        }
         writing = [
-            Route(part, self._guarded(post), methods=["POST"]) for part, post in sent.items()
+            Route(part, self._guarded(post), methods=["POST"])
+            for part, post in post_handlers.items()
         ]
         static = StaticFiles(directory=HERE / "static")
         return [
@@ -144,26 +152,26 @@ class Studio:
         types = load_installed_studies()[0]
         runs = draw_live_part("_runs.html.j2", {"runs": self.shelf.list_statuses()})
         names = self.projects.names()
-        shown = {"names": names, "types": types, "part": runs, "problems": problems}
-        return self._page("studio.html.j2", shown, 422 if problems else 200)
+        variables = {"names": names, "types": types, "part": runs, "problems": problems}
+        return self._page("studio.html.j2", variables, 422 if problems else 200)
 
     async def add_new(self, _request: Request, form: FormData) -> Response:
         """Create a study from the template of its type."""
         kind, name = _text_of(form, "kind"), _text_of(form, "name")
         try:
-            made = await run_in_threadpool(self.projects.add_new, kind, name or kind)
+            study_name = await run_in_threadpool(self.projects.add_new, kind, name or kind)
         except InputError as error:
             return await run_in_threadpool(self._home, error.problems)
-        return RedirectResponse(_study_address(made), 303)
+        return RedirectResponse(_study_address(study_name), 303)
 
     async def open_file(self, _request: Request, form: FormData) -> Response:
         """Store an uploaded study file and open it."""
         try:
             file, content = await _upload_of(form)
-            made = await run_in_threadpool(self.projects.add_file, file, content)
+            study_name = await run_in_threadpool(self.projects.add_file, file, content)
         except InputError as error:
             return await run_in_threadpool(self._home, error.problems)
-        return RedirectResponse(_study_address(made), 303)
+        return RedirectResponse(_study_address(study_name), 303)
 
     # --- one study -----------------------------------------------------------------------------
 
@@ -173,11 +181,11 @@ class Studio:
         path = self.projects.path(name)
         return self._study(name, path, [])
 
-    def _study(self, name: str, path: Path, more: Sequence[Problem]) -> Response:
-        shown = self._describe(name, path)
-        if more:
-            shown["rest"] = [*more, *shown["rest"]]
-        return self._page("study.html.j2", shown)
+    def _study(self, name: str, path: Path, problems: Sequence[Problem]) -> Response:
+        variables = self._describe(name, path)
+        if problems:
+            variables["rest"] = [*problems, *variables["rest"]]
+        return self._page("study.html.j2", variables)
 
     def _describe(self, name: str, path: Path) -> dict[str, Any]:
         """Return the template variables of a study's page: form, problems, files in its folder."""
@@ -187,11 +195,15 @@ class Studio:
         placed, rest = place_problems(sections, problems)
         notes = path.parent / import_notes_name(path.name)
         imported = notes.read_text("utf-8", "replace").splitlines() if notes.is_file() else []
-        beside = sorted(p.name for p in path.parent.iterdir() if p.is_file() and p != path)
+        neighbours = sorted(
+            neighbour.name
+            for neighbour in path.parent.iterdir()
+            if neighbour.is_file() and neighbour != path
+        )
         return {
             "name": name, "base": _study_base(name), "study": study, "sections": sections,
             "is_text": text is not None, "placed": placed, "rest": rest,
-            "is_right": not problems, "version": _version(path), "beside": beside,
+            "is_right": not problems, "version": _version(path), "beside": neighbours,
             "imported": imported[:MAX_IMPORT_NOTES],
             "fields": [field for part in sections for field in walk_fields(part.fields)], "tab": "",
             "models": [SYNTHETIC_MODEL, *KNOWN_MODELS], "try_budget": TRY_BUDGET, "tried": TRIED,
@@ -221,38 +233,40 @@ class Studio:
                     if isinstance(value, str)
                 }
                 sections = make_form(study, values)
-                wanted, problems = read_form(sections, values, sent)
+                changed_values, problems = read_form(sections, values, sent)
                 if action:
-                    wanted = change_rows(make_form(study, wanted), wanted, action)
+                    changed_values = change_rows(
+                        make_form(study, changed_values), changed_values, action
+                    )
                 # An unchanged form leaves the file as it is, so that its time and layout stay.
-                if wanted != values:
-                    write_bytes(path, change_values(text, wanted).encode())
-        shown = self._describe(name, path)
-        placed, rest = place_problems(shown["sections"], problems)
-        shown["placed"] = {**shown["placed"], **placed}
-        shown["rest"] = [*rest, *shown["rest"]]
+                if changed_values != values:
+                    write_bytes(path, change_values(text, changed_values).encode())
+        variables = self._describe(name, path)
+        placed, rest = place_problems(variables["sections"], problems)
+        variables["placed"] = {**variables["placed"], **placed}
+        variables["rest"] = [*rest, *variables["rest"]]
         if not is_part:
-            return self._page("study.html.j2", shown)
-        return self._page("_form_and_status.html.j2" if action else "_saved.html.j2", shown)
+            return self._page("study.html.j2", variables)
+        return self._page("_form_and_status.html.j2" if action else "_saved.html.j2", variables)
 
     async def estimate(self, request: Request) -> Response:
         """Show the output of `folkmoot check`: calls, cost and time."""
         path = await run_in_threadpool(self.projects.path, request.path_params["name"])
-        told = await self.processes.check(path)
-        return self._page("_estimate.html.j2", {"told": told})
+        check_messages = await self.processes.check(path)
+        return self._page("_estimate.html.j2", {"told": check_messages})
 
     def text(self, request: Request) -> Response:
         """Show the study file as text for editing."""
         name = request.path_params["name"]
         return self._text(name, self.projects.path(name), None)
 
-    def _text(self, name: str, path: Path, given: str | None) -> Response:
-        if given is None and _is_own_kind(path):
+    def _text(self, name: str, path: Path, sent_text: str | None) -> Response:
+        if sent_text is None and _is_own_kind(path):
             raise HTTPException(404, f"{name} is a workbook: edit it in a spreadsheet program.")
-        text = path.read_text("utf-8", "replace") if given is None else given
-        shown = {"name": name, "base": _study_base(name), "text": text, "tab": "text",
+        text = path.read_text("utf-8", "replace") if sent_text is None else sent_text
+        variables = {"name": name, "base": _study_base(name), "text": text, "tab": "text",
                  "problems": _check(path), "version": _version(path)}  # fmt: skip
-        return self._page("study_text.html.j2", shown)
+        return self._page("study_text.html.j2", variables)
 
     async def save_text(self, request: Request, form: FormData) -> Response:
         """Write the study file with the edited text."""
@@ -267,13 +281,13 @@ class Studio:
     def file(self, request: Request) -> Response:
         """Send the study file, or a file in its folder, as a download."""
         path = self.projects.path(request.path_params["name"])
-        beside = request.query_params.get("beside", "")
-        if beside:
+        neighbour = request.query_params.get("beside", "")
+        if neighbour:
             # The name is compared with the files of the folder and not joined to a path, so that it
             # cannot lead to another folder.
-            path = next((path for path in path.parent.iterdir() if path.name == beside), path)
-            if path.name != beside or not path.is_file() or path.is_symlink():
-                raise HTTPException(404, f"There is no file {beside} beside the study.")
+            path = next((path for path in path.parent.iterdir() if path.name == neighbour), path)
+            if path.name != neighbour or not path.is_file() or path.is_symlink():
+                raise HTTPException(404, f"There is no file {neighbour} beside the study.")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
     async def upload(self, request: Request, form: FormData) -> Response:
@@ -303,29 +317,31 @@ class Studio:
         return self._prompts(name, path, request.query_params.get("prompt", ""), [])
 
     def _prompts(self, name: str, path: Path, prompt: str, problems: Sequence[Problem]) -> Response:
-        found = load_study_file(path)
-        library = found.prompt_library()
+        study_file = load_study_file(path)
+        library = study_file.prompt_library()
         prompt = prompt or next(iter(library.prompt_files), "")
         if prompt not in library.prompt_files:
             raise HTTPException(404, f"There is no prompt {prompt}.")
-        own = [
-            name
-            for name, file in library.prompt_files.items()
-            if file != library.default_prompts[name]
+        own_prompts = [
+            prompt_name
+            for prompt_name, file in library.prompt_files.items()
+            if file != library.default_prompts[prompt_name]
         ]
-        previews, why = [], ""
+        previews, error_text = [], ""
         try:
-            if found.study.preview is not None:
-                previews = found.study.preview(found.config, library)[:6]
+            if study_file.study.preview is not None:
+                previews = study_file.study.preview(study_file.config, library)[:6]
         except FolkmootError as error:
-            why = str(error)
-        shown = {
+            error_text = str(error)
+        variables = {
             "name": name, "base": _study_base(name), "prompt": prompt, "tab": "prompts",
-            "all": list(library.prompt_files), "own": own, "text": library.source_texts()[prompt],
-            "variables": sorted(library.variables_of(prompt)), "previews": previews, "why": why,
+            "all": list(library.prompt_files), "own": own_prompts,
+            "text": library.source_texts()[prompt],
+            "variables": sorted(library.variables_of(prompt)), "previews": previews,
+            "why": error_text,
             "problems": problems,
         }  # fmt: skip
-        return self._page("prompts.html.j2", shown)
+        return self._page("prompts.html.j2", variables)
 
     async def save_prompt(self, request: Request, form: FormData) -> Response:
         """Write the researcher's version of a prompt, or restore the packaged one."""
@@ -340,18 +356,20 @@ class Studio:
         return RedirectResponse(f"{_study_base(name)}/prompts?prompt={quote(prompt, safe='')}", 303)
 
     def _save_prompt(self, path: Path, prompt: str, text: str, action: str) -> list[Problem]:
-        found = load_study_file(path)
-        target = own_prompt_path(found.study, prompt, path.parent, found.config.prompts or PROMPTS)
+        study_file = load_study_file(path)
+        target = own_prompt_path(
+            study_file.study, prompt, path.parent, study_file.config.prompts or PROMPTS
+        )
         # Kept for the case that the new prompt has problems.
         before = target.read_bytes() if target.is_file() else None
         if action == "restore":
             target.unlink(missing_ok=True)
             return []
         write_bytes(target, text.encode())
-        if not found.config.prompts and not _is_own_kind(path):
+        if not study_file.config.prompts and not _is_own_kind(path):
             study_text, _, values = _read_study(path)
-            wanted = {**values, "prompts": PROMPTS}
-            write_bytes(path, change_values(str(study_text), wanted).encode())
+            changed_values = {**values, "prompts": PROMPTS}
+            write_bytes(path, change_values(str(study_text), changed_values).encode())
         problems = [problem for problem in _check(path) if Path(problem.file) == target]
         # A study with a broken prompt could not be opened on this page again, so the old one is
         # restored.
@@ -375,13 +393,13 @@ class Studio:
         except InputError as error:
             config, problems = None, error.problems
         budget = f"{config.budget_usd:g}" if config is not None and config.budget_usd else ""
-        shown = {
+        variables = {
             "name": name, "base": _study_base(name), "tab": "run", "problems": problems,
             "budget": budget or RUN_BUDGET, "problem": problem,
             "models": [SYNTHETIC_MODEL, *KNOWN_MODELS],
             "model": (config.model or "") if config is not None else "",
         }  # fmt: skip
-        return self._page("budget.html.j2", shown, 422 if problem else 200)
+        return self._page("budget.html.j2", variables, 422 if problem else 200)
 
     async def run(self, request: Request, form: FormData) -> Response:
         """Start a run in a separate process and redirect to it."""
@@ -403,8 +421,8 @@ class Studio:
         settings = {"--limit": str(TRIED), "--budget": budget, "--model": _text_of(form, "model")}
         return await run_in_threadpool(self._start, name, path, settings, "try_")
 
-    def _start(self, name: str, path: Path, settings: Mapping[str, str], before: str) -> Response:
-        run = self.projects.new_run(before + self.projects.run_stem(name))
+    def _start(self, name: str, path: Path, settings: Mapping[str, str], prefix: str) -> Response:
+        run = self.projects.new_run(prefix + self.projects.run_stem(name))
         self.processes.start(run, run_words(str(path), settings))
         return RedirectResponse(f"/starting/{quote(run.name)}", 303)
 
@@ -419,14 +437,14 @@ class Studio:
             if request.headers.get("hx-request"):
                 return Response(headers={"HX-Redirect": address})
             return RedirectResponse(address, 303)
-        told = self.processes.messages_of(run)
+        messages = self.processes.messages_of(run)
         part = "_starting.html.j2" if request.headers.get("hx-request") else "starting.html.j2"
-        return self._page(part, {"run_name": name, "told": told})
+        return self._page(part, {"run_name": name, "told": messages})
 
     def run_page(self, request: Request) -> Response:
         """Show the first page of a run with its controls."""
-        shown = self.reader.describe_run(request)
-        return self._page("studio_run.html.j2", {**shown, "controls": self._controls(request)})
+        variables = self.reader.describe_run(request)
+        return self._page("studio_run.html.j2", {**variables, "controls": self._controls(request)})
 
     def live_controls(self, request: Request) -> Response:
         """Send the controls of a run if its state has changed."""
@@ -435,10 +453,10 @@ class Studio:
     def _controls(self, request: Request) -> LivePart:
         name = request.path_params["name"]
         run = self.shelf.run(name)
-        told = self.processes.messages_of(run.path)
-        shown = {"r": read_run_status(run.path, name), "base": _run_address(name).rstrip("/"),
-                 "form_token": self.form_token, "told": told}  # fmt: skip
-        return _render_part("_controls.html.j2", shown)
+        messages = self.processes.messages_of(run.path)
+        variables = {"r": read_run_status(run.path, name), "base": _run_address(name).rstrip("/"),
+                 "form_token": self.form_token, "told": messages}  # fmt: skip
+        return _render_part("_controls.html.j2", variables)
 
     async def pause(self, request: Request, _form: FormData) -> Response:
         """Stop a run so that it can be resumed."""
@@ -479,24 +497,28 @@ class Studio:
 
     # --- helpers of all pages ------------------------------------------------------------------
 
-    def _page(self, template: str, shown: Mapping[str, object], status: int = 200) -> HTMLResponse:
-        drawn = _render_part(template, {"form_token": self.form_token, **shown})
-        return HTMLResponse(drawn.html, status)
+    def _page(
+        self, template: str, variables: Mapping[str, object], status: int = 200
+    ) -> HTMLResponse:
+        part = _render_part(template, {"form_token": self.form_token, **variables})
+        return HTMLResponse(part.html, status)
 
     def _guarded(self, post: Receiver) -> Answer:
         """Return a handler that accepts a form only with this studio's token."""
 
-        async def answered(request: Request) -> Response:
+        async def answer_guarded(request: Request) -> Response:
             async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
-                given = _text_of(form, FORM_TOKEN)
+                token = _text_of(form, FORM_TOKEN)
                 # `compare_digest` takes the same time for any input, so that the time does not
                 # reveal the token.
-                if not secrets.compare_digest(given.encode(), self.form_token.encode()):
-                    words = "This form is of an earlier studio, or of another site. Open it again."
-                    raise HTTPException(403, words)
+                if not secrets.compare_digest(token.encode(), self.form_token.encode()):
+                    message = (
+                        "This form is of an earlier studio, or of another site. Open it again."
+                    )
+                    raise HTTPException(403, message)
                 return await post(request, form)
 
-        return answered
+        return answer_guarded
 
 
 def _reading_only(route: Route) -> Route:
@@ -509,9 +531,9 @@ def _environment() -> Environment:
     reader = reader_environment()
     assert reader.loader is not None
     loader = ChoiceLoader([FileSystemLoader(HERE / "templates"), reader.loader])
-    made = reader.overlay(loader=loader)
-    made.filters = {**reader.filters, "with_code": mark_code}
-    return made
+    environment = reader.overlay(loader=loader)
+    environment.filters = {**reader.filters, "with_code": mark_code}
+    return environment
 
 
 def mark_code(text: str) -> Markup:
@@ -523,8 +545,8 @@ def mark_code(text: str) -> Markup:
     return Markup("").join(marked)
 
 
-def _render_part(template: str, shown: Mapping[str, object]) -> LivePart:
-    html = _environment().get_template(template).render(shown)
+def _render_part(template: str, variables: Mapping[str, object]) -> LivePart:
+    html = _environment().get_template(template).render(variables)
     return LivePart(Markup(html), tag_of(html))
 
 
@@ -558,8 +580,8 @@ def _read_study(path: Path) -> tuple[str | None, Study | None, dict[str, Any]]:
             return text, find_study(kind, path.parent, Consent()), values
     except InputError:
         return text, None, values
-    recognised = (study for study in load_installed_studies()[0] if study.matches(values))
-    return text, next(recognised, None), values
+    matching = (study for study in load_installed_studies()[0] if study.matches(values))
+    return text, next(matching, None), values
 
 
 def _is_own_kind(path: Path) -> bool:

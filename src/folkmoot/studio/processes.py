@@ -63,7 +63,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ProcessMessages:
     """The output of a command, with its exit code. `exit_code` is None while the command runs."""
 
     text: str
@@ -80,15 +80,17 @@ class Processes:
         self._started: dict[str, subprocess.Popen[bytes]] = {}
         self._checks: dict[str, asyncio.subprocess.Process] = {}
 
-    async def check(self, path: Path) -> Told:
+    async def check(self, path: Path) -> ProcessMessages:
         """Run `folkmoot check` on a study file and return its output.
 
         An earlier check of the same file that still runs is killed, because its result is out of
         date.
         """
         name = str(path)
-        if (earlier := self._checks.pop(name, None)) is not None and earlier.returncode is None:
-            earlier.kill()
+        if (
+            earlier_check := self._checks.pop(name, None)
+        ) is not None and earlier_check.returncode is None:
+            earlier_check.kill()
         process = await asyncio.create_subprocess_exec(
             *_command("check", name),
             cwd=self.folder,
@@ -98,11 +100,11 @@ class Processes:
             stderr=asyncio.subprocess.STDOUT,
         )
         self._checks[name] = process
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
         # A later check of the same file may have replaced this one while it ran.
         if self._checks.get(name) is process:
             del self._checks[name]
-        return Told(self._clean(said), process.returncode)
+        return ProcessMessages(self._clean(output), process.returncode)
 
     def start(self, run: Path, words: Sequence[str]) -> None:
         """Start `folkmoot run` with these arguments and this run folder.
@@ -127,32 +129,32 @@ class Processes:
 
     def resume(self, run: Path, study_file: Path, budget: str) -> None:
         """Resume a run with the arguments of its start, and with another budget if one is given."""
-        words = self.started_with(run) or [str(study_file)]
-        words = [word for word in words if word != "--resume"]
-        if budget and "--budget" in words:
-            at = words.index("--budget")
-            del words[at : at + 2]
-        self.start(run, [*words, "--resume", *(["--budget", budget] if budget else [])])
+        arguments = self.started_with(run) or [str(study_file)]
+        arguments = [word for word in arguments if word != "--resume"]
+        if budget and "--budget" in arguments:
+            position = arguments.index("--budget")
+            del arguments[position : position + 2]
+        self.start(run, [*arguments, "--resume", *(["--budget", budget] if budget else [])])
 
     def started_with(self, run: Path) -> list[str]:
         """Return the arguments with which the studio started a run, or nothing for other runs."""
         try:
-            found = json.loads(self._record(run, "json").read_bytes())
+            words = json.loads(self._record(run, "json").read_bytes())
         except (OSError, ValueError):
             return []
-        return found if isinstance(found, list) else []
+        return words if isinstance(words, list) else []
 
-    def messages_of(self, run: Path) -> Told:
+    def messages_of(self, run: Path) -> ProcessMessages:
         """Return the messages of a run that the studio started."""
         try:
-            said = self._record(run, "log").read_bytes()[-MAX_MESSAGE_BYTES:]
+            output = self._record(run, "log").read_bytes()[-MAX_MESSAGE_BYTES:]
         except OSError:
-            said = b""
+            output = b""
         started = self._started.get(run.name)
         # A run of an earlier studio is not a child of this process. Whether it runs shows in the
         # lock of its folder.
         code = started.poll() if started is not None else None if is_held(run) else EXIT_PAUSED
-        return Told(self._clean(said), code)
+        return ProcessMessages(self._clean(output), code)
 
     def pause(self, run: Path) -> None:
         """Stop a run as Ctrl-C does. Calls in flight are kept, and the run can be resumed.
@@ -177,8 +179,8 @@ class Processes:
     def _record(self, run: Path, suffix: str) -> Path:
         return self._records / f"{run.name}.{suffix}"
 
-    def _clean(self, said: bytes) -> str:
-        return self.keys.scrub(_ESCAPES.sub("", said.decode("utf-8", "replace"))).strip()
+    def _clean(self, output: bytes) -> str:
+        return self.keys.scrub(_ESCAPES.sub("", output.decode("utf-8", "replace"))).strip()
 
 
 def _command(*words: str) -> list[str]:
@@ -187,5 +189,5 @@ def _command(*words: str) -> list[str]:
 
 def run_words(study: str, settings: Mapping[str, str]) -> list[str]:
     """Return the arguments of `folkmoot run` for a study file, without empty settings."""
-    given = [(name, value) for name, value in settings.items() if value]
-    return [study, *(word for pair in given for word in pair)]
+    set_options = [(name, value) for name, value in settings.items() if value]
+    return [study, *(word for pair in set_options for word in pair)]

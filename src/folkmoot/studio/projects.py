@@ -47,9 +47,9 @@ class Projects:
         The name is looked up in the list of studies, so that an address never leads to another
         file. Raise HTTPException (404) if there is no such study.
         """
-        for known in self._find():
-            if known == name:
-                return self.root / known
+        for study_name in self._find():
+            if study_name == name:
+                return self.root / study_name
         raise HTTPException(404, f"There is no study {name} here. It may have been moved.")
 
     def _find(self) -> Iterator[str]:
@@ -116,9 +116,9 @@ class Projects:
         return f"{path.parent.name}/{next(iter(made.files))}"
 
     def _new_folder(self, name: str) -> Path:
-        wanted = plain_name(name.strip().replace(" ", "_"))
+        folder_name = plain_name(name.strip().replace(" ", "_"))
         for n in count(1):
-            folder = self.root / (wanted if n == 1 else f"{wanted}_{n}")
+            folder = self.root / (folder_name if n == 1 else f"{folder_name}_{n}")
             try:
                 folder.mkdir(parents=True)
             # `mkdir` and not a test for existence, so that two requests never get the same folder.

@@ -55,21 +55,21 @@ def change_values(text: str, wanted: Mapping[str, object]) -> str:
     Comments inside of a list are lost if the number of its entries changes. Raise InputError if the
     text is not YAML.
     """
-    present = parse_yaml(text, "").value or {}
-    if not isinstance(present, dict):
-        present, text = {}, ""
-    names = [*present, *(name for name in wanted if name not in present)]
+    old_values = parse_yaml(text, "").value or {}
+    if not isinstance(old_values, dict):
+        old_values, text = {}, ""
+    names = [*old_values, *(name for name in wanted if name not in old_values)]
     for name in names:
-        there, value = name in present, wanted.get(name)
-        if there and name in wanted and present[name] == value:
+        is_present, value = name in old_values, wanted.get(name)
+        if is_present and name in wanted and old_values[name] == value:
             continue
         # Keys are changed one after the other, so that each edit can be checked by parsing the
         # result.
-        target = {**present, name: copy.deepcopy(value)}
+        target = {**old_values, name: copy.deepcopy(value)}
         if name not in wanted:
             target.pop(name)
-        text = _change_key(text, name, present, target)
-        present = target
+        text = _change_key(text, name, old_values, target)
+        old_values = target
     return text
 
 
@@ -136,31 +136,35 @@ def _edits(text: str, node: yaml.Node, old: Any, new: Any, key: yaml.Node) -> li
         return []
     is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
     if isinstance(node, yaml.MappingNode) and is_block and isinstance(new, dict) and new:
-        found = []
+        edits = []
         for name in old:
-            below_key, below = _entry(node, name)
+            child_key, child = _entry(node, name)
             if name not in new:
-                found += _comment_out(text, below_key, below)
+                edits += _comment_out(text, child_key, child)
             else:
-                found += _edits(text, below, old[name], new[name], below_key)
-        added = [name for name in new if name not in old]
-        if added:
+                edits += _edits(text, child, old[name], new[name], child_key)
+        added_names = [name for name in new if name not in old]
+        if added_names:
             if all(name not in new for name in old):
                 raise _TooNested
             indent = " " * node.start_mark.column
-            lines = "".join(
-                "\n" + _indented(_write_block({name: new[name]}), indent) for name in added
+            added_text = "".join(
+                "\n" + _indented(_write_block({name: new[name]}), indent) for name in added_names
             )
             # New keys go behind the comment at the end of the last line.
-            after = _line_end(text, _end(text, node))
-            found.append(_Edit(after, after, lines))
-        return found
+            insert_position = _line_end(text, _end(text, node))
+            edits.append(_Edit(insert_position, insert_position, added_text))
+        return edits
     # Entries are changed one by one only if their number stays. Otherwise it is unclear which one
     # was removed.
     is_list = isinstance(node, yaml.SequenceNode) and is_block and isinstance(new, list)
     if is_list and len(new) == len(old):
         pairs = zip(node.value, old, new, strict=True)
-        return [edit for below, b, a in pairs for edit in _edits(text, below, b, a, below)]
+        return [
+            edit
+            for child, old_item, new_item in pairs
+            for edit in _edits(text, child, old_item, new_item, child)
+        ]
     return _replacement(text, node, new, key)
 
 
@@ -176,9 +180,12 @@ def _replacement(text: str, node: yaml.Node, new: Any, key: yaml.Node) -> list[_
     if _is_inline(new):
         space = "" if start and text[start - 1] in " \t" else " "
         return [_Edit(start, end, space + write_value(new))]
-    head, _, rest = _value_text(new, column).partition("\n")
-    after = _line_end(text, end)
-    return [_Edit(start, end, head.strip()), _Edit(after, after, f"\n{rest}")]
+    first_line, _, rest = _value_text(new, column).partition("\n")
+    insert_position = _line_end(text, end)
+    return [
+        _Edit(start, end, first_line.strip()),
+        _Edit(insert_position, insert_position, f"\n{rest}"),
+    ]
 
 
 def _end(text: str, node: yaml.Node) -> int:
@@ -191,40 +198,48 @@ def _end(text: str, node: yaml.Node) -> int:
 
 
 def _line_end(text: str, position: int) -> int:
-    found = text.find("\n", position)
-    return len(text) if found < 0 else found
+    newline = text.find("\n", position)
+    return len(text) if newline < 0 else newline
 
 
 def _comment_out(text: str, key: yaml.Node, node: yaml.Node) -> list[_Edit]:
     """Return the edit that puts a `#` before each line of a key and its value."""
-    first = text.rfind("\n", 0, key.start_mark.index) + 1
-    if text[first : key.start_mark.index].strip():
+    start = text.rfind("\n", 0, key.start_mark.index) + 1
+    if text[start : key.start_mark.index].strip():
         # Text before the key is the dash of a list entry, which a `#` would comment out as well.
         raise _TooNested
-    last = _line_end(text, max(_end(text, node), key.end_mark.index))
-    lines = text[first:last].split("\n")
-    marked = [line if line.lstrip().startswith("#") else f"#{line}" for line in lines]
-    return [_Edit(first, last, "\n".join(marked))]
+    end = _line_end(text, max(_end(text, node), key.end_mark.index))
+    lines = text[start:end].split("\n")
+    commented = [line if line.lstrip().startswith("#") else f"#{line}" for line in lines]
+    return [_Edit(start, end, "\n".join(commented))]
 
 
 def _addition(text: str, name: str, value: Any) -> _Edit:
     """Return the edit that adds a key: in the place of its commented line, or at the end."""
-    written = f"{write_value(name)}:{_value_text(value, 2)}"
-    line = re.search(rf"^#{re.escape(name)}:(?P<rest>.*)$", text, re.MULTILINE)
-    if line is None:
+    new_text = f"{write_value(name)}:{_value_text(value, 2)}"
+    commented_key = re.search(rf"^#{re.escape(name)}:(?P<rest>.*)$", text, re.MULTILINE)
+    if commented_key is None:
         gap = "" if not text or text.endswith("\n") else "\n"
-        return _Edit(len(text), len(text), f"{gap}{written}\n")
-    following = text[line.end() + 1 : line.end() + 3]
-    if following.startswith("# ") and text[line.end() + 3 : line.end() + 4] == " ":
+        return _Edit(len(text), len(text), f"{gap}{new_text}\n")
+    following = text[commented_key.end() + 1 : commented_key.end() + 3]
+    if (
+        following.startswith("# ")
+        and text[commented_key.end() + 3 : commented_key.end() + 4] == " "
+    ):
         # A commented group follows in the template. The key is written before it, so that the
         # example stays.
-        return _Edit(line.start(), line.start(), f"{written}\n")
+        return _Edit(commented_key.start(), commented_key.start(), f"{new_text}\n")
     # The template explains the key behind its value. The explanation keeps its column.
-    note = re.search(r"  # .*$", line["rest"])
+    note = re.search(r"  # .*$", commented_key["rest"])
     if note is not None:
-        head, newline, rest = written.partition("\n")
-        written = head.ljust(line.start() + note.start() - line.start()) + note[0] + newline + rest
-    return _Edit(line.start(), line.end(), written)
+        head, newline, rest = new_text.partition("\n")
+        new_text = (
+            head.ljust(commented_key.start() + note.start() - commented_key.start())
+            + note[0]
+            + newline
+            + rest
+        )
+    return _Edit(commented_key.start(), commented_key.end(), new_text)
 
 
 def _value_text(value: Any, column: int) -> str:
@@ -247,11 +262,11 @@ def _is_inline(value: Any) -> bool:
         return "\n" not in value
     if not value or not isinstance(value, (dict, list)):
         return True
-    inner = list(value.values()) if isinstance(value, dict) else value
-    flat = not any(isinstance(each, (dict, list)) for each in inner)
+    items = list(value.values()) if isinstance(value, dict) else value
+    is_flat = not any(isinstance(item, (dict, list)) for item in items)
     return (
-        flat
-        and all(_is_inline(value) for value in inner)
+        is_flat
+        and all(_is_inline(value) for value in items)
         and len(write_value(value)) < INLINE_WIDTH
     )
 

@@ -245,8 +245,8 @@ def test_a_short_statement_that_leaks_from_another_discussion_is_found(
     """Miswired: at level 4 residents hear as well what A01 said at level 2-1, which is "No."."""
     whole, of_others = Meeting.statements, list[StatementLine]()
 
-    def leaky(self: Meeting, round_: Round, *, but: str = "") -> list[StatementLine]:
-        said = whole(self, round_, but=but)
+    def leaky(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
+        said = whole(self, round_, excluding=excluding)
         if self.level.name == "2-1":
             of_others.extend(line for line in said if line["id"] == "A01" and not of_others)
             return said
@@ -271,11 +271,11 @@ def test_a_short_private_note_that_leaks_is_found(
     """Miswired: everybody hears A01's thoughts where A01's statement should stand."""
     whole = Meeting.statements
 
-    def leaky(self: Meeting, round_: Round, *, but: str = "") -> list[StatementLine]:
+    def leaky(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
         thoughts = round_.recorded["A01"].thoughts
         return [
             {**line, "text": thoughts.quoted_text} if thoughts and line["id"] == "A01" else line
-            for line in whole(self, round_, but=but)
+            for line in whole(self, round_, excluding=excluding)
         ]
 
     monkeypatch.setattr(Meeting, "statements", leaky)
@@ -291,8 +291,8 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     """Miswired: what residents say is put into prompts by an f-string that knows no source."""
     whole = Meeting.statements
 
-    def plainly(self: Meeting, round_: Round, *, but: str = "") -> list[StatementLine]:
-        return [{**line, "text": f"{line['text']}"} for line in whole(self, round_, but=but)]
+    def plainly(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
+        return [{**line, "text": f"{line['text']}"} for line in whole(self, round_, excluding=excluding)]
 
     monkeypatch.setattr(Meeting, "statements", plainly)
     run = hold(tmp_path, small_hall(tmp_path), scripted(speaking)).folder

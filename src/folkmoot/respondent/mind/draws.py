@@ -51,7 +51,7 @@ class Draws:
             raw = digest(self._key, self._block, size=64)
             self._block += 1
             self._values = [
-                int.from_bytes(raw[8 * key : 8 * key + 8], "big") for key in range(_PER_BLOCK)
+                int.from_bytes(raw[8 * i : 8 * i + 8], "big") for i in range(_PER_BLOCK)
             ]
         return self._values.pop()
 
@@ -75,18 +75,18 @@ class Draws:
 
     def draw_weighted_index(self, weights: Sequence[float]) -> int:
         """Return an index with a probability in proportion to its weight."""
-        at = self.unit() * sum(weights)
+        position = self.unit() * sum(weights)
         for index, weight in enumerate(weights):
-            at -= weight
-            if at < 0:
+            position -= weight
+            if position < 0:
                 return index
         # Floating-point errors can leave a tiny rest.
         return len(weights) - 1
 
     def shuffled_copy(self, items: Sequence[T]) -> list[T]:
         """Return the items in random order (Fisher–Yates)."""
-        out = list(items)
-        for key in range(len(out) - 1, 0, -1):
-            other = self._next_value() % (key + 1)
-            out[key], out[other] = out[other], out[key]
-        return out
+        items_copy = list(items)
+        for i in range(len(items_copy) - 1, 0, -1):
+            other = self._next_value() % (i + 1)
+            items_copy[i], items_copy[other] = items_copy[other], items_copy[i]
+        return items_copy

@@ -112,18 +112,18 @@ PATHOLOGIES = tuple(
 def _problem_of(detail: ErrorDetails) -> Problem:
     """Return the problem of an invalid setting."""
     key, value, kind = str(detail["loc"][0]), detail["input"], detail["type"]
-    where = f"respondent.{key}"
+    field = f"respondent.{key}"
     if kind == "extra_forbidden":
         known = list(RespondentSettings.model_fields)
         hint = did_you_mean(key, known, f"known: {', '.join(known)}")
-        return Problem("the embedded respondent has no such setting", key=where, hint=hint)
+        return Problem("the embedded respondent has no such setting", key=field, hint=hint)
     if key == "position" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return Problem(f"{value} is not a place in a list", key=where, hint="1 is the first")
+        return Problem(f"{value} is not a place in a list", key=field, hint="1 is the first")
     if kind == "less_than_equal" or (kind == "greater_than_equal" and _is_chance(key)):
-        return Problem(f"{value} is not a share", key=where, hint="give a number from 0 to 1")
+        return Problem(f"{value} is not a share", key=field, hint="give a number from 0 to 1")
     if kind == "greater_than_equal":
-        return Problem(f"{value} is negative", key=where, hint="give 0 or more")
-    return Problem(f"{str(value)[:40]!r} is not a number", key=where)
+        return Problem(f"{value} is negative", key=field, hint="give 0 or more")
+    return Problem(f"{str(value)[:40]!r} is not a number", key=field)
 
 
 def _is_chance(key: str) -> bool:

@@ -57,15 +57,15 @@ class Lexicon:
     @cached_property
     def camp_of(self) -> dict[str, int]:
         """Word → index of its camp."""
-        return {word: n for n, camp in enumerate(self.camps) for word in camp.words}
+        return {word: index for index, camp in enumerate(self.camps) for word in camp.words}
 
     @cached_property
     def phrase_camps(self) -> dict[str, int]:
         """Phrase → index of its camp."""
         return {
-            part.lower(): n
-            for n, camp in enumerate(self.camps)
-            for part in (*camp.nouns, *camp.verbs)
+            phrase.lower(): index
+            for index, camp in enumerate(self.camps)
+            for phrase in (*camp.nouns, *camp.verbs)
         }
 
     @cached_property
@@ -99,6 +99,6 @@ def camp_match(counts: Sequence[float], camp: int) -> float:
     total = sum(counts)
     if not total:
         return 0.0
-    own = MIXTURES[camp]
-    fit = sum(n * w for n, w in zip(counts, own, strict=True)) / total
-    return min(1.0, fit / sum(w * w for w in own))
+    mixture = MIXTURES[camp]
+    fit = sum(count * weight for count, weight in zip(counts, mixture, strict=True)) / total
+    return min(1.0, fit / sum(weight * weight for weight in mixture))

@@ -75,17 +75,19 @@ class SimulatedRespondent:
     `person` is False for a role without opinions, such as moderator, summarizer or coder.
     """
 
-    def __init__(self, at: ReplyContext, who: PersonaTraits, *, person: bool = True) -> None:
-        self.at = at
-        self.who = who
-        self.person = person
-        self.reading = at.reading
-        self.knobs = at.knobs
+    def __init__(
+        self, context: ReplyContext, persona: PersonaTraits, *, is_participant: bool = True
+    ) -> None:
+        self.at = context
+        self.who = persona
+        self.person = is_participant
+        self.reading = context.reading
+        self.knobs = context.knobs
         self.finish = "stop"
-        self.draws = Draws(at.seed, at.address, who.key)
+        self.draws = Draws(context.seed, context.address, persona.key)
         # Only the last six own utterances: a long conversation would otherwise use up all frames.
-        said = " ".join(passage.text for passage in at.reading.own_utterances[-6:])
-        self.tongue = SentenceGenerator(who, at.lexicon, self.draws, said)
+        earlier_text = " ".join(passage.text for passage in context.reading.own_utterances[-6:])
+        self.speech = SentenceGenerator(persona, context.lexicon, self.draws, earlier_text)
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -99,11 +101,11 @@ class SimulatedRespondent:
         These are the offered options, otherwise the texts of `option` passages, otherwise the
         study's names that occur in the passages.
         """
-        read = self.reading
-        if read.kind == "choice" and read.offered:
-            return read.offered
-        listed = dict.fromkeys(passage.text for passage in of_kind(read.passages, "option"))
-        return tuple(listed) or self.mentioned_names
+        reading = self.reading
+        if reading.kind == "choice" and reading.offered:
+            return reading.offered
+        options = dict.fromkeys(passage.text for passage in of_kind(reading.passages, "option"))
+        return tuple(options) or self.mentioned_names
 
     @cached_property
     def mentioned_names(self) -> tuple[str, ...]:
@@ -123,16 +125,18 @@ class SimulatedRespondent:
 
         It is always False in a study that names what opinions are about.
         """
-        read = self.reading
+        reading = self.reading
         if self.at.names or any(
-            argument_sentences(passage.text, (), self.at.lexicon) for passage in read.told
+            argument_sentences(passage.text, (), self.at.lexicon) for passage in reading.told
         ):
             return False
-        known = content_words(f"{read.about} {' '.join(self.options)}") | ASKING
-        shown = {
-            word for passage in read.heard_passages for word in content_words(passage.text) - known
+        expected_words = content_words(f"{reading.about} {' '.join(self.options)}") | ASKING
+        new_words = {
+            word
+            for passage in reading.heard_passages
+            for word in content_words(passage.text) - expected_words
         }
-        return len(shown) >= MUCH
+        return len(new_words) >= MUCH
 
     def mark_unread(self) -> None:
         """Record that this answer has no relation to the question. The run counts such answers."""
@@ -161,10 +165,13 @@ class SimulatedRespondent:
 
     @cached_property
     def _own_choices(self) -> tuple[str, ...]:
-        called = {normalise_spaces(option).casefold(): option for option in self.options}
-        own = of_kind(self.reading.passages, "utterance", "answer", own=True)
-        chosen = (called.get(normalise_spaces(passage.text).casefold()) for passage in own)
-        return tuple(filter(None, chosen))
+        option_by_text = {normalise_spaces(option).casefold(): option for option in self.options}
+        own_passages = of_kind(self.reading.passages, "utterance", "answer", own=True)
+        choices = (
+            option_by_text.get(normalise_spaces(passage.text).casefold())
+            for passage in own_passages
+        )
+        return tuple(filter(None, choices))
 
     @cached_property
     def _liked_best(self) -> str:
@@ -176,33 +183,36 @@ class SimulatedRespondent:
         """The person's exposure to arguments in this request."""
         # Use the first own choice, not the current option: a person who has changed the choice was
         # moved by the arguments for the new option, so these must count.
-        began_with = next(iter(self._own_choices), "") or self._liked_best
-        return dose_of(self.reading.told, self.options, began_with, self.at.lexicon)
+        first_option = next(iter(self._own_choices), "") or self._liked_best
+        return dose_of(self.reading.told, self.options, first_option, self.at.lexicon)
 
     def option_utilities(self) -> list[float]:
         """Return the utility of each option after all passages."""
-        first = self.initial_utilities()
-        u = apply_persuasion(first, self.options, self.exposure_dose, self.who, self.knobs)
+        initial = self.initial_utilities()
+        utilities = apply_persuasion(
+            initial, self.options, self.exposure_dose, self.who, self.knobs
+        )
         if self.knobs.sycophancy:
             favoured = self._most_favoured_option()
             bonus = 2.5 * self.knobs.sycophancy
-            u = [
-                x + bonus * (option == favoured) for x, option in zip(u, self.options, strict=True)
+            utilities = [
+                utility + bonus * (option == favoured)
+                for utility, option in zip(utilities, self.options, strict=True)
             ]
-        return u
+        return utilities
 
     def _most_favoured_option(self) -> str:
         """Return the option that others favour, or "" if none is clear.
 
         It is the option with most arguments, otherwise the one that others name most.
         """
-        pushed = self.exposure_dose.arguments
-        if any(map(sum, pushed.values())):
-            return max(pushed, key=lambda option: sum(pushed[option]))
-        said = "\n".join(passage.text for passage in self.reading.heard_passages)
-        named = count_names(said, self.options).most_common(2)
-        clear = named and (len(named) < 2 or named[0][1] > named[1][1])
-        return named[0][0] if clear else ""
+        arguments = self.exposure_dose.arguments
+        if any(map(sum, arguments.values())):
+            return max(arguments, key=lambda option: sum(arguments[option]))
+        heard_text = "\n".join(passage.text for passage in self.reading.heard_passages)
+        counts = count_names(heard_text, self.options).most_common(2)
+        has_clear_winner = counts and (len(counts) < 2 or counts[0][1] > counts[1][1])
+        return counts[0][0] if has_clear_winner else ""
 
     def opinion_of_option(self, option: str) -> float:
         """Return the utility of one option after all passages (mean about 0, sd about 1.3)."""
@@ -215,25 +225,30 @@ class SimulatedRespondent:
             options: the options to choose from, by default all.
             purpose: the name of the draw, if one reply makes several choices.
         """
-        asked = tuple(options) or self.options
+        asked_options = tuple(options) or self.options
         at, knobs = self.at, self.knobs
         if (
             knobs.instability
             and uniform_draw(at.seed, at.address, purpose, "?") < knobs.instability
         ):
-            return asked[int(len(asked) * uniform_draw(at.seed, at.address, purpose, "any"))]
+            return asked_options[
+                int(len(asked_options) * uniform_draw(at.seed, at.address, purpose, "any"))
+            ]
         if self._moved_by_length(purpose):
             # Any fixed option serves, as long as it does not depend on the content of the texts.
-            return min(asked)
-        known = dict(zip(self.options, self.option_utilities(), strict=True))
-        u = [known[option] if option in known else self._option_taste(option) for option in asked]
-        if 1 <= knobs.position <= len(u):
-            u[knobs.position - 1] += knobs.position_bias
-        noisy = [
-            x + knobs.noise * gumbel_draw(at.seed, at.address, purpose, option)
-            for x, option in zip(u, asked, strict=True)
+            return min(asked_options)
+        utility_of = dict(zip(self.options, self.option_utilities(), strict=True))
+        utilities = [
+            utility_of[option] if option in utility_of else self._option_taste(option)
+            for option in asked_options
         ]
-        return asked[max(range(len(noisy)), key=noisy.__getitem__)]
+        if 1 <= knobs.position <= len(utilities):
+            utilities[knobs.position - 1] += knobs.position_bias
+        noisy_utilities = [
+            utility + knobs.noise * gumbel_draw(at.seed, at.address, purpose, option)
+            for utility, option in zip(utilities, asked_options, strict=True)
+        ]
+        return asked_options[max(range(len(noisy_utilities)), key=noisy_utilities.__getitem__)]
 
     def _moved_by_length(self, purpose: str) -> bool:
         """Return whether the length of the passages decides, whatever they say.
@@ -243,8 +258,8 @@ class SimulatedRespondent:
         knobs, at = self.knobs, self.at
         if not knobs.length_bias:
             return False
-        read = sum(len(passage.text) for passage in self.reading.heard_passages)
-        chance = knobs.length_bias * min(1.0, read / LONG_READING)
+        read_characters = sum(len(passage.text) for passage in self.reading.heard_passages)
+        chance = knobs.length_bias * min(1.0, read_characters / LONG_READING)
         return uniform_draw(at.seed, self.who.key, purpose, "length") < chance
 
     def stable_leaning(self, about: str, answer: str = "", part: str = "") -> float:
@@ -254,9 +269,9 @@ class SimulatedRespondent:
         part of it.
         """
         knobs = self.knobs
-        lean = (1 - knobs.shrinking_variance) * self.who.question_lean(about, answer, part)
-        lean += 0.15 * self.who.warmth
-        return _clip_to_scale(lean + knobs.acquiescence + 0.5 * knobs.sycophancy)
+        leaning = (1 - knobs.shrinking_variance) * self.who.question_lean(about, answer, part)
+        leaning += 0.15 * self.who.warmth
+        return _clip_to_scale(leaning + knobs.acquiescence + 0.5 * knobs.sycophancy)
 
     def draw_rating(self, about: str, answer: str = "", part: str = "") -> float:
         """Return `stable_leaning` with the random noise of this reply, for answers on a scale."""
@@ -271,13 +286,13 @@ class SimulatedRespondent:
         It counts arguments that name no option, and those for options that the question (`about`)
         names.
         """
-        matter = content_words(about) - ASKING
-        rating = self.draw_rating(" ".join(sorted(matter)) or about, part=part)
-        matters = ("", *names_in(about, self.mentioned_names))
-        heard = arguments_heard_for(
-            matters, self.reading.heard_passages, self.mentioned_names, self.at.lexicon
+        question_words = content_words(about) - ASKING
+        rating = self.draw_rating(" ".join(sorted(question_words)) or about, part=part)
+        options = ("", *names_in(about, self.mentioned_names))
+        counts = arguments_heard_for(
+            options, self.reading.heard_passages, self.mentioned_names, self.at.lexicon
         )
-        return rating + (1 - rating) * persuasion_strength(heard, self.who, self.knobs)
+        return rating + (1 - rating) * persuasion_strength(counts, self.who, self.knobs)
 
     def choose_on_scale(self, options: tuple[str, ...], about: str, part: str = "") -> str:
         """Return the answer nearest to the person's judgement of a question.
@@ -287,18 +302,20 @@ class SimulatedRespondent:
         scale = scale_of(options)
         if not scale:
             return ""
-        ends = [place for place in scale if math.isfinite(place)]
-        low, high = min(ends), max(ends)
+        finite_places = [place for place in scale if math.isfinite(place)]
+        low, high = min(finite_places), max(finite_places)
         target = low + (high - low) * (self.draw_judgement(about, part) + 1) / 2
         knobs = self.knobs
         if 1 <= knobs.position <= len(scale) and knobs.position_bias > 0:
-            away = scale[knobs.position - 1] - target
-            target += math.copysign(min((high - low) * 0.25 * knobs.position_bias, abs(away)), away)
-        away_by = [
+            distance = scale[knobs.position - 1] - target
+            target += math.copysign(
+                min((high - low) * 0.25 * knobs.position_bias, abs(distance)), distance
+            )
+        distances = [
             abs(place - target) * (SURE if is_unsure(option) else 1)
             for place, option in zip(scale, options, strict=True)
         ]
-        return options[away_by.index(min(away_by))]
+        return options[distances.index(min(distances))]
 
     def agreement_with(self, text: str, options: tuple[str, ...] = ()) -> float:
         """Return how far the person agrees with a statement, −1 to 1.
@@ -306,16 +323,16 @@ class SimulatedRespondent:
         It follows from the arguments of the statement, the options that it supports, and its
         content words. It has no noise. `options` are by default all.
         """
-        found = argument_counts(text, options or self.options, self.at.lexicon)
-        total = [sum(c[key] for c in found.values()) for key in range(3)]
+        counts_by_option = argument_counts(text, options or self.options, self.at.lexicon)
+        total = [sum(counts[camp] for counts in counts_by_option.values()) for camp in range(3)]
         # We chose these weights. Arguments count more than the leaning on the words of the
         # statement.
         score = 0.45 * self.stable_leaning(text)
         if any(total):
             score += 0.8 * camp_match(total, self.who.camp) - 0.4
-        spoken = [self.who.option_taste(option) for option in found if option]
-        if spoken:
-            score += 0.5 * math.tanh(sum(spoken) / len(spoken))
+        tastes = [self.who.option_taste(option) for option in counts_by_option if option]
+        if tastes:
+            score += 0.5 * math.tanh(sum(tastes) / len(tastes))
         return _clip_to_scale(score + 0.5 * self.knobs.sycophancy)
 
     def arguments_by_option(self, text: str) -> dict[str, Counts]:
@@ -333,10 +350,10 @@ class SimulatedRespondent:
         """
         matter = about or self.current_option
         if matter:
-            return self.tongue.draw_reasons(matter, count)
+            return self.speech.draw_reasons(matter, count)
         if not self.talked_about_matters:
             self.mark_unread()
-        return self.tongue.talk(self.talked_about_matters or ("this",), count)
+        return self.speech.talk(self.talked_about_matters or ("this",), count)
 
     @cached_property
     def talked_about_matters(self) -> tuple[str, ...]:
@@ -347,21 +364,28 @@ class SimulatedRespondent:
         """
         if self.mentioned_names:
             return self.mentioned_names
-        read = self.reading
-        fields = content_words(json.dumps(self.schema).replace("_", " "))
-        found: dict[str, None] = {}
-        for text in (read.about, *(passage.text for passage in reversed(read.heard_passages))):
-            if len(found) < ENOUGH_TOPICS:
-                fresh = (text for text in extract_topics(text) if not content_words(text) <= fields)
-                found.update(dict.fromkeys(fresh))
-        return tuple(found)
+        reading = self.reading
+        field_words = content_words(json.dumps(self.schema).replace("_", " "))
+        topics: dict[str, None] = {}
+        for text in (
+            reading.about,
+            *(passage.text for passage in reversed(reading.heard_passages)),
+        ):
+            if len(topics) < ENOUGH_TOPICS:
+                new_topics = (
+                    topic
+                    for topic in extract_topics(text)
+                    if not content_words(topic) <= field_words
+                )
+                topics.update(dict.fromkeys(new_topics))
+        return tuple(topics)
 
 
 def apply_persuasion(
-    first: Sequence[float],
+    initial: Sequence[float],
     options: Sequence[str],
     dose: ExposureDose,
-    who: PersonaTraits,
+    persona: PersonaTraits,
     knobs: RespondentSettings,
 ) -> list[float]:
     """Return the utilities after persuasion.
@@ -373,27 +397,27 @@ def apply_persuasion(
     multiplied by 1 + (`factor_addressed` − 1)·t/(t + 1).
     """
     if not dose.arguments or not knobs.persuasion:
-        return list(first)
-    top = max(first)
-    after = []
-    for value, option in zip(first, options, strict=True):
-        counts, t = dose.arguments.get(option, (0, 0, 0)), dose.turns.get(option, 0)
+        return list(initial)
+    highest = max(initial)
+    utilities = []
+    for value, option in zip(initial, options, strict=True):
+        counts, turn_count = dose.arguments.get(option, (0, 0, 0)), dose.turns.get(option, 0)
         factor = knobs.factor_interviewed if dose.interviewed else 1.0
-        factor *= 1 + (knobs.factor_addressed - 1) * t / (t + HALF_TURNS)
-        near = math.exp(-(((top - value) / DISTANCE) ** 2))
-        after.append(value + factor * near * persuasion_strength(counts, who, knobs))
-    return after
+        factor *= 1 + (knobs.factor_addressed - 1) * turn_count / (turn_count + HALF_TURNS)
+        closeness = math.exp(-(((highest - value) / DISTANCE) ** 2))
+        utilities.append(value + factor * closeness * persuasion_strength(counts, persona, knobs))
+    return utilities
 
 
-def persuasion_strength(counts: Counts, who: PersonaTraits, knobs: RespondentSettings) -> float:
+def persuasion_strength(counts: Counts, persona: PersonaTraits, knobs: RespondentSettings) -> float:
     """Return .75·s·κ_read·n/(n + 8)·match(a, r), the effect of n distinct argument words.
 
     `counts` are the argument words by camp, a their shares and r the camp of the person.
     """
     n = sum(counts)
     kappa = knobs.persuasion * knobs.kappa_read
-    read = n / (n + HALF_READ) * camp_match(counts, who.camp)
-    return (1 - ANCHOR) * who.susceptibility * kappa * read
+    match = n / (n + HALF_READ) * camp_match(counts, persona.camp)
+    return (1 - ANCHOR) * persona.susceptibility * kappa * match
 
 
 def _clip_to_scale(value: float) -> float:

@@ -37,10 +37,10 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
     """
     found = []
     ends: dict[int, int] = {}
-    me = request.hints.speaker
+    speaker = request.hints.speaker
     for start, end, source, message in request.spans:
         text = request.messages[message].content[start:end]
-        own = bool(me) and source.speaker == me and source.kind in ("utterance", "answer")
+        own = bool(speaker) and source.speaker == speaker and source.kind in ("utterance", "answer")
         inner = end <= ends.get(message, 0)
         ends[message] = max(end, ends.get(message, 0))
         found.append(Passage(text, source, message, own, inner))
@@ -61,12 +61,12 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 
     A prompt may show them in any order, and the person stays the same.
     """
-    own = {
+    personas = {
         (passage.source.id, passage.text)
         for passage in passages
         if passage.source.kind == "persona" and speaker and passage.source.speaker == speaker
     }
-    return [text for _, text in sorted(own)]
+    return [text for _, text in sorted(personas)]
 
 
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
@@ -79,12 +79,15 @@ def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
     scopes: dict[str, list[Passage]] = {}
     for passage in passages:
         scopes.setdefault(_scope_of(passage), []).append(passage)
-    talks = {
-        scope: sorted(said, key=_place_in_scope)
-        for scope, said in scopes.items()
-        if scope and len({passage.own for passage in said}) > 1
+    conversations = {
+        scope: sorted(scope_passages, key=_place_in_scope)
+        for scope, scope_passages in scopes.items()
+        if scope and len({passage.own for passage in scope_passages}) > 1
     }
-    return [*talks.values(), [passage for passage in passages if _scope_of(passage) not in talks]]
+    return [
+        *conversations.values(),
+        [passage for passage in passages if _scope_of(passage) not in conversations],
+    ]
 
 
 def _scope_of(passage: Passage) -> str:
@@ -104,12 +107,16 @@ def text_outside(request: ModelRequest) -> str:
     It replaces `ask(about=…)` if the study author did not give that.
     """
     # In a re-ask the question is the message before the reply that is quoted back.
-    given_back = (span.message for span in request.spans if span.source.kind == "reply")
-    asked = request.messages[: next(given_back, None)]
-    if not asked:
+    reply_messages = (span.message for span in request.spans if span.source.kind == "reply")
+    prompt_messages = request.messages[: next(reply_messages, None)]
+    if not prompt_messages:
         return ""
-    content = asked[-1].content
-    spans = [span for span in request.spans if span.message == len(asked) - 1]
-    rest = [content[span.start : span.end] for span in cover_rest(len(content), spans)]
-    unknown = [content[span.start : span.end] for span in spans if span.source.kind == UNATTRIBUTED]
-    return "\n".join(rest if any(content_words(text) for text in rest) else unknown).strip()
+    content = prompt_messages[-1].content
+    spans = [span for span in request.spans if span.message == len(prompt_messages) - 1]
+    other_texts = [content[span.start : span.end] for span in cover_rest(len(content), spans)]
+    unattributed_texts = [
+        content[span.start : span.end] for span in spans if span.source.kind == UNATTRIBUTED
+    ]
+    return "\n".join(
+        other_texts if any(content_words(text) for text in other_texts) else unattributed_texts
+    ).strip()

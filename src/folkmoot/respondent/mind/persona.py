@@ -97,9 +97,9 @@ class PersonaTraits:
         if not words:
             return 2.0 * uniform_draw(self.seed, self.key, "lean", about, f"{answer}{part}") - 1.0
 
-        def draw_lean(to: str) -> float:
-            each = (normal_draw(self.seed, self.key, "word", word, to) for word in words)
-            return sum(each) / math.sqrt(len(words))
+        def draw_lean(suffix: str) -> float:
+            word_draws = (normal_draw(self.seed, self.key, "word", word, suffix) for word in words)
+            return sum(word_draws) / math.sqrt(len(words))
 
         total = draw_lean(answer)
         if part:
@@ -112,8 +112,8 @@ class PersonaTraits:
 @lru_cache(maxsize=4096)
 def content_words(text: str) -> frozenset[str]:
     """Return the words of a text that say what it is about, in lower case."""
-    found = _TOKEN.findall(text.casefold())
-    return frozenset(w for w in found if len(w) > 2 and w not in _STOP)
+    tokens = _TOKEN.findall(text.casefold())
+    return frozenset(word for word in tokens if len(word) > 2 and word not in _STOP)
 
 
 # Words for dealing with a topic or for asking about it. They are no topics.
@@ -150,33 +150,33 @@ def extract_topics(text: str) -> tuple[str, ...]:
 
     Verbs ("you look", "worries you") are no topics.
     """
-    found: list[list[str]] = [[]]
+    runs: list[list[str]] = [[]]
     tokens = re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", text)
     for before, token, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
         # "robots" is a topic in "Should robots …". "work" is a verb in "robots should work".
-        verb = after.lower() in _VERB_BEFORE or before in _VERB_AFTER
-        verb = verb or bool(_PAST.fullmatch(token) and not content_words(after))
-        if content_words(token) - ASKING - _VAGUE and len(found[-1]) < 3 and not verb:
-            found[-1].append(token)
-        elif found[-1]:
-            found.append([])
-    return tuple(dict.fromkeys(" ".join(run) for run in found if run))
+        is_verb = after.lower() in _VERB_BEFORE or before in _VERB_AFTER
+        is_verb = is_verb or bool(_PAST.fullmatch(token) and not content_words(after))
+        if content_words(token) - ASKING - _VAGUE and len(runs[-1]) < 3 and not is_verb:
+            runs[-1].append(token)
+        elif runs[-1]:
+            runs.append([])
+    return tuple(dict.fromkeys(" ".join(run) for run in runs if run))
 
 
 def persona_from_text(text: str, seed: int) -> PersonaTraits:
     """Return the traits of the persona that a text describes. White space does not matter."""
     key = " ".join(text.split())
-    temper = _MARKED.sub("", key.casefold())
-    shift = 0.4 * (_count_hits(temper, _OPEN) - _count_hits(temper, _CLOSED))
-    at = _STANDARD.cdf(_STANDARD.inv_cdf(uniform_draw(seed, key, "susceptibility")) + shift)
+    unmarked_text = _MARKED.sub("", key.casefold())
+    shift = 0.4 * (_count_hits(unmarked_text, _OPEN) - _count_hits(unmarked_text, _CLOSED))
+    quantile = _STANDARD.cdf(_STANDARD.inv_cdf(uniform_draw(seed, key, "susceptibility")) + shift)
     warmth = 0.5 * (2 * uniform_draw(seed, key, "warmth") - 1) + 0.4 * max(-1, min(1, shift))
     return PersonaTraits(
         key=key,
         seed=seed,
         camp=int(3 * uniform_draw(seed, key, "camp")),
-        susceptibility=beta_quantile(at),
+        susceptibility=beta_quantile(quantile),
         warmth=max(-1.0, min(1.0, warmth)),
-        voice=_draw_voice(temper, uniform_draw(seed, key, "voice")),
+        voice=_draw_voice(unmarked_text, uniform_draw(seed, key, "voice")),
         calling=_self_description(key),
         words=content_words(key),
     )
@@ -192,20 +192,20 @@ def beta_quantile(probability: float) -> float:
     # 40 bisections give a precision of 2⁻⁴⁰, far below any effect.
     for _ in range(40):
         x = (low + high) / 2
-        below = sum(math.comb(n, key) * x**key * (1 - x) ** (n - key) for key in range(a, n + 1))
+        below = sum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
         low, high = (x, high) if below < probability else (low, x)
     return (low + high) / 2
 
 
-def _count_hits(low: str, words: re.Pattern[str]) -> int:
+def _count_hits(lower_text: str, pattern: re.Pattern[str]) -> int:
     # At most two, so that a long description does not make an extreme person.
-    return min(2, len(words.findall(low)))
+    return min(2, len(pattern.findall(lower_text)))
 
 
-def _draw_voice(low: str, draw: float) -> str:
+def _draw_voice(lower_text: str, draw: float) -> str:
     # For one persona in ten the words do not decide the voice.
-    for voice, words in _VOICED.items():
-        if draw < 0.9 and words.search(low):
+    for voice, pattern in _VOICED.items():
+        if draw < 0.9 and pattern.search(lower_text):
             return voice
     return VOICES[int(len(VOICES) * draw)]
 
@@ -235,8 +235,8 @@ def with_article(phrase: str) -> str:
 
 def _self_description(text: str) -> str:
     """Return how the person would name themselves, with an article, or "" if that is unclear."""
-    found = _CALLING.search(text)
-    bare = _TAIL.sub("", found[1]).strip(" -'’") if found else ""
-    if not bare or len(bare.split()) > 5 or _NOT_A_CALLING.search(bare):
+    match = _CALLING.search(text)
+    description = _TAIL.sub("", match[1]).strip(" -'’") if match else ""
+    if not description or len(description.split()) > 5 or _NOT_A_CALLING.search(description):
         return ""
-    return f"{with_article(bare)} {bare}"
+    return f"{with_article(description)} {description}"

@@ -79,18 +79,20 @@ class PromptReading:
 
 def read_prompt(request: ModelRequest) -> PromptReading:
     """Return the reading of a request."""
-    asked = request.hints
+    hints = request.hints
     passages = passages_of(request)
-    in_system = bool(request.messages) and request.messages[0].role == "system"
+    has_system_message = bool(request.messages) and request.messages[0].role == "system"
     described = [
-        passage for passage in of_kind(passages, UNATTRIBUTED) if in_system and not passage.message
+        passage
+        for passage in of_kind(passages, UNATTRIBUTED)
+        if has_system_message and not passage.message
     ]
     return PromptReading(
-        role=asked.role,
-        kind=asked.kind or ("json" if request.schema else ""),
-        speaker=asked.speaker,
-        about=asked.about or text_outside(request),
-        persona="\n".join(persona_of(passages, asked.speaker)),
+        role=hints.role,
+        kind=hints.kind or ("json" if request.schema else ""),
+        speaker=hints.speaker,
+        about=hints.about or text_outside(request),
+        persona="\n".join(persona_of(passages, hints.speaker)),
         described="\n".join(passage.text for passage in described),
         passages=passages,
         # A passage inside another one is read as part of it, so it must not be counted twice.
@@ -99,11 +101,11 @@ def read_prompt(request: ModelRequest) -> PromptReading:
             for passage in of_kind(passages, *TOLD)
             if not passage.inner and passage not in described
         ),
-        offered=asked.offered,
-        signal=asked.signal,
+        offered=hints.offered,
+        signal=hints.signal,
         schema=request.schema,
-        total=asked.total,
-        names=dict(asked.names),
+        total=hints.total,
+        names=dict(hints.names),
     )
 
 
@@ -119,9 +121,11 @@ def normalise_spaces(text: str) -> str:
 def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
     longest_first = sorted(names, key=len, reverse=True)
     # A name of one letter must have the same case, because "a" is a word.
-    each = (r"\s+".join(map(re.escape, name.split())) for name in longest_first)
-    ways = "|".join(f"(?-i:{way})" if len(way) == 1 else way for way in each)
-    return re.compile(rf"(?<!\w)(?:{ways})(?!\w)", re.IGNORECASE)
+    patterns = (r"\s+".join(map(re.escape, name.split())) for name in longest_first)
+    alternatives = "|".join(
+        f"(?-i:{pattern})" if len(pattern) == 1 else pattern for pattern in patterns
+    )
+    return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)
 
 
 @lru_cache(maxsize=2048)
@@ -130,18 +134,24 @@ def count_names(text: str, names: tuple[str, ...]) -> Counter[str]:
 
     A name inside a longer name does not count.
     """
-    called = {normalise_spaces(name).casefold(): name for name in names}
-    return Counter(called[normalise_spaces(m).casefold()] for m in _any_of(names).findall(text))
+    name_by_text = {normalise_spaces(name).casefold(): name for name in names}
+    return Counter(
+        name_by_text[normalise_spaces(match).casefold()] for match in _any_of(names).findall(text)
+    )
 
 
 def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names that occur in a text, also inside longer names."""
-    named = tuple(name for name in dict.fromkeys(names) if name.strip())
-    there = (
-        [normalise_spaces(name).casefold() for name in count_names(text, named)] if named else []
+    given_names = tuple(name for name in dict.fromkeys(names) if name.strip())
+    texts_found = (
+        [normalise_spaces(name).casefold() for name in count_names(text, given_names)]
+        if given_names
+        else []
     )
     return tuple(
-        name for name in named if any(normalise_spaces(name).casefold() in found for found in there)
+        name
+        for name in given_names
+        if any(normalise_spaces(name).casefold() in text_found for text_found in texts_found)
     )
 
 
@@ -151,31 +161,37 @@ class _Parts(NamedTuple):
     named: tuple[tuple[int, str], ...]
     words: tuple[tuple[int, str], ...]
 
-    def option(self, at: int, before: str) -> str:
+    def option(self, position: int, before: str) -> str:
         """Return the option that an argument word at this position supports.
 
         It is the last option named before it in the sentence. If there is none, it is the first one
         in the sentence, otherwise the one named last `before` the sentence.
         """
-        named = [name for end, name in self.named if end <= at]
-        return named[-1] if named else self.named[0][1] if self.named else before
+        names_before = [name for end, name in self.named if end <= position]
+        return names_before[-1] if names_before else self.named[0][1] if self.named else before
 
 
 @lru_cache(maxsize=4096)
 def _sentence_parts(sentence: str, names: tuple[str, ...], lexicon: Lexicon) -> _Parts:
-    named: list[tuple[int, str]] = []
-    bare = sentence
+    name_ends: list[tuple[int, str]] = []
+    without_names = sentence
     if names:
-        called = {normalise_spaces(name).casefold(): name for name in names}
-        found = _any_of(names).finditer(sentence)
-        named = [(match.end(), called[normalise_spaces(match[0]).casefold()]) for match in found]
+        name_by_text = {normalise_spaces(name).casefold(): name for name in names}
+        matches = _any_of(names).finditer(sentence)
+        name_ends = [
+            (match.end(), name_by_text[normalise_spaces(match[0]).casefold()]) for match in matches
+        ]
         # Replace names by spaces, so that an option called "safety" is no argument for itself.
         # Positions stay the same.
-        bare = (
-            _any_of(names).sub(lambda match: " " * len(match[0]), sentence) if named else sentence
+        without_names = (
+            _any_of(names).sub(lambda match: " " * len(match[0]), sentence)
+            if name_ends
+            else sentence
         )
-    words = tuple((match.start(), match[0]) for match in lexicon.any_word.finditer(bare.lower()))
-    return _Parts(tuple(named), words)
+    words = tuple(
+        (match.start(), match[0]) for match in lexicon.any_word.finditer(without_names.lower())
+    )
+    return _Parts(tuple(name_ends), words)
 
 
 @lru_cache(maxsize=4096)
@@ -204,14 +220,14 @@ def argument_sentences(
 
     Each is a mapping from option to its argument words ("" if no option was named).
     """
-    found = []
+    sentences = []
     for _, parts, before in _iterate_sentences(text, names, lexicon):
         if len(parts.words) >= ENOUGH_WORDS:
             by_option: dict[str, list[str]] = {}
-            for at, word in parts.words:
-                by_option.setdefault(parts.option(at, before), []).append(word)
-            found.append({option: tuple(words) for option, words in by_option.items()})
-    return tuple(found)
+            for position, word in parts.words:
+                by_option.setdefault(parts.option(position, before), []).append(word)
+            sentences.append({option: tuple(words) for option, words in by_option.items()})
+    return tuple(sentences)
 
 
 @lru_cache(maxsize=2048)
@@ -219,11 +235,11 @@ def argument_phrases(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> Mapping[str, Counter[str]]:
     """Return option → argument phrases of a text with their counts ("" if no option is named)."""
-    found: dict[str, Counter[str]] = {}
+    phrases: dict[str, Counter[str]] = {}
     for raw, parts, before in _iterate_sentences(text, names, lexicon):
-        for at, phrase in _sentence_phrases(raw, lexicon) if parts.words else ():
-            found.setdefault(parts.option(at, before), Counter())[phrase] += 1
-    return found
+        for position, phrase in _sentence_phrases(raw, lexicon) if parts.words else ():
+            phrases.setdefault(parts.option(position, before), Counter())[phrase] += 1
+    return phrases
 
 
 def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
@@ -233,9 +249,9 @@ def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict
     """
     words: dict[str, set[str]] = {}
     for sentence in argument_sentences(text, names, lexicon):
-        for option, found in sentence.items():
-            words.setdefault(option, set()).update(found)
-    return {option: by_camp(found, lexicon) for option, found in words.items()}
+        for option, option_words in sentence.items():
+            words.setdefault(option, set()).update(option_words)
+    return {option: by_camp(option_words, lexicon) for option, option_words in words.items()}
 
 
 def by_camp(words: Sequence[str] | set[str], lexicon: Lexicon) -> Counts:
@@ -260,7 +276,7 @@ class ExposureDose:
 
 
 def dose_of(
-    told: Sequence[Passage], names: tuple[str, ...], held: str, lexicon: Lexicon
+    told: Sequence[Passage], names: tuple[str, ...], held_option: str, lexicon: Lexicon
 ) -> ExposureDose:
     """Return the dose of the passages for a person who holds an option.
 
@@ -273,33 +289,40 @@ def dose_of(
     for conversation in in_order_of_speech(told):
         # `put` is the option of the last argument of another speaker, and `speaks` is who spoke
         # last. So several own utterances in a row are one turn.
-        put, speaks = "", ""
+        last_option, last_speaker = "", ""
         for passage in conversation:
             if passage.own:
                 if passage.source.kind != "utterance" or not passage.text.strip():
                     continue
-                if speaks != "own" and put:
-                    turns[put] = turns.get(put, 0) + 1
-                elif speaks != "own":
+                if last_speaker != "own" and last_option:
+                    turns[last_option] = turns.get(last_option, 0) + 1
+                elif last_speaker != "own":
                     interviewed = True
-                put, speaks = "", "own"
+                last_option, last_speaker = "", "own"
                 continue
             for sentence in argument_sentences(passage.text, names, lexicon):
-                for option, found in sentence.items():
-                    if option not in ("", held):
-                        words.setdefault(option, set()).update(found)
+                for option, option_words in sentence.items():
+                    if option not in ("", held_option):
+                        words.setdefault(option, set()).update(option_words)
                         if passage.source.kind in _SAID_TO_SOMEONE:
-                            put, speaks = option, "other"
+                            last_option, last_speaker = option, "other"
     return ExposureDose(
-        {option: by_camp(word, lexicon) for option, word in words.items()}, turns, interviewed
+        {option: by_camp(option_words, lexicon) for option, option_words in words.items()},
+        turns,
+        interviewed,
     )
 
 
 def arguments_heard_for(
-    options: Sequence[str], heard: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
+    options: Sequence[str], passages: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
 ) -> Counts:
     """Return the distinct argument words for some options in passages of others, by camp."""
-    each = (s for passage in heard for s in argument_sentences(passage.text, names, lexicon))
+    sentences = (
+        sentence
+        for passage in passages
+        for sentence in argument_sentences(passage.text, names, lexicon)
+    )
     return by_camp(
-        {word for s in each for option in options for word in s.get(option, ())}, lexicon
+        {word for sentence in sentences for option in options for word in sentence.get(option, ())},
+        lexicon,
     )

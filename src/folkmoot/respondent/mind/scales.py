@@ -42,41 +42,41 @@ def scale_of(options: tuple[str, ...]) -> tuple[float, ...]:
     An answer such as "I do not know" is in the middle. If another answer is already there, its
     position is infinite, so it is never chosen.
     """
-    said = [option.replace("_", " ") for option in options if not is_unsure(option)]
-    places = _scale_numbers(said) or _for_and_against(said) or _scale_degrees(said)
-    if not places or len(said) == len(options):
+    labels = [option.replace("_", " ") for option in options if not is_unsure(option)]
+    places = _scale_numbers(labels) or _for_and_against(labels) or _scale_degrees(labels)
+    if not places or len(labels) == len(options):
         return places
     middle = (min(places) + max(places)) / 2
-    known, aside = iter(places), math.inf if middle in places else middle
-    return tuple(aside if is_unsure(option) else next(known) for option in options)
+    numbers, unsure_place = iter(places), math.inf if middle in places else middle
+    return tuple(unsure_place if is_unsure(option) else next(numbers) for option in options)
 
 
-def _scale_numbers(said: list[str]) -> tuple[float, ...]:
-    numbers = [re.match(r"^\s*(-?\d+(?:\.\d+)?)\b", option) for option in said]
+def _scale_numbers(labels: list[str]) -> tuple[float, ...]:
+    numbers = [re.match(r"^\s*(-?\d+(?:\.\d+)?)\b", option) for option in labels]
     return (
         tuple(float(number[1]) for number in numbers if number)
-        if len(said) > 2 and all(numbers)
+        if len(labels) > 2 and all(numbers)
         else ()
     )
 
 
-def _for_and_against(said: list[str]) -> tuple[float, ...]:
+def _for_and_against(labels: list[str]) -> tuple[float, ...]:
     # In an answer above 60 characters a word such as "not" need not mark a pole of the scale.
-    if not any(_DISAGREE.search(option) for option in said) or any(
-        len(option) > 60 for option in said
+    if not any(_DISAGREE.search(option) for option in labels) or any(
+        len(option) > 60 for option in labels
     ):
         return ()
     places = []
-    for option in said:
+    for option in labels:
         sign = -1.0 if _DISAGREE.search(option) else 1.0 if _AGREE.search(option) else 0.0
-        size = 3.0 if _STRONG.search(option) else 1.0 if _WEAK.search(option) else 2.0
-        places.append(sign * size)
+        strength = 3.0 if _STRONG.search(option) else 1.0 if _WEAK.search(option) else 2.0
+        places.append(sign * strength)
     return tuple(places) if len(set(places)) == len(places) and max(places) > 0 else ()
 
 
-def _scale_degrees(said: list[str]) -> tuple[float, ...]:
-    found = [_DEGREES.search(option) for option in said]
-    degrees = [match.lastindex or 0 for match in found if match]
-    if len(said) < 3 or len(set(degrees)) < len(said):
+def _scale_degrees(labels: list[str]) -> tuple[float, ...]:
+    matches = [_DEGREES.search(option) for option in labels]
+    degrees = [match.lastindex or 0 for match in matches if match]
+    if len(labels) < 3 or len(set(degrees)) < len(labels):
         return ()
     return tuple(float(sorted(degrees).index(degree)) for degree in degrees)

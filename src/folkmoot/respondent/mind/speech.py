@@ -23,8 +23,8 @@ _GOLDEN = 0.6180339887498949
 @cache
 def load_frames() -> Mapping[str, Any]:
     """Return all sentence frames by kind, and also by voice if voices differ."""
-    found: Mapping[str, Any] = packaged_yaml(__file__, "speech.yaml")
-    return found
+    frames: Mapping[str, Any] = packaged_yaml(__file__, "speech.yaml")
+    return frames
 
 
 class SentenceGenerator:
@@ -33,11 +33,13 @@ class SentenceGenerator:
     It avoids frames and phrases that occur in `said`, the earlier utterances of the speaker.
     """
 
-    def __init__(self, who: PersonaTraits, lexicon: Lexicon, draws: Draws, said: str = "") -> None:
-        self.who = who
+    def __init__(
+        self, persona: PersonaTraits, lexicon: Lexicon, draws: Draws, earlier_text: str = ""
+    ) -> None:
+        self.who = persona
         self.lexicon = lexicon
         self.draws = draws
-        self._said = said.casefold()
+        self._said = earlier_text.casefold()
         self._used: set[str] = set()
         self._at = -1.0
 
@@ -64,8 +66,8 @@ class SentenceGenerator:
         returned.
         """
         start = self.draws.draw_integer(0, len(items) - 1)
-        for key in range(len(items)):
-            item = items[(start + key) % len(items)]
+        for offset in range(len(items)):
+            item = items[(start + offset) % len(items)]
             if item not in self._used and _longest_fixed_part(item) not in self._said:
                 break
         else:
@@ -87,9 +89,9 @@ class SentenceGenerator:
 
     def draw_sentence(self, kind: str, **names: str) -> str:
         """Return a sentence of a kind in `speech.yaml`, in the speaker's voice if voices differ."""
-        known = load_frames()[kind]
-        voiced = known[self.who.voice] if isinstance(known, dict) else known
-        return self.fill_frame(self.pick_unused(voiced), **names)
+        frames = load_frames()[kind]
+        voice_frames = frames[self.who.voice] if isinstance(frames, dict) else frames
+        return self.fill_frame(self.pick_unused(voice_frames), **names)
 
     def draw_reasons(self, about: str, sentence_count: int = 0) -> str:
         """Return `sentence_count` reasons for `about`, by default a number that fits the voice."""
@@ -99,13 +101,15 @@ class SentenceGenerator:
     def talk(self, topics: Sequence[str], sentence_count: int = 0) -> str:
         """Return sentences about some topics without reasons for or against anything."""
         count = sentence_count or self.draws.draw_integer(*LENGTH[self.who.voice])
-        known = self.draws.shuffled_copy(topics) * 2 * count
-        kinds = [item for item in load_frames()["talks"] if len(topics) > 1 or "{U}" not in item]
-        said = [
-            self.fill_frame(self.pick_unused(kinds), T=known[2 * key], U=known[2 * key + 1])
-            for key in range(count)
+        topic_order = self.draws.shuffled_copy(topics) * 2 * count
+        frames = [item for item in load_frames()["talks"] if len(topics) > 1 or "{U}" not in item]
+        sentences = [
+            self.fill_frame(
+                self.pick_unused(frames), T=topic_order[2 * i], U=topic_order[2 * i + 1]
+            )
+            for i in range(count)
         ]
-        return " ".join(said)
+        return " ".join(sentences)
 
 
 def _longest_fixed_part(frame: str) -> str:

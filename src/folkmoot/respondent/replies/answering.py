@@ -17,23 +17,27 @@ from folkmoot.respondent.replies.filling import fill_schema
 
 def answer_as_text(mind: SimulatedRespondent, answers: Mapping[str, Answering]) -> str:
     """Return the reply of a mind as text, by the study's rules or by the form of the answer."""
-    read = mind.reading
-    kind = read.kind or "text"
-    own = answers.get(str(mind.schema.get("title", ""))) or answers.get(f"{read.role} {kind}")
-    given = own(mind) if own else None
-    if own is None and kind != "text" and mind.person and mind.is_unpersuaded_by_text:
+    reading = mind.reading
+    kind = reading.kind or "text"
+    own_answer = answers.get(str(mind.schema.get("title", ""))) or answers.get(
+        f"{reading.role} {kind}"
+    )
+    answer = own_answer(mind) if own_answer else None
+    if own_answer is None and kind != "text" and mind.person and mind.is_unpersuaded_by_text:
         mind.finish = FINISH_UNMOVED
     if kind == "choice":
-        chosen = str(given) if given is not None else answer_choice(mind)
+        choice = str(answer) if answer is not None else answer_choice(mind)
         return (
-            json.dumps(fill_schema(mind, dict.fromkeys(_field_names(mind), chosen)))
+            json.dumps(fill_schema(mind, dict.fromkeys(_field_names(mind), choice)))
             if mind.schema
-            else chosen
+            else choice
         )
     if mind.schema:
-        return json.dumps(fill_schema(mind, given, known=own is not None), ensure_ascii=False)
-    if given is not None:
-        return str(given)
+        return json.dumps(
+            fill_schema(mind, answer, known=own_answer is not None), ensure_ascii=False
+        )
+    if answer is not None:
+        return str(answer)
     if kind == "number":
         return answer_number(mind)
     if kind == "json":
@@ -64,34 +68,36 @@ def answer_number(mind: SimulatedRespondent) -> str:
     bounds = mind.reading.number_bounds
     if bounds is None or not mind.person:
         mind.mark_unread()
-    low, high, whole = bounds or (0.0, 100.0, True)
+    low, high, is_whole = bounds or (0.0, 100.0, True)
     value = low + (high - low) * (mind.draw_judgement(mind.reading.about) + 1) / 2
-    whole = whole and high - low > 1
-    return str(round(value)) if whole else f"{value:.2f}".rstrip("0").rstrip(".")
+    is_whole = is_whole and high - low > 1
+    return str(round(value)) if is_whole else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def answer_text(mind: SimulatedRespondent) -> str:
     """Return free text: the reasons of a participant, or the text of another role."""
     if not mind.person:
         return roles.answer_role(mind)
-    read, tongue = mind.reading, mind.tongue
+    reading, tongue = mind.reading, mind.speech
     if not mind.current_option:
         return mind.compose_reasons()
     # A text with an offered option is asked to give the view of the people who hold that option.
-    if read.offered:
-        return roles.restate_reasons(mind, read.offered[0])
+    if reading.offered:
+        return roles.restate_reasons(mind, reading.offered[0])
     parts = []
-    last = read.heard_passages[-1].text if read.heard_passages else ""
-    put = [
+    last_text = reading.heard_passages[-1].text if reading.heard_passages else ""
+    argued_options = [
         option
-        for option in mind.arguments_by_option(last)
+        for option in mind.arguments_by_option(last_text)
         if option not in ("", mind.current_option)
     ]
-    if put:
-        parts.append(_meet_argument(mind, put[-1]))
-    elif mind.who.calling and not read.own_utterances:
+    if argued_options:
+        parts.append(_meet_argument(mind, argued_options[-1]))
+    elif mind.who.calling and not reading.own_utterances:
         parts.append(tongue.draw_sentence("self"))
-    return " ".join([*parts, mind.compose_reasons(count=max(1, 3 - len(parts)) if put else 0)])
+    return " ".join(
+        [*parts, mind.compose_reasons(count=max(1, 3 - len(parts)) if argued_options else 0)]
+    )
 
 
 def _meet_argument(mind: SimulatedRespondent, rival: str) -> str:
@@ -99,10 +105,10 @@ def _meet_argument(mind: SimulatedRespondent, rival: str) -> str:
 
     The more the argument moved the person, the more often the person concedes it.
     """
-    known = dict(zip(mind.options, mind.option_utilities(), strict=True))
-    gap = known[mind.current_option] - known[rival]
+    utility_of = dict(zip(mind.options, mind.option_utilities(), strict=True))
+    gap = utility_of[mind.current_option] - utility_of[rival]
     # The chance to concede: high if the argument has won the person over, otherwise smaller the
     # farther the other option is behind.
-    odds = 0.65 if gap < 0 else 0.12 + 0.3 * mind.who.susceptibility / (1 + gap)
-    kind = "gives" if mind.draws.draw_chance(odds) else "holds"
-    return mind.tongue.draw_sentence(kind, O=mind.current_option, B=rival)
+    probability = 0.65 if gap < 0 else 0.12 + 0.3 * mind.who.susceptibility / (1 + gap)
+    kind = "gives" if mind.draws.draw_chance(probability) else "holds"
+    return mind.speech.draw_sentence(kind, O=mind.current_option, B=rival)

@@ -63,50 +63,54 @@ def codes_of(request: ModelRequest) -> str:
         for passage in passages_of(request)
         if not passage.inner and passage.source.kind != "reply"
     ]
-    told = [passage.text for passage in passages if passage.source.id.startswith(BOOK)]
-    if not told:
+    codebook_texts = [passage.text for passage in passages if passage.source.id.startswith(BOOK)]
+    if not codebook_texts:
         return json.dumps({"codes": []})
-    book = _parse_codebook(told[0])
+    book = _parse_codebook(codebook_texts[0])
     slots = {
         slot: part["enum"][:-1]
         for slot, part in _code_fields(request).items()
         if slot not in ("code", "quote")
     }
-    shown = [passage for passage in passages if request.messages[passage.message].role == "system"]
-    text = "\n\n".join(passage.text for passage in passages if passage not in shown)
-    known = {value for values in slots.values() for value in values}
-    about = [
+    system_passages = [
+        passage for passage in passages if request.messages[passage.message].role == "system"
+    ]
+    text = "\n\n".join(passage.text for passage in passages if passage not in system_passages)
+    slot_values = {value for values in slots.values() for value in values}
+    references = [
         # The prompt shows this text as JSON, so its line breaks are escaped.
         passage.text.replace("\\n", "\n")
-        for passage in shown
-        if not passage.source.id.startswith(BOOKS) and passage.text not in known
+        for passage in system_passages
+        if not passage.source.id.startswith(BOOKS) and passage.text not in slot_values
     ]
     if slots:
-        found = _of_values(book, text, slots)
+        items = _codes_by_slot_values(book, text, slots)
     elif book.data.get("choose") == "one":
-        found = [_best_code(book, text, about)]
+        items = [_best_code(book, text, references)]
     else:
-        found = _all_matching_codes(book, text, about)
-    return json.dumps({"codes": found}, ensure_ascii=False)
+        items = _all_matching_codes(book, text, references)
+    return json.dumps({"codes": items}, ensure_ascii=False)
 
 
-def _all_matching_codes(book: _Book, text: str, about: Sequence[str]) -> list[dict[str, str]]:
+def _all_matching_codes(
+    book: _Codebook, text: str, references: Sequence[str]
+) -> list[dict[str, str]]:
     """Return every code that some sentence resembles enough, with the most similar sentence."""
-    referred = [_stemmed_words(value) for value in about]
-    near = [
+    reference_words = [_stemmed_words(value) for value in references]
+    candidates = [
         text
         for text in _split_sentences(text)
-        if all(words & _stemmed_words(text) for words in referred)
+        if all(words & _stemmed_words(text) for words in reference_words)
     ]
-    found = []
+    items = []
     for code, likeness in book.codes:
-        best = max(near, key=likeness, default="")
+        best = max(candidates, key=likeness, default="")
         if best and likeness(best) >= ENOUGH:
-            found.append(_code_item(code, best))
-    return found
+            items.append(_code_item(code, best))
+    return items
 
 
-def _best_code(book: _Book, text: str, about: Sequence[str]) -> dict[str, str]:
+def _best_code(book: _Codebook, text: str, references: Sequence[str]) -> dict[str, str]:
     """Return the one code of a text.
 
     If codes have an order and the question has a subject, the share of the subject's words in the
@@ -114,53 +118,61 @@ def _best_code(book: _Book, text: str, about: Sequence[str]) -> dict[str, str]:
     Otherwise it is the most similar code.
     """
     codes, sentences = book.codes, _split_sentences(text) or [text]
-    if about and book.data.get("level") == "ordinal":
-        wanted = _stemmed_words(" ".join(about))
-        share = len(wanted & _stemmed_words(text)) / max(1, len(wanted))
+    if references and book.data.get("level") == "ordinal":
+        reference_words = _stemmed_words(" ".join(references))
+        share = len(reference_words & _stemmed_words(text)) / max(1, len(reference_words))
         place = min(len(codes) - 1, int((1 - min(1.0, 2.5 * share)) * len(codes)))
         return _code_item(
-            codes[place][0], max(sentences, key=lambda text: len(wanted & _stemmed_words(text)))
+            codes[place][0],
+            max(sentences, key=lambda sentence: len(reference_words & _stemmed_words(sentence))),
         )
     if book.tones:
-        felt = sentiment_score(text)
-        place = min(range(len(codes)), key=lambda i: abs(book.tones[i] - felt))
+        tone = sentiment_score(text)
+        place = min(range(len(codes)), key=lambda i: abs(book.tones[i] - tone))
         return _code_item(
-            codes[place][0], max(sentences, key=lambda text: -abs(sentiment_score(text) - felt))
+            codes[place][0],
+            max(sentences, key=lambda sentence: -abs(sentiment_score(sentence) - tone)),
         )
-    like, place, best = max(
-        (like(sentence), -i, sentence)
-        for i, (_, like) in enumerate(codes)
+    best_likeness, place, best = max(
+        (likeness(sentence), -i, sentence)
+        for i, (_, likeness) in enumerate(codes)
         for sentence in sentences
     )
-    absent = (code for code, _ in codes if code.get("quoted") is False)
-    code = codes[-place][0] if like >= ENOUGH else next(absent, codes[len(codes) // 2][0])
+    unquoted_codes = (code for code, _ in codes if code.get("quoted") is False)
+    code = (
+        codes[-place][0]
+        if best_likeness >= ENOUGH
+        else next(unquoted_codes, codes[len(codes) // 2][0])
+    )
     return _code_item(code, best)
 
 
-def _of_values(book: _Book, text: str, slots: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
+def _codes_by_slot_values(
+    book: _Codebook, text: str, slots: Mapping[str, Sequence[str]]
+) -> list[dict[str, str]]:
     """Return one code for each combination of values.
 
     The last sentence decides that resembles a code and names the values. A sentence that names no
     value of a slot counts for all of them. Without such a sentence the code for absence is given.
     """
     codes = book.codes
-    found: dict[tuple[str, ...], dict[str, str]] = {}
-    absent = next((code for code, _ in codes if code.get("quoted") is False), None)
-    for combination in itertools.product(*slots.values()) if absent else ():
-        found[combination] = _code_item(absent or {}, "")
+    items: dict[tuple[str, ...], dict[str, str]] = {}
+    unquoted_code = next((code for code, _ in codes if code.get("quoted") is False), None)
+    for combination in itertools.product(*slots.values()) if unquoted_code else ():
+        items[combination] = _code_item(unquoted_code or {}, "")
     for sentence in _split_sentences(text):
-        like, place = max((like(sentence), -i) for i, (_, like) in enumerate(codes))
-        if like < ENOUGH:
+        best_likeness, place = max((like(sentence), -i) for i, (_, like) in enumerate(codes))
+        if best_likeness < ENOUGH:
             continue
-        named = [
+        named_values = [
             [value for value in values if _names_value(sentence, value)] or values
             for values in slots.values()
         ]
-        for combination in itertools.product(*named):
-            found[combination] = _code_item(codes[-place][0], sentence)
+        for combination in itertools.product(*named_values):
+            items[combination] = _code_item(codes[-place][0], sentence)
     return [
         {**code, **dict(zip(slots, combination, strict=True))}
-        for combination, code in found.items()
+        for combination, code in items.items()
     ]
 
 
@@ -171,7 +183,7 @@ def _code_item(code: Mapping[str, Any], quote: str) -> dict[str, str]:
 Likeness = Callable[[str], float]
 
 
-class _Book(NamedTuple):
+class _Codebook(NamedTuple):
     """A codebook, with a similarity function for each code.
 
     `tones` are the sentiments of the codes if they lead from praise to blame, otherwise ().
@@ -184,9 +196,9 @@ class _Book(NamedTuple):
 
 # A run codes many texts with few codebooks, so each is parsed once.
 @lru_cache(maxsize=64)
-def _parse_codebook(block: str) -> _Book:
+def _parse_codebook(block: str) -> _Codebook:
     data = yaml.safe_load(block)
-    return _Book(data, _code_likenesses(data["codes"]), _code_tones(data))
+    return _Codebook(data, _code_likenesses(data["codes"]), _code_tones(data))
 
 
 def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
@@ -197,14 +209,14 @@ def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
     if data.get("level") != "ordinal":
         return ()
     ends = [
-        [column["definition"], *column.get("examples", ())]
-        for column in (data["codes"][0], data["codes"][-1])
+        [code["definition"], *code.get("examples", ())]
+        for code in (data["codes"][0], data["codes"][-1])
     ]
     first, last = (sum(map(sentiment_score, texts)) / len(texts) for texts in ends)
     steps = len(data["codes"]) - 1
     if first - last < OPPOSITE:
         return ()
-    return tuple(first + (last - first) * n / steps for n in range(steps + 1))
+    return tuple(first + (last - first) * step / steps for step in range(steps + 1))
 
 
 def _code_likenesses(
@@ -242,7 +254,7 @@ def _names_value(sentence: str, value: str) -> bool:
 
 
 def _split_sentences(text: str) -> list[str]:
-    return [s.strip() for s in _SENTENCE.findall(text) if re.search(r"\w", s)]
+    return [sentence.strip() for sentence in _SENTENCE.findall(text) if re.search(r"\w", sentence)]
 
 
 def _stemmed_words(text: str) -> frozenset[str]:

@@ -61,20 +61,24 @@ class _Filler:
     def _resolve_schema(self, schema: Schema) -> Schema:
         """Return the schema behind a reference, or the first alternative that is not null."""
         for _ in range(_MAX_DEPTH):
-            own = {
+            own_keys = {
                 key: value
                 for key, value in schema.items()
                 if key not in {"$ref", "allOf", "anyOf", "oneOf"}
             }
             if "$ref" in schema:
-                schema = {**self._defs.get(schema["$ref"].rsplit("/", 1)[-1], {}), **own}
+                schema = {**self._defs.get(schema["$ref"].rsplit("/", 1)[-1], {}), **own_keys}
             elif schema.get("allOf"):
-                schema = {**schema["allOf"][0], **own}
+                schema = {**schema["allOf"][0], **own_keys}
             elif choices := schema.get("anyOf") or schema.get("oneOf"):
-                real = [choice for choice in choices if choice.get("type") != "null"] or list(
-                    choices
-                )
-                schema = {**real[0], **own, "nullable": len(real) < len(choices)}
+                non_null_choices = [
+                    choice for choice in choices if choice.get("type") != "null"
+                ] or list(choices)
+                schema = {
+                    **non_null_choices[0],
+                    **own_keys,
+                    "nullable": len(non_null_choices) < len(choices),
+                }
             else:
                 break
         return schema
@@ -83,51 +87,59 @@ class _Filler:
         self, schema: Schema, name: str, given: Mapping[str, object], depth: int
     ) -> object:
         fields: Schema = schema.get("properties") or {}
-        out = {
+        values = {
             key: None
-            if key in given and given[key] is None and self._resolve_schema(inner).get("nullable")
-            else self.fill_schema(inner, f"{name} {key}", given.get(key), depth + 1)
-            for key, inner in fields.items()
+            if key in given
+            and given[key] is None
+            and self._resolve_schema(field_schema).get("nullable")
+            else self.fill_schema(field_schema, f"{name} {key}", given.get(key), depth + 1)
+            for key, field_schema in fields.items()
         }
-        free = schema.get("additionalProperties")
-        if isinstance(free, Mapping):
+        extra_schema = schema.get("additionalProperties")
+        if isinstance(extra_schema, Mapping):
             # An object without fixed keys gets one entry per option.
             entries = given or dict.fromkeys(self._mind.options)
-            fields = {**dict.fromkeys(entries, free), **fields}
-            rest = {key: entry for key, entry in entries.items() if key not in out}
-            out |= {
-                key: self.fill_schema(free, f"{name} {key}", value, depth + 1)
-                for key, value in rest.items()
+            fields = {**dict.fromkeys(entries, extra_schema), **fields}
+            extra_entries = {key: entry for key, entry in entries.items() if key not in values}
+            values |= {
+                key: self.fill_schema(extra_schema, f"{name} {key}", value, depth + 1)
+                for key, value in extra_entries.items()
             }
-        return out if given else out | self._shared_out(out, fields)
+        return values if given else values | self._distribute_total(values, fields)
 
-    def _shared_out(self, out: Mapping[str, Any], fields: Schema) -> dict[str, object]:
+    def _distribute_total(self, values: Mapping[str, Any], fields: Schema) -> dict[str, object]:
         """Return the numbers of an object scaled to the total of the answer type.
 
         Return {} if there is no total, or if the bounds of the fields exclude it.
         """
-        whole = self._mind.reading.total
+        total = self._mind.reading.total
         kinds = {
             key: type_of(field)
             for key, field in fields.items()
             if type_of(field) in {"integer", "number"}
         }
-        least = {kind: max(0.0, number_limits(fields[kind], kinds[kind])[0]) for kind in kinds}
-        some = [
-            kind for kind in kinds if whole and number_limits(fields[kind], kinds[kind])[1] >= whole
+        minimum_of = {key: max(0.0, number_limits(fields[key], kinds[key])[0]) for key in kinds}
+        shared_keys = [
+            key for key in kinds if total and number_limits(fields[key], kinds[key])[1] >= total
         ]
-        if whole is None or len(some) < 2 or sum(least[key] for key in some) > whole:
+        if (
+            total is None
+            or len(shared_keys) < 2
+            or sum(minimum_of[key] for key in shared_keys) > total
+        ):
             return {}
         step = 1.0 if "integer" in kinds.values() else 0.01
-        over, weights = (
-            whole - sum(least[key] for key in some),
-            sum(out[key] + step for key in some),
+        remainder, weights = (
+            total - sum(minimum_of[key] for key in shared_keys),
+            sum(values[key] + step for key in shared_keys),
         )
-        shares = {key: least[key] + over * (out[key] + step) / weights for key in some}
+        shares = {
+            key: minimum_of[key] + remainder * (values[key] + step) / weights for key in shared_keys
+        }
         shared = {key: math.floor(share / step) * step for key, share in shares.items()}
         # Largest remainders: the steps lost by rounding down go to the fields that lost most.
-        left = round((whole - sum(shared.values())) / step)
-        for key in sorted(some, key=lambda key: shared[key] - shares[key])[:left]:
+        steps_left = round((total - sum(shared.values())) / step)
+        for key in sorted(shared_keys, key=lambda key: shared[key] - shares[key])[:steps_left]:
             shared[key] += step
         return {
             key: round(value) if kinds[key] == "integer" else round(value, 2)
@@ -138,16 +150,18 @@ class _Filler:
         low = max(int(schema.get("minItems", 0)), 0)
         high = int(schema.get("maxItems", 1000))
         if schema.get("prefixItems"):
-            inners = list(schema["prefixItems"])
+            item_schemas = list(schema["prefixItems"])
         else:
             count = len(given) if isinstance(given, list) else max(low, min(2, high))
-            inners = [schema.get("items") or {"type": "string"}] * max(low, min(count, high))
+            item_schemas = [schema.get("items") or {"type": "string"}] * max(low, min(count, high))
         entries = (
-            [*given, *[None] * len(inners)] if isinstance(given, list) else [None] * len(inners)
+            [*given, *[None] * len(item_schemas)]
+            if isinstance(given, list)
+            else [None] * len(item_schemas)
         )
         return [
-            self.fill_schema(inner, f"{name} {n}" if n else name, entry, depth + 1)
-            for n, (inner, entry) in enumerate(zip(inners, entries, strict=False))
+            self.fill_schema(item_schema, f"{name} {n}" if n else name, entry, depth + 1)
+            for n, (item_schema, entry) in enumerate(zip(item_schemas, entries, strict=False))
         ]
 
     def _fill_scalar(self, schema: Schema, kind: str, name: str) -> object:
@@ -155,7 +169,7 @@ class _Filler:
         mind = self._mind
         about, part = self._field_question(schema, name)
         if schema.get("enum"):
-            return self._of_enumeration(list(schema["enum"]), about, part)
+            return self._choose_enumerated(list(schema["enum"]), about, part)
         if kind == "boolean":
             return name.split()[-1:] != [DECLINED] and mind.draw_judgement(about, part) > 0
         if kind in {"integer", "number"}:
@@ -175,30 +189,34 @@ class _Filler:
         words = f"{name} {schema.get('description', '')}".replace("_", " ")
         return (about, words) if len(self._parts) > 1 else (f"{words} {about}", "")
 
-    def _of_enumeration(self, values: list[object], about: str, part: str) -> object:
+    def _choose_enumerated(self, values: list[object], about: str, part: str) -> object:
         mind = self._mind
         # The respondent always holds an opinion: it takes a way out only if nothing else is left.
         values = [value for value in values if value not in WAYS_OUT] or values
         texts = tuple(str(value) for value in values)
         if set(texts) <= set(mind.options):
             return values[texts.index(mind.choose_option(texts, about))]
-        if rated := mind.choose_on_scale(texts, about, part):
-            return values[texts.index(rated)]
-        score = [mind.draw_rating(about, text, part) for text in texts]
-        return values[score.index(max(score))]
+        if rated_text := mind.choose_on_scale(texts, about, part):
+            return values[texts.index(rated_text)]
+        ratings = [mind.draw_rating(about, text, part) for text in texts]
+        return values[ratings.index(max(ratings))]
 
 
 def _parts_of(schema: Schema) -> Iterator[str]:
     """Yield the fields of a schema, on any level, with a number or a category as answer."""
-    for key, inner in schema.items():
-        if isinstance(inner, Mapping):
+    for key, subschema in schema.items():
+        if isinstance(subschema, Mapping):
             if key == "properties":
-                plain = ("string", "object", "array")
-                asked = {key: s for key, s in inner.items() if key != DECLINED}
+                plain_types = ("string", "object", "array")
+                asked_fields = {
+                    key: field_schema for key, field_schema in subschema.items() if key != DECLINED
+                }
                 yield from (
-                    key for key, s in asked.items() if s.get("enum") or type_of(s) not in plain
+                    key
+                    for key, field_schema in asked_fields.items()
+                    if field_schema.get("enum") or type_of(field_schema) not in plain_types
                 )
-            yield from _parts_of(inner)
+            yield from _parts_of(subschema)
 
 
 def type_of(schema: Schema) -> str:
@@ -222,9 +240,9 @@ def fits_schema(value: Any, schema: Schema, kind: str) -> bool:
     if kind == "boolean":
         return isinstance(value, bool)
     if kind in {"integer", "number"}:
-        right = isinstance(value, int) if kind == "integer" else isinstance(value, (int, float))
+        has_type = isinstance(value, int) if kind == "integer" else isinstance(value, (int, float))
         low, high = number_limits(schema, kind)
-        return right and not isinstance(value, bool) and low <= value <= high
+        return has_type and not isinstance(value, bool) and low <= value <= high
     if not isinstance(value, str) or kind != "string":
         return False
     if schema.get("pattern") and not re.search(schema["pattern"], value):

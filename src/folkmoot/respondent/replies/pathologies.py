@@ -35,8 +35,8 @@ def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
     def draw_pathology(knob: str) -> Draws | None:
         """Return the draws of a pathology if it strikes this reply, otherwise None."""
         chance = getattr(knobs, knob)
-        at = (mind.at.seed, mind.at.address, knob)
-        return Draws(*at, "how") if chance and uniform_draw(*at) < chance else None
+        draw_key = (mind.at.seed, mind.at.address, knob)
+        return Draws(*draw_key, "how") if chance and uniform_draw(*draw_key) < chance else None
 
     # The order matters: a reply has at most one of these faults, and a refusal replaces the whole
     # reply.
@@ -59,10 +59,10 @@ def _break_json(text: str, draws: Draws) -> str:
     A choice is cut and wrapped in a phrase.
     """
     if text.startswith(("{", "[")):
-        way = draws.draw_integer(0, 2)
-        if way == 0:
+        variant = draws.draw_integer(0, 2)
+        if variant == 0:
             return text[: max(1, int(len(text) * 0.7))]
-        if way == 1:
+        if variant == 1:
             return f"Sure, here is what you asked for:\n```json\n{text}\n```\nAnything else?"
         return text[:-1] + "," + text[-1]
     if len(text) < 120:

@@ -23,8 +23,8 @@ _TAIL = re.compile(r",|\.|;|\s(?:who|with|that|whose|from|at|for|and|in|to|tryin
 
 @cache
 def _load_words() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = packaged_yaml(__file__, "people.yaml")
-    return found
+    words: Mapping[str, Any] = packaged_yaml(__file__, "people.yaml")
+    return words
 
 
 def _count_matches(words: str, text: str) -> int:
@@ -34,11 +34,12 @@ def _count_matches(words: str, text: str) -> int:
 def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
     """Return plausible demographics for the described line."""
     line, draws = mind.who.key, mind.draws
-    told = _load_words()
+    wordings = _load_words()
     low, high = next(
-        ((a, b) for words, a, b in told["ages"] if _count_matches(words, line)), (24, 62)
+        ((low, high) for words, low, high in wordings["ages"] if _count_matches(words, line)),
+        (24, 62),
     )
-    level = next((name for words, name in told["levels"] if _count_matches(words, line)), None)
+    level = next((name for words, name in wordings["levels"] if _count_matches(words, line)), None)
     if level is None:
         level = draws.draw_weighted_index((0.24, 0.28, 0.3, 0.14, 0.04))
     # Income rises with education. All weights here are plausible and not taken from a survey.
@@ -47,7 +48,7 @@ def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
     # Plausible tendencies only: rural people lean right, urban and educated people left.
     tilt = 0.35 * (place == 2) - 0.25 * (place == 0) - 0.12 * (level - 2)
     leaning = round(2 + tilt + draws.draw_normal(0.0, 0.95))
-    woman, man = _count_matches(told["woman"], line), _count_matches(told["man"], line)
+    woman, man = _count_matches(wordings["woman"], line), _count_matches(wordings["man"], line)
     title = " ".join(_TAIL.split(_strip_opening(line), maxsplit=1)[0].split()[:5])[:60]
     return {
         "age": draws.draw_integer(low, high),
@@ -62,29 +63,36 @@ def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
 
 def answer_portrait(mind: SimulatedRespondent) -> str:
     """Return two or three sentences that join a line with the demographics in the prompt."""
-    draws, told = mind.draws, of_kind(mind.reading.passages, "value")
-    shown = {
-        passage.source.id.partition("/")[0].rpartition(".")[2]: passage.text for passage in told
+    draws, values = mind.draws, of_kind(mind.reading.passages, "value")
+    value_of = {
+        passage.source.id.partition("/")[0].rpartition(".")[2]: passage.text for passage in values
     }
-    facts = {name: shown.get(name) or draws.pick_item(values) for name, values in SCALES.items()}
+    facts = {name: value_of.get(name) or draws.pick_item(values) for name, values in SCALES.items()}
     return _describe_person(
-        mind.who.key, facts, shown.get("age", "40"), shown.get("sex") == "F", draws
+        mind.who.key, facts, value_of.get("age", "40"), value_of.get("sex") == "F", draws
     )
 
 
-def _describe_person(line: str, facts: Mapping[str, str], age: str, she: bool, draws: Draws) -> str:
-    bare = _strip_opening(re.split(r"(?<=[a-z]{2})\.\s+(?=[A-Z])", line, maxsplit=1)[0]).rstrip(
-        ". "
+def _describe_person(
+    line: str, facts: Mapping[str, str], age: str, is_woman: bool, draws: Draws
+) -> str:
+    description = _strip_opening(
+        re.split(r"(?<=[a-z]{2})\.\s+(?=[A-Z])", line, maxsplit=1)[0]
+    ).rstrip(". ")
+    subject = (
+        description
+        if _NAMED.match(description)
+        else f"{with_article(description)} {description[:1].lower()}{description[1:]}"
     )
-    who = bare if _NAMED.match(bare) else f"{with_article(bare)} {bare[:1].lower()}{bare[1:]}"
-    pronoun, self = ("She", "herself") if she else ("He", "himself")
+    pronoun, reflexive = ("She", "herself") if is_woman else ("He", "himself")
     school = facts["education"][:1].lower() + facts["education"][1:]
     income, place = facts["income"].lower(), facts["location_type"]
     return (
-        f"{who}, {age} years old and {draws.pick_item(_load_words()['manners'])}. {pronoun} lives "
+        f"{subject}, {age} years old and {draws.pick_item(_load_words()['manners'])}. "
+        f"{pronoun} lives "
         "on "
         f"{income} in {with_article(place)} {place} area, has an education of the level “{school}” "
-        f"and describes {self} as politically {facts['political_leaning']}. {pronoun} "
+        f"and describes {reflexive} as politically {facts['political_leaning']}. {pronoun} "
         f"{draws.pick_item(_load_words()['spare'])} and {draws.pick_item(_load_words()['past'])}."
     )
 

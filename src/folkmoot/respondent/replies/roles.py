@@ -21,7 +21,7 @@ from folkmoot.respondent.mind.reading import (
 from folkmoot.respondent.mind.speech import capitalise_first, load_frames
 
 # The maximum number of phrases in the summary of one option.
-ROOM = 10
+MAX_PHRASES = 10
 # The kinds of passages from which a moderator may take arguments.
 GIVEN = ("summary", "material", "proposal", "unattributed")
 LEADING = frozenset({"moderator", "mediator", "facilitator"})
@@ -31,33 +31,34 @@ _CONTENT = (0.0, 0.0, 0.35, 0.55, 0.75)
 
 def answer_role(mind: SimulatedRespondent) -> str:
     """Return the text of a role: a turn of a moderator, or a summary of the passages."""
-    read = mind.reading
-    in_talk = read.own_utterances and of_kind(read.heard_passages, "utterance")
-    if in_talk or read.role in LEADING:
+    reading = mind.reading
+    is_in_conversation = reading.own_utterances and of_kind(reading.heard_passages, "utterance")
+    if is_in_conversation or reading.role in LEADING:
         return answer_turn(mind)
     return summarise_arguments(mind)
 
 
 def summarise_arguments(mind: SimulatedRespondent) -> str:
     """Return two or three sentences for each option with arguments in the passages."""
-    found = phrases_of(mind, mind.reading.told)
-    options = [option for option in (*mind.options, "") if found.get(option)]
+    phrases = phrases_of(mind, mind.reading.told)
+    options = [option for option in (*mind.options, "") if phrases.get(option)]
     if options:
         return " ".join(
-            _summed_up(mind, option or _current_matter(mind), found[option]) for option in options
+            _summarise_phrases(mind, option or _current_matter(mind), phrases[option])
+            for option in options
         )
     mind.mark_unread()
-    named = join_words(mind.options) or _current_matter(mind)
-    return f"On {named} no reasons are given that could be summed up."
+    matter = join_words(mind.options) or _current_matter(mind)
+    return f"On {matter} no reasons are given that could be summed up."
 
 
 def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[str, Counter[str]]:
     """Return option → argument phrases of the passages with their counts."""
-    found: dict[str, Counter[str]] = {}
+    phrases_by_option: dict[str, Counter[str]] = {}
     for passage in passages:
-        for option, some in argument_phrases(passage.text, mind.options, mind.at.lexicon).items():
-            found.setdefault(option, Counter()).update(some)
-    return found
+        for option, counts in argument_phrases(passage.text, mind.options, mind.at.lexicon).items():
+            phrases_by_option.setdefault(option, Counter()).update(counts)
+    return phrases_by_option
 
 
 def restate_reasons(mind: SimulatedRespondent, option: str) -> str:
@@ -65,26 +66,30 @@ def restate_reasons(mind: SimulatedRespondent, option: str) -> str:
 
     If the passages give none, return reasons that the person would have for it.
     """
-    heard = phrases_of(mind, mind.reading.heard_passages).get(option, Counter())
-    some = Counter(dict(mind.draws.shuffled_copy(list(heard.items()))))
-    return _summed_up(mind, option, some) if heard else mind.compose_reasons(option)
+    heard_phrases = phrases_of(mind, mind.reading.heard_passages).get(option, Counter())
+    shuffled = Counter(dict(mind.draws.shuffled_copy(list(heard_phrases.items()))))
+    return (
+        _summarise_phrases(mind, option, shuffled)
+        if heard_phrases
+        else mind.compose_reasons(option)
+    )
 
 
-def _summed_up(mind: SimulatedRespondent, about: str, found: Counter[str]) -> str:
+def _summarise_phrases(mind: SimulatedRespondent, about: str, phrase_counts: Counter[str]) -> str:
     lexicon = mind.at.lexicon
-    kept = _proportional_phrases(found, lexicon)
-    nouns = [part for part in kept if part not in lexicon.all_verbs]
-    verbs = [part for part in kept if part in lexicon.all_verbs]
+    phrases = _proportional_phrases(phrase_counts, lexicon)
+    nouns = [phrase for phrase in phrases if phrase not in lexicon.all_verbs]
+    verbs = [phrase for phrase in phrases if phrase in lexicon.all_verbs]
     half = (len(nouns) + 1) // 2
     parts = []
-    for kind, some in (
+    for kind, phrase_group in (
         ("sums_nouns", nouns[:half]),
         ("sums_nouns", nouns[half:]),
         ("sums_verbs", verbs),
     ):
-        if some:
-            frame = mind.tongue.pick_unused(load_frames()[kind])
-            parts.append(capitalise_first(frame.format(O=about, N=join_words(some))))
+        if phrase_group:
+            frame = mind.speech.pick_unused(load_frames()[kind])
+            parts.append(capitalise_first(frame.format(O=about, N=join_words(phrase_group))))
     return " ".join(parts)
 
 
@@ -92,75 +97,83 @@ def _current_matter(mind: SimulatedRespondent) -> str:
     return mind.talked_about_matters[0] if mind.talked_about_matters else "this"
 
 
-def _proportional_phrases(found: Counter[str], lexicon: Lexicon) -> list[str]:
-    """Return the most frequent phrases, at most `ROOM`.
+def _proportional_phrases(phrase_counts: Counter[str], lexicon: Lexicon) -> list[str]:
+    """Return the most frequent phrases, at most `MAX_PHRASES`.
 
     The camps have the same proportions as in the passages.
     """
-    weight = [0, 0, 0]
-    for phrase, n in found.items():
-        weight[lexicon.phrase_camps[phrase]] += n
-    left = [round(ROOM * w / sum(weight)) for w in weight]
-    kept = []
-    for phrase, _ in sorted(found.items(), key=lambda kv: -kv[1]):
+    weights = [0, 0, 0]
+    for phrase, count in phrase_counts.items():
+        weights[lexicon.phrase_camps[phrase]] += count
+    places_left = [round(MAX_PHRASES * weight / sum(weights)) for weight in weights]
+    chosen = []
+    for phrase, _ in sorted(phrase_counts.items(), key=lambda item: -item[1]):
         camp = lexicon.phrase_camps[phrase]
-        if left[camp] > 0:
-            left[camp] -= 1
-            kept.append(phrase)
-    return kept
+        if places_left[camp] > 0:
+            places_left[camp] -= 1
+            chosen.append(phrase)
+    return chosen
 
 
 def answer_turn(mind: SimulatedRespondent) -> str:
     """Return a moderator's question or challenge, or the signal that ends the conversation."""
-    read, tongue, draws = mind.reading, mind.tongue, mind.draws
-    answers = len(read.own_utterances)
-    if read.signal and draws.draw_chance(_CONTENT[min(answers, len(_CONTENT) - 1)]):
-        return read.signal
-    heard = of_kind(read.heard_passages, "utterance") if answers else []
-    said = phrases_of(mind, heard)
-    theirs = max(
-        (option for option in said if option), key=lambda option: said[option].total(), default=""
+    reading, tongue, draws = mind.reading, mind.speech, mind.draws
+    answer_count = len(reading.own_utterances)
+    if reading.signal and draws.draw_chance(_CONTENT[min(answer_count, len(_CONTENT) - 1)]):
+        return reading.signal
+    heard_utterances = of_kind(reading.heard_passages, "utterance") if answer_count else []
+    phrases = phrases_of(mind, heard_utterances)
+    their_option = max(
+        (option for option in phrases if option),
+        key=lambda option: phrases[option].total(),
+        default="",
     )
-    others = [option for option in mind.options if option != theirs]
-    sides = [option for option in singled_out(mind) if option in others] or others
-    material = phrases_of(mind, of_kind(read.passages, *GIVEN))
-    shown = {side: material[side] for side in sides if material.get(side)}
+    other_options = [option for option in mind.options if option != their_option]
+    sides = [option for option in singled_out(mind) if option in other_options] or other_options
+    material = phrases_of(mind, of_kind(reading.passages, *GIVEN))
+    material_by_side = {side: material[side] for side in sides if material.get(side)}
     # Without arguments in the passages there is nothing to challenge with, so ask a plain question.
-    if not shown or (not theirs and len(sides) < 2):
-        about = theirs or (sides[0] if sides else _current_matter(mind))
+    if not material_by_side or (not their_option and len(sides) < 2):
+        about = their_option or (sides[0] if sides else _current_matter(mind))
         rivals = [option for option in mind.options if option != about] or ["the alternatives"]
         return tongue.draw_sentence(
-            "asks" if answers else "asks_first", O=about, B=draws.pick_item(rivals)
+            "asks" if answer_count else "asks_first", O=about, B=draws.pick_item(rivals)
         )
-    if theirs:
+    if their_option:
         # Two challenges per turn, from two options if there are two.
-        points = (*shown, *shown)[:2]
+        options = (*material_by_side, *material_by_side)[:2]
         return " ".join(
-            _argument_sentence(mind, point, shown[point], "challenges") for point in points
+            _argument_sentence(mind, option, material_by_side[option], "challenges")
+            for option in options
         )
     sides_said = [
-        _argument_sentence(mind, option, found, "sides") for option, found in shown.items()
+        _argument_sentence(mind, option, phrase_counts, "sides")
+        for option, phrase_counts in material_by_side.items()
     ]
     return " ".join([*sides_said, tongue.pick_unused(load_frames()["sides_ask"])])
 
 
 def _argument_sentence(
-    mind: SimulatedRespondent, option: str, found: Counter[str], kind: str
+    mind: SimulatedRespondent, option: str, phrase_counts: Counter[str], kind: str
 ) -> str:
     """Return a sentence with two arguments for an option, if possible ones not yet used."""
-    lexicon, tongue = mind.at.lexicon, mind.tongue
+    lexicon, tongue = mind.at.lexicon, mind.speech
     by_kind: dict[bool, list[str]] = {True: [], False: []}
-    brought_up = " ".join(passage.text for passage in mind.reading.own_utterances).casefold()
-    fresh = [part for part in mind.draws.shuffled_copy(list(found)) if part not in brought_up]
-    for phrase in fresh if len(fresh) > 3 else mind.draws.shuffled_copy(list(found)):
+    earlier_text = " ".join(passage.text for passage in mind.reading.own_utterances).casefold()
+    unused = [
+        phrase
+        for phrase in mind.draws.shuffled_copy(list(phrase_counts))
+        if phrase not in earlier_text
+    ]
+    for phrase in unused if len(unused) > 3 else mind.draws.shuffled_copy(list(phrase_counts)):
         by_kind[phrase in lexicon.all_verbs].append(phrase)
-    verbal = len(by_kind[True]) > 1 and (len(by_kind[False]) < 2 or mind.draws.draw_chance(0.5))
-    two = (by_kind[verbal] * 2)[:2]
-    if not two:
-        two = (by_kind[not verbal] * 2)[:2]
-        verbal = not verbal
-    frame = tongue.pick_unused(load_frames()[f"{kind}_{'verbs' if verbal else 'nouns'}"])
-    slots = dict(zip("VW" if verbal else "NM", two, strict=True))
+    is_verbal = len(by_kind[True]) > 1 and (len(by_kind[False]) < 2 or mind.draws.draw_chance(0.5))
+    pair = (by_kind[is_verbal] * 2)[:2]
+    if not pair:
+        pair = (by_kind[not is_verbal] * 2)[:2]
+        is_verbal = not is_verbal
+    frame = tongue.pick_unused(load_frames()[f"{kind}_{'verbs' if is_verbal else 'nouns'}"])
+    slots = dict(zip("VW" if is_verbal else "NM", pair, strict=True))
     return capitalise_first(frame.format(O=option, **slots))
 
 
@@ -170,14 +183,16 @@ def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
     These are options that `about` names, and options quoted alone and not in a list of several,
     such as the choice of a participant.
     """
-    called = {normalise_spaces(option).casefold(): option for option in mind.options}
+    option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}
     for passage in mind.reading.passages:
-        if option := called.get(normalise_spaces(passage.text).casefold()):
+        if option := option_by_text.get(normalise_spaces(passage.text).casefold()):
             by_source.setdefault(passage.source.id, set()).add(option)
-    alone = {option for options in by_source.values() if len(options) == 1 for option in options}
-    alone |= set(names_in(mind.reading.about, mind.options))
-    return tuple(option for option in mind.options if option in alone)
+    single_options = {
+        option for options in by_source.values() if len(options) == 1 for option in options
+    }
+    single_options |= set(names_in(mind.reading.about, mind.options))
+    return tuple(option for option in mind.options if option in single_options)
 
 
 def judge_opposition(mind: SimulatedRespondent) -> str:
@@ -188,8 +203,8 @@ def judge_opposition(mind: SimulatedRespondent) -> str:
     """
     options, lexicon = mind.options, mind.at.lexicon
     counts = {option: Counter[int]() for option in options}
-    named = names_in(mind.reading.about, options)
-    first = named[0] if len(named) == 1 else ""
+    named_options = names_in(mind.reading.about, options)
+    first = named_options[0] if len(named_options) == 1 else ""
     for passage in mind.reading.heard_passages:
         for sentence in argument_sentences(passage.text, options, lexicon):
             for option, words in sentence.items():
@@ -206,5 +221,6 @@ def judge_opposition(mind: SimulatedRespondent) -> str:
 def _mixture_distance(first: Counter[int], second: Counter[int]) -> float:
     """Return half the L1 distance between two mixtures of camps, 0 to 1."""
     return (
-        sum(abs(first[key] / first.total() - second[key] / second.total()) for key in range(3)) / 2
+        sum(abs(first[camp] / first.total() - second[camp] / second.total()) for camp in range(3))
+        / 2
     )

@@ -574,12 +574,12 @@ def compose_turn(mind: SimulatedRespondent, opinion: Opinion, sentences: Sequenc
     turn_sentences = [*sentences]
     if mind.draws.draw_chance(0.35):
         turn_sentences[0] = (
-            f"{mind.tongue.pick_unused(load_wordings()['leads'])} "
+            f"{mind.speech.pick_unused(load_wordings()['leads'])} "
             f"{embed_sentence(turn_sentences[0])}"
         )
     if len(sentences) > 1 and abs(opinion.bounded_position) < 0.4:
         turn_sentences[-1] = (
-            f"{mind.tongue.pick_unused(load_wordings()['but'])} "
+            f"{mind.speech.pick_unused(load_wordings()['but'])} "
             f"{embed_sentence(turn_sentences[-1])}"
         )
     return " ".join(turn_sentences)
@@ -602,7 +602,7 @@ def give_reason(
     product = opinion.product
     sign = 1 if side == "pro" else -1
     if kind == "reasons" and product.claims and mind.draws.draw_chance(0.2):
-        claim = mind.tongue.pick_unused(product.claims)
+        claim = mind.speech.pick_unused(product.claims)
         return fill_phrase(mind, load_wordings()["claims"][side], product, claim=claim)
     scores = {
         concern: sign * value + 0.25 * concern_weight(mind, concern) + 0.15 * mind.draws.unit()
@@ -631,7 +631,7 @@ def fill_phrase(
         frame for frame in frames if capitalise_first(frame.format(**variables)) not in said_text
     ]
     return capitalise_first(
-        mind.tongue.pick_unused(unheard if len(unheard) > 1 else frames).format(**variables)
+        mind.speech.pick_unused(unheard if len(unheard) > 1 else frames).format(**variables)
     )
 
 

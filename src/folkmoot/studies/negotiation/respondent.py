@@ -83,7 +83,7 @@ def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
     frames, phrases = _load_frames()[kind], _option_phrases()
     voiced = frames[mind.who.voice] if isinstance(frames, dict) else frames
     spelled = {key: phrases.get(name, name) for key, name in names.items()}
-    text = mind.tongue.pick_unused(voiced).format(**spelled)
+    text = mind.speech.pick_unused(voiced).format(**spelled)
     return text[:1].upper() + text[1:]
 
 

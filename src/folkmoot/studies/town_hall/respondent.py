@@ -428,7 +428,7 @@ class PlayedResident:
         return (shared_matters or their_matters)[-1] if their_matters else ""
 
     def fill_frame(self, kind: str, **slots: str) -> str:
-        return self.mind.tongue.fill_frame(self.mind.tongue.pick_unused(WORDS[kind]), **slots)
+        return self.mind.speech.fill_frame(self.mind.speech.pick_unused(WORDS[kind]), **slots)
 
     def describe_matter(self, resident_id: str) -> str:
         matter = self.matter_taken_up(resident_id)
@@ -515,7 +515,7 @@ class PlayedResident:
 
     def _argument_on(self, matter: str) -> str:
         kind = "hopes" if self.view_of_plan() > 0.2 else "worries"
-        return self.fill_frame(kind, M=with_article(matter), N=self.mind.tongue.draw_noun())
+        return self.fill_frame(kind, M=with_article(matter), N=self.mind.speech.draw_noun())
 
     def reflection(self, before: str = "") -> Fields:
         """Return the liked and disliked opinions, and the change since the stance `before`."""

@@ -283,7 +283,7 @@ def _answer_statement(mind: SimulatedRespondent) -> str:
         return mind.compose_reasons(option)
     if not mind.talked_about_matters:
         mind.mark_unread()
-    return mind.tongue.talk(mind.talked_about_matters or ("this",))
+    return mind.speech.talk(mind.talked_about_matters or ("this",))
 
 
 def _state_gift(mind: SimulatedRespondent, stake: _Stake) -> str:
@@ -297,13 +297,13 @@ def _state_gift(mind: SimulatedRespondent, stake: _Stake) -> str:
         name, their_side = _names_of(mind).get(speaker), _side_of_words(text)
         if name and their_side is not None and own_side != 1:
             frames = _WITH if their_side == own_side else _UNLIKE
-            sentences.append(mind.tongue.pick_unused(frames).format(who=name))
+            sentences.append(mind.speech.pick_unused(frames).format(who=name))
     # Avoid sentences that another participant has used already.
     said_text = "\n".join(passage.text for passage in _said_by_others(mind))
     unused_frames = [
         frame for frame in _SIDES[own_side] if _frame_opening(frame) not in said_text
     ] or _SIDES[own_side]
-    sentences.append(mind.tongue.pick_unused(unused_frames).format(**slots))
+    sentences.append(mind.speech.pick_unused(unused_frames).format(**slots))
     return " ".join(sentences)
 
 
