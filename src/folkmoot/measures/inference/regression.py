@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from folkmoot.measures.inference.estimates import Estimate
+
 FloatArray = NDArray[np.float64]
 Column = Sequence[str | float | int | None]
 
@@ -33,6 +35,11 @@ class Term:
     low: float
     high: float
     p: float
+
+    def as_log_odds(self, n: int) -> Estimate:
+        """Return the coefficient itself, the log of the odds ratio, over `n` rows."""
+        value, low, high = np.log([self.odds_ratio, self.low, self.high]).tolist()
+        return Estimate(value, low, high, n, p=self.p)
 
 
 @dataclass(frozen=True, slots=True)

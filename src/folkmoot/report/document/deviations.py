@@ -19,6 +19,7 @@ from folkmoot.engine.session.plan import CLAIMS, DESIGN
 from folkmoot.engine.study.study import ExpectedRows, Study, claims_of_run
 from folkmoot.errors import StorageError
 from folkmoot.hints import join_first, shorten
+from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.findings import ResultTable, TableCell
 from folkmoot.storage.json_files import format_json
@@ -64,7 +65,10 @@ def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, o
     if part is None:
         return
     stated = json.loads(format_json([asdict(claim) for claim in claims_of_run(study, run)]))
-    for place, (was, now) in enumerate(zip_longest(part["data"], stated), 1):
+    # A plan of an earlier version has fewer fields. What it does not state has its default.
+    defaults = json.loads(format_json(asdict(Claim("", ("", "")))))
+    sealed = (defaults | was for was in part["data"])
+    for place, (was, now) in enumerate(zip_longest(sealed, stated), 1):
         if was != now:
             yield place, was, now
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,8 +13,10 @@ from folkmoot.kit.findings import (
     category_shares,
     estimate_cells,
     format_share,
+    format_signed,
     interval_chart,
     join_clauses,
+    known,
 )
 from folkmoot.measures.diagnostics import agreeing_share
 from folkmoot.measures.inference.claims import Claim, adjust_families, fitted_result
@@ -408,7 +411,7 @@ def option_shifts(votes: Votes) -> Finding | None:
     return Finding(
         "option_shifts",
         "What each option gained and lost",
-        f"Largest net shift: “{top.option}” {_format_count_change(top.net_change)} in "
+        f"Largest net shift: “{top.option}” {format_signed(top.net_change, 0)} in "
         f"{top.condition_votes.name} "
         f"({top.gained_votes} gained, {top.lost_votes} lost)."
         if top.net_change
@@ -418,10 +421,6 @@ def option_shifts(votes: Votes) -> Finding | None:
         notes=(EXPLORATORY_TESTS,),
         **votes.conditional_basis,
     )
-
-
-def _format_count_change(change: int) -> str:
-    return f"{change:+d}".replace("-", "−")
 
 
 def towards_opposition(votes: Votes) -> Finding | None:
@@ -513,10 +512,30 @@ def regression_finding(votes: Votes) -> Finding | None:
     condition_terms = [term for term in fitted.terms if term.variable == "condition"]
     condition_terms.sort(key=lambda term: order.index(term.level))
     others = [term for term in fitted.terms if term.variable != "condition"]
-    odds = tuple(
-        (condition_label(term.level), term.odds_ratio, term.low, term.high)
-        for term in condition_terms
+    results = adjust_families(
+        [
+            fitted_result(
+                _odds_claim(term.level, order[0], has_demographics, votes),
+                term.as_log_odds(fitted.n),
+            )
+            for term in condition_terms
+        ]
     )
+    odds = []
+    rows: list[Row] = []
+    for result in results:
+        estimate, level = result.estimate, result.claim.arm_labels[0]
+        ratio, low, high = map(math.exp, (estimate.value, estimate.low, estimate.high))
+        odds.append((level, ratio, low, high))
+        tested: Row = {"p": known(estimate.p), "adjusted_p": known(result.p)}
+        about: Row = {"variable": "condition", "level": level, "odds_ratio": ratio}
+        family = result.claim.family
+        rows.append(about | {"low": low, "high": high, "family": family} | tested)
+    # Covariates hold things equal. Intervals would invite readers to take them for effects.
+    rows += [
+        {"variable": term.variable, "level": term.level, "odds_ratio": term.odds_ratio}
+        for term in others
+    ]
     return Finding(
         "regression",
         title,
@@ -527,19 +546,10 @@ def regression_finding(votes: Votes) -> Finding | None:
         if condition_terms
         else "This model gives no estimate for the conditions.",
         ResultTable.from_records(
-            [
-                {
-                    "variable": term.variable,
-                    "level": condition_label(term.level) if term in condition_terms else term.level,
-                    "odds_ratio": term.odds_ratio,
-                    "low": term.low,
-                    "high": term.high,
-                }
-                for term in (*condition_terms, *others)
-            ],
+            rows,
             f"Logistic regression, {fitted.estimator}, errors {fitted.errors}.",
         ),
-        IntervalChart(odds, f"odds ratio of changing, against {base}", 1.0, ratios=True)
+        IntervalChart(tuple(odds), f"odds ratio of changing, against {base}", 1.0, ratios=True)
         if odds
         else None,
         notes=(
@@ -549,6 +559,23 @@ def regression_finding(votes: Votes) -> Finding | None:
             *([NOT_BY_DRAW] if votes.summary_draws > 1 else []),
         ),
         **votes.conditional_basis,
+    )
+
+
+def _odds_claim(condition: str, base: str, has_demographics: bool, votes: Votes) -> Claim:
+    """Return the exploratory claim that the odds of changing differ from those in `base`."""
+    equal = f"first choice{' and demographics' if has_demographics else ''} held equal"
+    return Claim(
+        CHANGED,
+        (condition, base),
+        "mean",
+        unit=votes.conditional_basis["unit"],
+        estimand=(
+            f"The log odds of changing in {condition_label(condition)} minus those in "
+            f"{condition_label(base)}, with {equal}, by logistic regression."
+        ),
+        names=(condition_label(condition), condition_label(base)),
+        outcome=f"log odds of changing, with {equal}",
     )
 
 
@@ -602,7 +629,7 @@ def _regression_notes(fitted: Logit, has_demographics: bool) -> list[str]:
         f"Odds ratios against — {reference_levels}. "
         f"{fitted.n} participants, {fitted.events} changed.",
         EXPLORATORY,
-        "Coefficients other than those of conditions are there to hold things equal.",
+        "adjusted p: by Holm's method over the conditions. Other coefficients hold things equal.",
     ]
     if fitted.estimator.startswith("Firth"):
         notes.append(
