@@ -18,7 +18,7 @@ from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.kit.polis import AGREE, DISAGREE, read_polis
 from folkmoot.report.comparison.compare import compare_runs
-from folkmoot.report.polis import Cast, Comment, ExportedConversation, write_conversation
+from folkmoot.report.polis import CastVote, Comment, ExportedConversation, write_conversation
 from folkmoot.studies.cross_pollination.preparation import from_polis
 
 STATEMENTS = [
@@ -46,7 +46,7 @@ def write_export(folder: Path, spam: bool = False) -> Path:
             vote = AGREE if k not in (0, 2, 3) or camp is (k != 3) else DISAGREE
             vote = -vote if (n, k) in ((0, 2), (4, 2), (8, 3)) else vote
             if k or n % 2:
-                found.votes.append(Cast(who, k, vote, 1000 * n + k))
+                found.votes.append(CastVote(who, k, vote, 1000 * n + k))
     write_conversation(found, folder)
     if spam:
         path = folder / "comments.csv"
@@ -154,7 +154,7 @@ def test_too_few_voters_are_no_pilot(tmp_path: Path) -> None:
     found = ExportedConversation("Small")
     found.comments = [Comment("One."), Comment("Two.")]
     found.people = {"a": ""}
-    found.votes = [Cast("a", 0, AGREE, 1)]
+    found.votes = [CastVote("a", 0, AGREE, 1)]
     write_conversation(found, tmp_path)
     with pytest.raises(InputError, match="0 people agreed or disagreed with 5 other comments"):
         from_polis(read_polis(tmp_path), None)

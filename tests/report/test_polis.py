@@ -19,7 +19,7 @@ from folkmoot.errors import InputError
 from folkmoot.measures.clusters import opinion_groups
 from folkmoot.report.export import export_run
 from folkmoot.report.polis import (
-    Cast,
+    CastVote,
     Comment,
     ExportedConversation,
     write_conversation,
@@ -51,8 +51,8 @@ def test_the_fields_are_those_of_polis(tmp_path: Path) -> None:
     said.comments = [Comment("Bread, first", "b", 1_400_000_000_000), Comment("Roses")]
     said.people = {"a": "", "b": "", "c": ""}
     said.votes = [
-        *(Cast("a", 0, 1, 1_400_000_001_000), Cast("a", 0, -1, 1_400_000_009_000)),
-        *(Cast("b", 0, 0, 1_400_000_002_000), Cast("b", 1, 1, 1_400_000_003_000)),
+        *(CastVote("a", 0, 1, 1_400_000_001_000), CastVote("a", 0, -1, 1_400_000_009_000)),
+        *(CastVote("b", 0, 0, 1_400_000_002_000), CastVote("b", 1, 1, 1_400_000_003_000)),
     ]
     write_conversation(said, tmp_path)
 
@@ -186,7 +186,7 @@ def test_real_conversations_come_out_as_they_went_in(tmp_path: Path) -> None:
         ]
         said.people = {row[0]: "" for row in rows}
         said.votes = [
-            Cast(row[0], number, int(vote), 0)
+            CastVote(row[0], number, int(vote), 0)
             for row in rows
             for number, vote in enumerate(row[6:])
             if vote

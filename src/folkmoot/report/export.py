@@ -27,15 +27,15 @@ CSVS = ("csv", "polis")
 FORMATS = ("csv", "parquet", "json", "polis")
 
 
-def export_run(run: RunFolder, to: str, out: Path, *, with_ids: bool = False) -> None:
+def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool = False) -> None:
     """Write the tables and the codebook of a run into the folder `out`.
 
-    `to` is one of `FORMATS`. `with_ids` also writes `people.csv`, which maps seats to recruitment
-    ids. Raises InputError for an unknown format and for `with_ids` without ids, RunExistsError if
-    `out` is not empty, and StorageError if a table is missing.
+    `export_format` is one of `FORMATS`. `with_ids` also writes `people.csv`, which maps seats to
+    recruitment ids. Raises InputError for an unknown format and for `with_ids` without ids,
+    RunExistsError if `out` is not empty, and StorageError if a table is missing.
     """
-    if to not in FORMATS:
-        raise InputError(f"--to {to}: formats are {', '.join(FORMATS)}")
+    if export_format not in FORMATS:
+        raise InputError(f"--to {export_format}: formats are {', '.join(FORMATS)}")
     run.require_tables()
     ids = recruitment_ids(run.path) if with_ids else {}
     if with_ids and not ids:
@@ -49,51 +49,54 @@ def export_run(run: RunFolder, to: str, out: Path, *, with_ids: bool = False) ->
         raise RunExistsError(
             f"{out} already exists and is not empty; choose another folder with --out"
         )
-    if to == "polis":
+    if export_format == "polis":
         write_polis(run, out)
-        _finish_export(run, to, out, ids)
+        _finish_export(run, export_format, out, ids)
         return
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         for name in run.table_names():
-            if to == "json":
+            if export_format == "json":
                 write_json(out / f"{name}.json", iter(RowStream(run.scan_table(name))))
             # A run stores its largest tables as Parquet only, so their CSV is written here.
-            elif to == "csv" and name in PARQUET_ONLY:
+            elif export_format == "csv" and name in PARQUET_ONLY:
                 write_csv(out / f"{name}.csv", run.scan_table(name))
             else:
-                shutil.copyfile(run.path / TABLES / f"{name}.{to}", out / f"{name}.{to}")
+                shutil.copyfile(
+                    run.path / TABLES / f"{name}.{export_format}", out / f"{name}.{export_format}"
+                )
     write_json(out / CODEBOOK, run.codebook())
-    _finish_export(run, to, out, ids)
+    _finish_export(run, export_format, out, ids)
 
 
 def _finish_export(
-    run: RunFolder, to: str, out: Path, ids: Mapping[str, Mapping[str, str]]
+    run: RunFolder, export_format: str, out: Path, ids: Mapping[str, Mapping[str, str]]
 ) -> None:
-    write_text(out / README, export_readme(run, to))
+    write_text(out / README, export_readme(run, export_format))
     if ids:
-        names = sorted({name for own in ids.values() for name in own})
+        names = sorted({name for person_ids in ids.values() for name in person_ids})
         rows = [
-            {"seat": seat, **{name: own.get(name) for name in names}} for seat, own in ids.items()
+            {"seat": seat, **{name: person_ids.get(name) for name in names}}
+            for seat, person_ids in ids.items()
         ]
         schema = dict.fromkeys(["seat", *names], pl.String)
         # Recruitment ids identify people, so only the owner of the file may read it.
         write_bytes(out / "people.csv", format_csv(pl.DataFrame(rows, schema=schema)), 0o600)
 
 
-def export_readme(run: RunFolder, to: str) -> str:
+def export_readme(run: RunFolder, export_format: str) -> str:
     """Return the text of `README.txt`: first who answered, then the origin of the files."""
     facts = run.manifest
     mark = f"{run.mark}. {run.caution}\n\n" if run.mark else ""
     partial = f"{run.partial}.\n\n" if run.partial else ""
     meaning = (
         "Comments and votes in the format of a Polis export."
-        if to == "polis"
+        if export_format == "polis"
         else f"Tidy tables; {CODEBOOK} says what each column means."
     )
-    served = sorted({name for m in facts.get("models", []) for name in m.get("served", [])})
+    served = sorted({name for model in facts.get("models", []) for name in model.get("served", [])})
     return (
-        f"{mark}{partial}{meaning}\n{AS_TEXT if to in CSVS else ''}"
+        f"{mark}{partial}{meaning}\n{AS_TEXT if export_format in CSVS else ''}"
         f"Run {run.id} of the study type {run.study}, "
         f"{facts.get('started_at', '?')} to {facts.get('finished_at', '?')}; answers by "
         f"{', '.join(served) or 'unknown'}; Folkmoot "

@@ -54,13 +54,13 @@ class Comment(NamedTuple):
     at: int = 0
 
 
-class Cast(NamedTuple):
-    """One vote of participant `who` on the comment with the index `comment`.
+class CastVote(NamedTuple):
+    """One vote of participant `participant_id` on the comment with the index `comment`.
 
     `vote` is `AGREE`, `PASS` or `DISAGREE`. `at` is in milliseconds since 1970.
     """
 
-    who: str
+    participant_id: str
     comment: int
     vote: int
     at: int
@@ -77,7 +77,7 @@ class ExportedConversation:
     topic: str
     description: str = ""
     comments: list[Comment] = field(default_factory=list)
-    votes: list[Cast] = field(default_factory=list)
+    votes: list[CastVote] = field(default_factory=list)
     people: dict[str, str] = field(default_factory=dict)
 
 
@@ -87,17 +87,17 @@ def write_polis(run: RunFolder, out: Path) -> None:
 
     Raises InputError for a run without votes on comments.
     """
-    found = dict([*_of_options(run), *_of_items(run)])
-    if not found:
+    conversations = dict([*_conversations_from_options(run), *_conversations_from_items(run)])
+    if not conversations:
         raise InputError(f"{run.path}: this study has no votes that fit the Polis format")
-    for name, conversation in found.items():
-        write_conversation(conversation, out / name if len(found) > 1 else out)
+    for name, conversation in conversations.items():
+        write_conversation(conversation, out / name if len(conversations) > 1 else out)
 
 
 def write_conversation(conversation: ExportedConversation, folder: Path) -> None:
     """Write the five files of one conversation into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    numbers = {who: number for number, who in enumerate(conversation.people)}
+    numbers = {participant_id: number for number, participant_id in enumerate(conversation.people)}
     matrix = _vote_matrix(conversation, numbers)
     groups = opinion_groups(matrix)
     files = {
@@ -111,7 +111,7 @@ def write_conversation(conversation: ExportedConversation, folder: Path) -> None
         write_text(folder / name, csv_text(rows))
 
 
-def _of_options(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
+def _conversations_from_options(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
     """Yield the conversation of a cross-pollination run, with each option as a comment.
 
     A participant agrees with the option of their last choice. The other options stay unseen,
@@ -128,24 +128,29 @@ def _of_options(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
     table = run.scan_table("participants").select(
         "participant_id", first, last.fill_null(first).alias("last")
     )
-    people = table.filter(pl.col("last").is_not_null()).collect()
+    participants = table.filter(pl.col("last").is_not_null()).collect()
     topic = _topic_settings(run)
-    chosen = pl.concat([people["initial_choice"], people["last"]]).drop_nulls().unique().sort()
+    chosen_options = (
+        pl.concat([participants["initial_choice"], participants["last"]])
+        .drop_nulls()
+        .unique()
+        .sort()
+    )
     # Options of the study file come first and in its order. Options that only occur in answers
     # follow, so that no vote is lost.
-    options = list(dict.fromkeys([*map(str, topic.get("options") or ()), *chosen]))
-    found = ExportedConversation(run.id, str(topic.get("description", "")).strip())
-    found.comments = [Comment(option, at=_start_milliseconds(run)) for option in options]
+    options = list(dict.fromkeys([*map(str, topic.get("options") or ()), *chosen_options]))
+    conversation = ExportedConversation(run.id, str(topic.get("description", "")).strip())
+    conversation.comments = [Comment(option, at=_start_milliseconds(run)) for option in options]
     times = _chosen_at(run)
-    for row in people.iter_rows(named=True):
-        who, choice = str(row["participant_id"]), row["last"]
-        found.people[who] = row["initial_choice"] or ""
-        at = times.get((who, choice), _start_milliseconds(run))
-        found.votes.append(Cast(who, options.index(choice), AGREE, at))
-    yield "", found
+    for row in participants.iter_rows(named=True):
+        participant_id, choice = str(row["participant_id"]), row["last"]
+        conversation.people[participant_id] = row["initial_choice"] or ""
+        voted_at = times.get((participant_id, choice), _start_milliseconds(run))
+        conversation.votes.append(CastVote(participant_id, options.index(choice), AGREE, voted_at))
+    yield "", conversation
 
 
-def _of_items(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
+def _conversations_from_items(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
     """Yield one conversation for each discussion of a town hall, with each ballot item as a
     comment.
 
@@ -154,27 +159,32 @@ def _of_items(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
     if not (run.has_table("votes") and run.has_table("items")):
         return
     votes, items = run.read_table("votes"), run.read_table("items")
-    wanted = {"discussion_id", "item_id"}
-    if not (wanted | {"agent_id", "vote"} <= {*votes.columns} and wanted <= {*items.columns}):
+    needed_columns = {"discussion_id", "item_id"}
+    if not (
+        needed_columns | {"agent_id", "vote"} <= {*votes.columns}
+        and needed_columns <= {*items.columns}
+    ):
         return
     topic = _topic_settings(run)
-    asked = _asked_at(run)
-    for (discussion,), listed in items.group_by(["discussion_id"], maintain_order=True):
-        found = ExportedConversation(f"{topic.get('title', run.id)}: {discussion}")
+    asked_times = _asked_at(run)
+    for (discussion,), discussion_items in items.group_by(["discussion_id"], maintain_order=True):
+        conversation = ExportedConversation(f"{topic.get('title', run.id)}: {discussion}")
         numbers: dict[str, int] = {}
-        for row in listed.iter_rows(named=True):
+        for row in discussion_items.iter_rows(named=True):
             numbers[row["item_id"]] = len(numbers)
             # Polis allows one author for a comment, so the first of several authors gets it.
             author, *_ = str(row.get("origin") or "").split("|")
-            found.comments.append(Comment(row["text"], author, _start_milliseconds(run)))
+            conversation.comments.append(Comment(row["text"], author, _start_milliseconds(run)))
         for row in votes.filter(pl.col("discussion_id") == discussion).iter_rows(named=True):
-            who = str(row["agent_id"])
-            found.people.setdefault(who, "")
+            participant_id = str(row["agent_id"])
+            conversation.people.setdefault(participant_id, "")
             if row["vote"] in ITEM_VOTES:
-                at = asked.get((discussion, who), _start_milliseconds(run))
+                voted_at = asked_times.get((discussion, participant_id), _start_milliseconds(run))
                 vote = ITEM_VOTES[row["vote"]]
-                found.votes.append(Cast(who, numbers[row["item_id"]], vote, at))
-        yield str(discussion), found
+                conversation.votes.append(
+                    CastVote(participant_id, numbers[row["item_id"]], vote, voted_at)
+                )
+        yield str(discussion), conversation
 
 
 def _topic_settings(run: RunFolder) -> Mapping[str, Any]:
@@ -190,13 +200,13 @@ def _start_milliseconds(run: RunFolder) -> int:
     Comments and votes without a recorded time get this one.
     """
     try:
-        began = datetime.fromisoformat(str(run.manifest.get("started_at")))
+        started_at = datetime.fromisoformat(str(run.manifest.get("started_at")))
     except ValueError:
         return 0
-    return int(began.timestamp() * 1000)
+    return int(started_at.timestamp() * 1000)
 
 
-def _answered_at(run: RunFolder, which: pl.Expr, *columns: str) -> pl.DataFrame:
+def _answered_at(run: RunFolder, condition: pl.Expr, *columns: str) -> pl.DataFrame:
     """Return columns of the selected answers with the time of each call as `at`, sorted by time.
 
     Times are in milliseconds. The table is empty if the run has no answers or no journal.
@@ -204,16 +214,18 @@ def _answered_at(run: RunFolder, which: pl.Expr, *columns: str) -> pl.DataFrame:
     path = run.path / JOURNAL
     if not run.has_table("answers") or not path.exists():
         return pl.DataFrame(schema=[*columns, "at"])
-    answers = run.scan_table("answers").filter(which).select("address", *columns).collect()
+    answers = run.scan_table("answers").filter(condition).select("address", *columns).collect()
     with JournalReader(path) as journal:
-        at = [int(1000 * journal.call_time(address)) for address in answers["address"]]
-    return answers.select(*columns, pl.Series("at", at, pl.Int64)).sort("at", maintain_order=True)
+        times = [int(1000 * journal.call_time(address)) for address in answers["address"]]
+    return answers.select(*columns, pl.Series("at", times, pl.Int64)).sort(
+        "at", maintain_order=True
+    )
 
 
 def _chosen_at(run: RunFolder) -> dict[tuple[str, str], int]:
     """Map (participant, option) to the time when the participant last chose the option."""
     chosen = _answered_at(run, pl.col("kind") == "choice", "speaker_id", "value")
-    return {(who, value): at for who, value, at in chosen.iter_rows()}
+    return {(speaker_id, value): time for speaker_id, value, time in chosen.iter_rows()}
 
 
 def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
@@ -222,11 +234,13 @@ def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
     If one reply of the speaker `session` held the votes of all residents, its time holds for each.
     """
     voted = _answered_at(run, pl.col("address").str.contains("/vote/"), "stage", "speaker_id")
-    times = {(stage, who): at for stage, who, at in voted.iter_rows()}
+    times = {(stage, speaker_id): time for stage, speaker_id, time in voted.iter_rows()}
     residents = run.read_table("votes").select("discussion_id", "agent_id").unique()
     return {
-        (d, who): times.get((d, who), times.get((d, "session"), _start_milliseconds(run)))
-        for d, who in residents.iter_rows()
+        (discussion, resident_id): times.get(
+            (discussion, resident_id), times.get((discussion, "session"), _start_milliseconds(run))
+        )
+        for discussion, resident_id in residents.iter_rows()
     }
 
 
@@ -237,8 +251,8 @@ def _vote_matrix(
     vote."""
     matrix = np.full((len(numbers), len(conversation.comments)), np.nan)
     # Votes are written in order of time, so that a later vote overwrites an earlier one.
-    for cast in sorted(conversation.votes, key=lambda cast: cast.at):
-        matrix[numbers[cast.who], cast.comment] = cast.vote
+    for vote in sorted(conversation.votes, key=lambda vote: vote.at):
+        matrix[numbers[vote.participant_id], vote.comment] = vote.vote
     return matrix
 
 
@@ -273,12 +287,14 @@ def _comments_table(
 
 
 def _votes_table(conversation: ExportedConversation, numbers: Mapping[str, int]) -> Table:
-    cast = sorted(conversation.votes, key=lambda cast: (cast.comment, numbers[cast.who], cast.at))
+    votes = sorted(
+        conversation.votes, key=lambda vote: (vote.comment, numbers[vote.participant_id], vote.at)
+    )
     return [
         ("timestamp", "datetime", "comment-id", "voter-id", "vote"),
         *(
-            (cast.at, _format_date(cast.at), cast.comment, numbers[cast.who], cast.vote)
-            for cast in cast
+            (vote.at, _format_date(vote.at), vote.comment, numbers[vote.participant_id], vote.vote)
+            for vote in votes
         ),
     ]
 
@@ -292,11 +308,11 @@ def _participants_votes(
         (*header, *range(len(conversation.comments))),
         *(
             (
-                *(number, group, authored.count(who), int(np.isfinite(row).sum())),
+                *(number, group, authored.count(participant_id), int(np.isfinite(row).sum())),
                 *(int((row == vote).sum()) for vote in (AGREE, DISAGREE)),
                 *(int(vote) if np.isfinite(vote) else None for vote in row),
             )
-            for number, (who, group, row) in enumerate(
+            for number, (participant_id, group, row) in enumerate(
                 zip(conversation.people, groups, matrix, strict=True)
             )
         ),
@@ -304,7 +320,7 @@ def _participants_votes(
 
 
 def _summary_table(conversation: ExportedConversation, groups: Sequence[int | None]) -> Table:
-    voters = {cast.who for cast in conversation.votes}
+    voters = {vote.participant_id for vote in conversation.votes}
     commenters = {comment.author for comment in conversation.comments}
     return [
         ("topic", conversation.topic),
@@ -322,5 +338,8 @@ def _summary_table(conversation: ExportedConversation, groups: Sequence[int | No
 def _participants_table(conversation: ExportedConversation) -> Table:
     return [
         ("participant", "participant_id", "first_choice"),
-        *((n, who, first) for n, (who, first) in enumerate(conversation.people.items())),
+        *(
+            (number, participant_id, first_choice)
+            for number, (participant_id, first_choice) in enumerate(conversation.people.items())
+        ),
     ]

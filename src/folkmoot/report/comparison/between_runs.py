@@ -45,12 +45,12 @@ from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 
 SECTION = "Comparison"
 # More sentences than this would not be read. The table holds all results.
-MOST_TOLD = 8
+MAX_STATED = 8
 FEW = "of too few people for a test"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class MeasureComparison:
     """One measure in one condition: another run minus the first.
 
     `means` holds the mean of the other run and that of the first.
@@ -65,29 +65,32 @@ class Compared:
 
 def compare_measures(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]], margin: float
-) -> list[Compared]:
+) -> list[MeasureComparison]:
     """Compare each measure in each condition of each further run with the first run.
 
     All results form one exploratory family. `claims` maps each measure to the claims on it, and
     these name its conditions. A difference of shares within ± `margin` is called equivalent.
     """
     base, *others = runs
-    found: list[Compared] = []
-    for measure, own in claims.items():
+    comparisons: list[MeasureComparison] = []
+    for measure, measure_claims in claims.items():
         first = read_measure(base, measure)
         for sample in others:
             second = None if first is None else read_measure(sample, measure)
             if first is None or second is None:
                 continue
-            named = {arm for claim in own for arm in claim.contrast}
+            claimed_arms = {arm for claim in measure_claims for arm in claim.contrast}
             for arm in _shared_arms(first, second):
-                if own and arm not in named:
+                if measure_claims and arm not in claimed_arms:
                     continue
-                shown = "everybody" if arm == EVERYBODY else name_arm(arm, own)
-                found.append(_compare_arm((sample, second), (base, first), arm, shown))
+                arm_name = "everybody" if arm == EVERYBODY else name_arm(arm, measure_claims)
+                comparisons.append(_compare_arm((sample, second), (base, first), arm, arm_name))
     # Holm's adjustment needs all results, so verdicts are decided after the loop.
-    results = adjust_families([one.result for one in found])
-    return [replace(one, result=result) for one, result in zip(found, results, strict=True)]
+    results = adjust_families([comparison.result for comparison in comparisons])
+    return [
+        replace(comparison, result=result)
+        for comparison, result in zip(comparisons, results, strict=True)
+    ]
 
 
 def _shared_arms(first: Measured, second: Measured) -> list[str]:
@@ -101,11 +104,11 @@ def _shared_arms(first: Measured, second: Measured) -> list[str]:
 
 
 def _compare_arm(
-    own: tuple[Sample, Measured], base: tuple[Sample, Measured], arm: str, shown: str
-) -> Compared:
+    own: tuple[Sample, Measured], base: tuple[Sample, Measured], arm: str, arm_name: str
+) -> MeasureComparison:
     (sample, second), (reference, first) = own, base
-    here, there = (one.rows(arm) for one in (second, first))
-    assert here is not None and there is not None
+    own_rows, base_rows = (measured.rows(arm) for measured in (second, first))
+    assert own_rows is not None and base_rows is not None
     subject = tuple(column for column in first.claim.subject if column in second.claim.subject)
     paired = same_people(reference, sample) and bool(subject)
     names = (sample.name, reference.name)
@@ -114,17 +117,21 @@ def _compare_arm(
         first.claim,
         contrast=names,
         kind=second.claim.kind,
-        outcome=f"{name} in {shown}",
+        outcome=f"{name} in {arm_name}",
         paired=paired and bool(first.claim.subject),
-        estimand=f"The {first.claim.kind} of {name} in {shown}, {names[0]} minus {names[1]}.",
+        estimand=f"The {first.claim.kind} of {name} in {arm_name}, {names[0]} minus {names[1]}.",
     )
-    sides = pair_sides(here, there, subject) if paired else sides_between(here, there, names)
-    means = (_mean_of_rows(here), _mean_of_rows(there))
+    sides = (
+        pair_sides(own_rows, base_rows, subject)
+        if paired
+        else sides_between(own_rows, base_rows, names)
+    )
+    means = (_mean_of_rows(own_rows), _mean_of_rows(base_rows))
     if not all(side.units for side in sides):
         result = without_result(claim, "no subject is known in both")
     else:
         result = evaluate(claim, *sides)
-    return Compared(name, shown, means, result, paired)
+    return MeasureComparison(name, arm_name, means, result, paired)
 
 
 def _mean_of_rows(rows: pl.DataFrame) -> float:
@@ -139,24 +146,26 @@ def is_equivalent(result: Result, margin: float) -> bool:
 
 
 def measures_finding(
-    key: str, title: str, compared: Sequence[Compared], base: str, margin: float
+    key: str, title: str, comparisons: Sequence[MeasureComparison], base: str, margin: float
 ) -> Finding | None:
     """Return the finding on compared measures, or None if there are none."""
-    if not compared:
+    if not comparisons:
         return None
-    results = [one.result for one in compared]
+    results = [comparison.result for comparison in comparisons]
     rows: list[Row] = [
         {
-            "measure": one.measure,
-            "arm": one.arm,
-            "runs": one.result.claim.contrast_label,
-            "first": finite_or_none(one.means[0]),
-            "second": finite_or_none(one.means[1]),
-            **result_cells(one.result),
-            "paired": one.paired,
-            "equivalent": is_equivalent(one.result, margin) if one.result.claim.in_points else None,
+            "measure": comparison.measure,
+            "arm": comparison.arm,
+            "runs": comparison.result.claim.contrast_label,
+            "first": finite_or_none(comparison.means[0]),
+            "second": finite_or_none(comparison.means[1]),
+            **result_cells(comparison.result),
+            "paired": comparison.paired,
+            "equivalent": is_equivalent(comparison.result, margin)
+            if comparison.result.claim.in_points
+            else None,
         }
-        for one in compared
+        for comparison in comparisons
     ]
     return Finding(
         key,
@@ -185,14 +194,14 @@ def result_cells(result: Result) -> Row:
     """Return the table cells of a result: difference, interval, p, unit, method, verdict and
     words."""
     estimate = result.estimate
-    shown = estimate.has_interval
+    has_interval = estimate.has_interval
     return {
         "difference": finite_or_none(estimate.value),
-        "low": finite_or_none(estimate.low) if shown else None,
-        "high": finite_or_none(estimate.high) if shown else None,
+        "low": finite_or_none(estimate.low) if has_interval else None,
+        "high": finite_or_none(estimate.high) if has_interval else None,
         "in_words": result.format_numbers.strip(" ()") or None,
-        "p": finite_or_none(estimate.p) if shown else None,
-        "holm_p": finite_or_none(result.p) if shown else None,
+        "p": finite_or_none(estimate.p) if has_interval else None,
+        "holm_p": finite_or_none(result.p) if has_interval else None,
         "units": estimate.unit_count,
         "unit": result.claim.unit,
         "method": estimate.method or None,
@@ -202,38 +211,38 @@ def result_cells(result: Result) -> Row:
 
 def _describe_results(results: Sequence[Result], margin: float) -> str:
     """Describe the results that differ or are equivalent. If there are few, describe all."""
-    if len(results) > MOST_TOLD and all(result.why for result in results):
+    if len(results) > MAX_STATED and all(result.why for result in results):
         return (
             f"{format_count(len(results), 'comparison')}, none of which can be tested; see the "
             "table."
         )
-    told: list[str] = []
-    rest = 0
+    sentences: list[str] = []
+    unstated_count = 0
     for result in results:
-        clear = result.verdict == SUPPORTED or is_equivalent(result, margin)
-        if (clear or len(results) <= MOST_TOLD) and len(told) < MOST_TOLD:
-            told.append(tell_result(result, margin))
+        is_clear = result.verdict == SUPPORTED or is_equivalent(result, margin)
+        if (is_clear or len(results) <= MAX_STATED) and len(sentences) < MAX_STATED:
+            sentences.append(tell_result(result, margin))
         else:
-            rest += 1
-    if rest and not told:
+            unstated_count += 1
+    if unstated_count and not sentences:
         return (
-            f"No difference is shown in any of {format_count(rest, 'comparison')}; see the table."
+            f"No difference is shown in any of {format_count(unstated_count, 'comparison')}; see "
+            "the table."
         )
-    if rest:
-        told.append(f"{format_count(rest, 'further comparison')} in the table.")
-    return " ".join(told)
+    if unstated_count:
+        sentences.append(f"{format_count(unstated_count, 'further comparison')} in the table.")
+    return " ".join(sentences)
 
 
 def tell_result(result: Result, margin: float) -> str:
     """Describe a result in a sentence, including whether it is equivalent within the margin."""
     if result.why and math.isfinite(result.estimate.value):
-        why = result.estimate.why or FEW
-        return (
-            f"{result.claim.outcome}: {result.claim.contrast_label}{result.format_numbers}, {why}."
-        )
+        reason = result.estimate.why or FEW
+        claim = result.claim
+        return f"{claim.outcome}: {claim.contrast_label}{result.format_numbers}, {reason}."
     if is_equivalent(result, margin):
-        aside = f" Equivalent within {result.claim.size(margin)}."
-        return f"{result.says}{aside}"
+        equivalence_note = f" Equivalent within {result.claim.size(margin)}."
+        return f"{result.says}{equivalence_note}"
     return result.says
 
 
@@ -242,7 +251,7 @@ def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | No
     shares."""
     # Shares and means have different units, so one chart cannot show both.
     shares = [result for result in results if result.claim.in_points]
-    drawn, size = (shares, 100.0) if shares else (results, 1.0)
+    drawn_results, size = (shares, 100.0) if shares else (results, 1.0)
     lines = tuple(
         (
             f"{result.claim.outcome}: {result.claim.contrast_label}",
@@ -251,7 +260,7 @@ def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | No
             size
             * (result.estimate.high if result.estimate.has_interval else result.estimate.value),
         )
-        for result in drawn
+        for result in drawn_results
         if math.isfinite(result.estimate.value)
     )
     return IntervalChart(lines, f"{unit} (points)" if shares else unit, 0.0) if lines else None
@@ -266,11 +275,12 @@ def compare_effects(
     """Return the finding on the effect of each claim in each run, and on whether effects differ."""
     base, *others = runs
     tests: list[tuple[Claim, str, Result]] = []
-    for measure, own in claims.items():
-        read = {sample.name: read_measure(sample, measure) for sample in runs}
-        for claim in _confirmatory_claims(own):
+    for measure, measure_claims in claims.items():
+        measured_by_run = {sample.name: read_measure(sample, measure) for sample in runs}
+        for claim in _confirmatory_claims(measure_claims):
             effects = {
-                sample.name: _exploratory_effect(read[sample.name], claim) for sample in runs
+                sample.name: _exploratory_effect(measured_by_run[sample.name], claim)
+                for sample in runs
             }
             if any(effect is None for effect in effects.values()):
                 continue
@@ -284,12 +294,14 @@ def compare_effects(
     if not tests:
         return None
     results = adjust_families([result for *_, result in tests])
-    named = [(name, result) for (_, name, _), result in zip(tests, results, strict=True)]
+    named_results = [(name, result) for (_, name, _), result in zip(tests, results, strict=True)]
     by_claim: dict[Claim, dict[str, Result]] = {}
     for (claim, name, _), result in zip(tests, results, strict=True):
         by_claim.setdefault(claim, {})[name] = result
-    said = [
-        _tell_effect(own, sample.name, base.name) for own in by_claim.values() for sample in others
+    sentences = [
+        _tell_effect(claim_results, sample.name, base.name)
+        for claim_results in by_claim.values()
+        for sample in others
     ]
     rows: list[Row] = [
         {
@@ -297,26 +309,26 @@ def compare_effects(
             "run": name,
             **result_cells(result),
         }
-        for name, result in named
+        for name, result in named_results
     ]
-    compared = {sample.name for sample in runs}
-    within = [
+    run_names = {sample.name for sample in runs}
+    run_results = [
         replace(
             result, claim=replace(result.claim, outcome=f"{name}, {name_measure(result.claim)}")
         )
-        for name, result in named
-        if name in compared
+        for name, result in named_results
+        if name in run_names
     ]
     return Finding(
         "compare_effects",
         "Effects, run by run",
-        " ".join(said),
+        " ".join(sentences),
         ResultTable.from_records(
             rows,
             "First arm minus second within a run; between runs the difference of these, within "
             "subjects where both runs drew the same people, else by MOVER.",
         ),
-        draw_differences(within, "effect"),
+        draw_differences(run_results, "effect"),
         notes=(HOLM_NOTE,),
         section=SECTION,
         unit=results[0].claim.unit,
@@ -344,33 +356,34 @@ class _Effect:
         return estimate_difference(*self.sides, self.result.claim.kind, level)
 
 
-def _exploratory_effect(read: Measured | None, claim: Claim) -> _Effect | None:
+def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | None:
     """Return the effect of a claim in a run as part of the exploratory family of a comparison."""
-    arms = [] if read is None else [read.arms.get(arm) for arm in claim.contrast]
-    if read is None or any(arm is None for arm in arms):
+    arms = [] if measured is None else [measured.arms.get(arm) for arm in claim.contrast]
+    if measured is None or any(arm is None for arm in arms):
         return None
     first, second = (arm for arm in arms if arm is not None)
-    subject = read.claim.subject
+    subject = measured.claim.subject
     paired = claim.paired and bool(subject)
     # A subject passes through both conditions, so the condition does not belong to its key.
     keys = tuple(column for column in subject if column != claim.by)
     sides = pair_sides(first, second, keys) if paired else (side_of(first), side_of(second))
     if not all(side.units for side in sides):
         return None
-    own = replace(
+    exploratory = replace(
         claim,
         family="exploratory",
-        kind=read.claim.kind,
-        unit=read.claim.unit,
+        kind=measured.claim.kind,
+        unit=measured.claim.unit,
         subject=claim.subject,
     )
-    return _Effect(evaluate(own, *sides), (first, second), sides, keys, paired)
+    return _Effect(evaluate(exploratory, *sides), (first, second), sides, keys, paired)
 
 
-def _difference_between_runs(own: _Effect, base: _Effect, same: bool) -> Result:
+def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> Result:
     """Return the effect of one run minus that of another, and whether both differ.
 
-    `same` says that both runs drew the same participants. The method is the strongest that the data
+    `same_people` says that both runs drew the same participants. The method is the strongest that
+    the data
     allow: within subjects in both runs, within subjects across runs, or MOVER for independent
     effects.
     """
@@ -378,43 +391,59 @@ def _difference_between_runs(own: _Effect, base: _Effect, same: bool) -> Result:
     claim = replace(base.result.claim, direction="different", margin=0.0)
     names = ("own", "base")
     if own.paired and base.paired:
-        here, there = (paired_differences(*one.arms, subject) for one in (own, base))
-        sides = pair_sides(here, there, subject) if same else sides_between(here, there, names)
+        own_differences, base_differences = (
+            paired_differences(*effect.arms, subject) for effect in (own, base)
+        )
+        sides = (
+            pair_sides(own_differences, base_differences, subject)
+            if same_people
+            else sides_between(own_differences, base_differences, names)
+        )
         estimate = estimate_difference(*sides, "mean")
-    elif same and subject:
+    elif same_people and subject:
         first, second = (
-            paired_differences(here, there, subject)
-            for here, there in zip(own.arms, base.arms, strict=True)
+            paired_differences(own_arm, base_arm, subject)
+            for own_arm, base_arm in zip(own.arms, base.arms, strict=True)
         )
         estimate = estimate_difference(side_of(first), side_of(second), "mean")
     elif own.result.estimate.has_interval and base.result.estimate.has_interval:
         estimate = between(partial(own.estimate_effect), partial(base.estimate_effect))
     else:
-        one, other = own.result.estimate, base.result.estimate
-        few_units = min(one.unit_count, other.unit_count)
-        estimate = Estimate(one.value - other.value, math.nan, math.nan, one.n + other.n, few_units)
+        own_estimate, base_estimate = own.result.estimate, base.result.estimate
+        few_units = min(own_estimate.unit_count, base_estimate.unit_count)
+        estimate = Estimate(
+            own_estimate.value - base_estimate.value,
+            math.nan,
+            math.nan,
+            own_estimate.n + base_estimate.n,
+            few_units,
+        )
     # Below this number of units no test is made, as in the report of a single run.
-    few = estimate.unit_count < FEWEST_UNITS
-    why = (
+    has_few_units = estimate.unit_count < FEWEST_UNITS
+    reason = (
         f"not tested ({estimate.unit_count} independent units are an illustration)"
-        if few
+        if has_few_units
         else estimate.why
     )
     return Result(
-        base.result.claim, estimate, why or judge(claim.direction, claim.margin, estimate), why
+        base.result.claim,
+        estimate,
+        reason or judge(claim.direction, claim.margin, estimate),
+        reason,
     )
 
 
 def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> str:
     """Describe both effects of a claim, and whether they differ, in a sentence."""
     gap, claim = results[f"{run} − {base}"], results[base].claim
-    first, own = (results[name].estimate for name in (base, run))
+    base_estimate, run_estimate = (results[name].estimate for name in (base, run))
     sizes = (
-        f"{claim.format_signed(first.value, 1)} in {base}, {claim.format_signed(own.value, 1)} in "
+        f"{claim.format_signed(base_estimate.value, 1)} in {base}, "
+        f"{claim.format_signed(run_estimate.value, 1)} in "
         f"{run}"
     )
-    told = f"{name_measure(claim)}, {claim.contrast_label}: {sizes}"
+    statement = f"{name_measure(claim)}, {claim.contrast_label}: {sizes}"
     if not gap.estimate.has_interval:
-        return f"{told}; the effects are not compared ({gap.estimate.why or 'too few units'})."
-    words = {True: "the effects differ", False: "that the effects differ is not shown"}
-    return f"{told}; {words[gap.verdict == SUPPORTED]}{gap.format_numbers}."
+        return f"{statement}; the effects are not compared ({gap.estimate.why or 'too few units'})."
+    conclusions = {True: "the effects differ", False: "that the effects differ is not shown"}
+    return f"{statement}; {conclusions[gap.verdict == SUPPORTED]}{gap.format_numbers}."

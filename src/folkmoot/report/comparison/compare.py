@@ -37,7 +37,7 @@ from folkmoot.report.comparison.between_runs import (
 )
 from folkmoot.report.comparison.forks import forks_among
 from folkmoot.report.comparison.measured_claims import (
-    NOBODY,
+    NO_ARMS,
     measures_of,
     name_measure,
     read_measure,
@@ -69,7 +69,7 @@ from folkmoot.storage.tables import (
 # A difference of shares within ± this value is called equivalent.
 MARGIN = 0.05
 # Settings that affect how calls are made but not the results.
-HANDLING = frozenset(
+HANDLING_KEYS = frozenset(
     {
         *("pilot_id", "pilot_name", "title", "concurrency", "endpoints"),
         *("max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
@@ -85,7 +85,7 @@ NOT_MEASURES = frozenset(
     ("id", "no", "number", "seed", "turn", "question", "round", "place", "row", "x", "y", "age")
 )
 # A longer list of further measures would hide those of the claims.
-MOST_FIGURES = 25
+MAX_MEASURES = 25
 
 CHOICES = ("initial_choice", "final_choice")
 
@@ -99,42 +99,48 @@ def compare_runs(
     the same participants are compared person by person. A difference of shares is called equivalent
     if its whole interval lies within ± `margin`. Raises InputError for fewer than two sources.
     """
-    read = load_samples(sources)
-    if len(read) < 2:
+    samples = load_samples(sources)
+    if len(samples) < 2:
         raise InputError("a comparison needs two or more runs")
-    for sample in read:
+    for sample in samples:
         if sample.is_human:
-            _require_shared(sample, [run for run in read if not run.is_human])
+            _require_shared(sample, [other for other in samples if not other.is_human])
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin}: must be a share between 0 and 1, such as 0.05")
-    claims = measures_of(stated_claims(read))
-    compared = collect_findings(
+    claims = measures_of(stated_claims(samples))
+    comparison_findings = collect_findings(
         measures_finding(
             "compare_claims",
             "Measures of the claims, run by run",
-            compare_measures(read, claims, margin),
-            read[0].name,
+            compare_measures(samples, claims, margin),
+            samples[0].name,
             margin,
         ),
-        compare_effects(read, claims),
-        starting_points(read),
-        compare_figures(read, claims, margin),
+        compare_effects(samples, claims),
+        starting_points(samples),
+        compare_figures(samples, claims, margin),
     )
-    runs = [sample for sample in read if not sample.is_human]
+    runs = [sample for sample in samples if not sample.is_human]
     # Humans are compared with a run of models alone if there is one.
-    models = [sample for sample in runs if not sample.seated]
-    people = [sample for sample in read if sample.is_human] + [
-        p for sample in runs if (p := people_in(sample)) is not None
+    model_samples = [sample for sample in runs if not sample.seated]
+    human_samples = [sample for sample in samples if sample.is_human] + [
+        seated_people for sample in runs if (seated_people := people_in(sample)) is not None
     ]
-    beside = [
+    human_findings = [
         finding
-        for sample in people
-        for run in (models or runs)[:1]
+        for sample in human_samples
+        for run in (model_samples or runs)[:1]
         for finding in against_people(run, sample)
     ]
-    parted = forks_among(_folders(sources))
-    own = compared or _nothing_shared(read)
-    return collect_findings(describe_designs(read), parted, own, beside, beside_people(read))
+    fork_findings = forks_among(_folders(sources))
+    own_findings = comparison_findings or _nothing_shared(samples)
+    return collect_findings(
+        describe_designs(samples),
+        fork_findings,
+        own_findings,
+        human_findings,
+        beside_people(samples),
+    )
 
 
 def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
@@ -147,12 +153,14 @@ def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
 
 def describe_designs(runs: Sequence[Sample]) -> Finding:
     """Return the finding on how the runs differ: settings, models as served, and study types."""
-    flat = {sample.name: _flatten_settings(sample) for sample in runs}
-    made = [sample.name for sample in runs if not sample.is_human]
-    people = [sample.name for sample in runs if sample.is_human]
+    settings_by_run = {sample.name: _flatten_settings(sample) for sample in runs}
+    run_names = [sample.name for sample in runs if not sample.is_human]
+    human_names = [sample.name for sample in runs if sample.is_human]
     kinds = sorted({sample.kind for sample in runs if not sample.is_human})
-    keys = dict.fromkeys(key for name in made for key in flat[name])
-    differing = [key for key in keys if len({flat[name].get(key, "—") for name in made}) > 1]
+    keys = dict.fromkeys(key for name in run_names for key in settings_by_run[name])
+    differing = [
+        key for key in keys if len({settings_by_run[name].get(key, "—") for name in run_names}) > 1
+    ]
     parts = []
     if len(kinds) > 1:
         parts.append(
@@ -160,18 +168,21 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
             "different questions."
         )
     if differing:
-        parts.append(f"The designs differ in {_named_runs(differing)}.")
+        parts.append(f"The designs differ in {_list_names(differing)}.")
         if len(differing) > 1:
             parts.append("A difference in results may come from any of these.")
-    elif len(made) > 1:
+    elif len(run_names) > 1:
         parts.append("All settings that matter are the same: differences are chance or the model.")
-    same = [sample.name for sample in runs[1:] if same_people(runs[0], sample)]
-    if same:
-        parts.append(f"{_named_runs(same)} drew the same people as {runs[0].name}.")
-    if people:
-        parts.append(f"{_named_runs(people)}: answers by people.")
+    same_people_runs = [sample.name for sample in runs[1:] if same_people(runs[0], sample)]
+    if same_people_runs:
+        parts.append(f"{_list_names(same_people_runs)} drew the same people as {runs[0].name}.")
+    if human_names:
+        parts.append(f"{_list_names(human_names)}: answers by people.")
         parts += [
-            said for sample in runs if sample.is_human for said in _unmatched_columns(sample, runs)
+            sentence_text
+            for sample in runs
+            if sample.is_human
+            for sentence_text in _unmatched_columns(sample, runs)
         ]
     return Finding(
         "designs",
@@ -179,7 +190,13 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
         " ".join(parts),
         ResultTable.from_records(
             [
-                {"setting": key, **{name: own.get(key, "—") for name, own in flat.items()}}
+                {
+                    "setting": key,
+                    **{
+                        name: run_settings.get(key, "—")
+                        for name, run_settings in settings_by_run.items()
+                    },
+                }
                 for key in differing
             ],
             "Settings that differ; how calls were made is left out.",
@@ -193,34 +210,46 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
 
     Also raises InputError if the file has text in a column that is a number in a run.
     """
-    own = people.tables["participants"]
-    made = [sample.tables["participants"] for sample in runs if "participants" in sample.tables]
-    arms, known = (
-        {*split_by_condition(own)},
-        {column for table in made for column in split_by_condition(table)},
+    human_table = people.tables["participants"]
+    run_tables = [
+        sample.tables["participants"] for sample in runs if "participants" in sample.tables
+    ]
+    arms, known_arms = (
+        {*split_by_condition(human_table)},
+        {column for table in run_tables for column in split_by_condition(table)},
     )
-    if made and not ({EVERYBODY} & (arms | known) or arms & known):
-        message = f"{people.name}: none of its arms ({_named_runs(sorted(arms))}) is one of a run's"
-        hint = f"these are {_named_runs(sorted(known))}; leave the column out to compare with all"
+    if run_tables and not ({EVERYBODY} & (arms | known_arms) or arms & known_arms):
+        message = f"{people.name}: none of its arms ({_list_names(sorted(arms))}) is one of a run's"
+        hint = (
+            f"these are {_list_names(sorted(known_arms))}; leave the column out to compare with all"
+        )
         raise InputError(Problem(message, hint=hint))
     path = str(people.config["file"])
     numbers = _numbers_in(runs)
     for column in (
-        column for column in own.columns if own.schema[column] == pl.String and column not in TEXTS
+        column
+        for column in human_table.columns
+        if human_table.schema[column] == pl.String and column not in TEXTS
     ):
         if column in numbers and not column.startswith("demographic_"):
-            wrong = (
-                own[column].is_not_null() & own[column].cast(pl.Float64, strict=False).is_null()
+            wrong_rows = (
+                human_table[column].is_not_null()
+                & human_table[column].cast(pl.Float64, strict=False).is_null()
             ).arg_true()
-            if len(wrong):
-                where, value = cell_location(path, column, wrong[0]), own[column][wrong[0]]
-                raise InputError(f"{where}: {column} is a number in the run, and {value!r} is not")
+            if len(wrong_rows):
+                location, value = (
+                    cell_location(path, column, wrong_rows[0]),
+                    human_table[column][wrong_rows[0]],
+                )
+                raise InputError(
+                    f"{location}: {column} is a number in the run, and {value!r} is not"
+                )
     measures = measures_of(claim for run in runs for claim in run.claims)
     _require_told_apart(people, path, [*measures])
     shared = any(
         column in table.columns
-        for table in made
-        for column in own.columns
+        for table in run_tables
+        for column in human_table.columns
         if column not in (*CONDITION_COLUMNS, *PARTICIPANT_COLUMNS)
     )
     # A file without any measure of the run is probably one of another study.
@@ -228,7 +257,7 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
         names = dict.fromkeys(
             f"{claim.measure.rpartition('.')[2]} ({name_measure(claim)})" for claim in measures
         )
-        hint = f"the run measures {_named_runs([*names])}"
+        hint = f"the run measures {_list_names([*names])}"
         raise InputError(Problem(f"{path}: no column is a measure of the run", hint=hint))
 
 
@@ -237,10 +266,13 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
     columns = people.tables["participants"].columns
     for measure in measures:
         column = measure.measure.rpartition(".")[2]
-        alike = [claim for claim in measures if claim.measure == measure.measure]
+        same_column = [claim for claim in measures if claim.measure == measure.measure]
         for name in (name for name, _ in measure.where if name not in columns):
-            if column in columns and len({dict(claim.where).get(name) for claim in alike}) > 1:
-                names = _named_runs([name_measure(claim) for claim in alike])
+            if (
+                column in columns
+                and len({dict(claim.where).get(name) for claim in same_column}) > 1
+            ):
+                names = _list_names([name_measure(claim) for claim in same_column])
                 hint = f"it tells apart {names}"
                 raise InputError(Problem(f"{path}: {column} needs a column {name}", hint=hint))
 
@@ -253,75 +285,92 @@ def _numbers_in(runs: Sequence[Sample]) -> set[str]:
     """
     claims = [claim for run in runs for claim in run.claims]
     tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}
-    held = (run.tables[name] for run in runs for name in tables if name in run.tables)
+    tables_of_runs = (run.tables[name] for run in runs for name in tables if name in run.tables)
     numbers = {
-        column for table in held for column, kind in table.schema.items() if kind.is_numeric()
+        column
+        for table in tables_of_runs
+        for column, kind in table.schema.items()
+        if kind.is_numeric()
     }
     return numbers | {
-        value for claim in claims for _, vs in claim.where for value in vs if isinstance(value, str)
+        value
+        for claim in claims
+        for _, values in claim.where
+        for value in values
+        if isinstance(value, str)
     }
 
 
 def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
     """Describe conditions and choices in a file of human answers that no run has."""
-    made = [
+    run_tables = [
         sample.tables["participants"]
         for sample in runs
         if not sample.is_human and "participants" in sample.tables
     ]
-    said = []
-    arms = {column for table in made for column in split_by_condition(table)}
-    own = [
+    sentences = []
+    arms = {column for table in run_tables for column in split_by_condition(table)}
+    unmatched_arms = [
         column
         for column in split_by_condition(people.tables["participants"])
         if column not in (*arms, EVERYBODY)
     ]
-    if own and arms:
-        said.append(
-            f"{people.name} has arms that no run has, which are left out: {_named_runs(own)}."
+    if unmatched_arms and arms:
+        sentences.append(
+            f"{people.name} has arms that no run has, which are left out: "
+            f"{_list_names(unmatched_arms)}."
         )
-    told = sorted({c for column in CHOICES for c in _count_choices(people, column)})
-    known = {
-        c
+    human_choices = sorted(
+        {choice for column in CHOICES for choice in _count_choices(people, column)}
+    )
+    run_choices = {
+        choice
         for sample in runs
         if not sample.is_human
         for column in CHOICES
-        for c in _count_choices(sample, column)
+        for choice in _count_choices(sample, column)
     }
-    if told and known and not known & {*told}:
-        said.append(
-            f"No choice in {people.name} is one of a run ({_named_runs(told)}): see how options "
+    if human_choices and run_choices and not run_choices & {*human_choices}:
+        sentences.append(
+            f"No choice in {people.name} is one of a run ({_list_names(human_choices)}): see how "
+            "options "
             "are "
             "written."
         )
-    return said
+    return sentences
 
 
 def _flatten_settings(sample: Sample) -> dict[str, str]:
     """Return the settings that can affect results with dotted keys, and the models as served."""
-    flat: dict[str, str] = {"study type": sample.kind}
+    settings: dict[str, str] = {"study type": sample.kind}
     for key, value in sample.config.items():
-        if key not in HANDLING:
-            _flatten_into(key, value, flat)
-    served = sorted({m for use in sample.manifest.get("models", []) for m in use.get("served", [])})
+        if key not in HANDLING_KEYS:
+            _flatten_into(key, value, settings)
+    served = sorted(
+        {
+            model
+            for model_entry in sample.manifest.get("models", [])
+            for model in model_entry.get("served", [])
+        }
+    )
     if served:
-        flat["models as served"] = ", ".join(served)
-    return flat
+        settings["models as served"] = ", ".join(served)
+    return settings
 
 
-def _flatten_into(key: str, value: object, into: dict[str, str]) -> None:
+def _flatten_into(key: str, value: object, settings: dict[str, str]) -> None:
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            _flatten_into(f"{key}.{name}", inner, into)
+            _flatten_into(f"{key}.{name}", inner, settings)
     else:
         text = str(value)
         # A long text is cut for display. The digest keeps different texts distinct.
-        into[key] = text if len(text) <= 80 else f"{text[:70]}… #{digest(text, size=3).hex()}"
+        settings[key] = text if len(text) <= 80 else f"{text[:70]}… #{digest(text, size=3).hex()}"
 
 
-def _named_runs(names: Sequence[str]) -> str:
-    shown = [*names[:6], *([f"{len(names) - 6} more"] if len(names) > 6 else [])]
-    return join_words(shown)
+def _list_names(names: Sequence[str]) -> str:
+    listed_names = [*names[:6], *([f"{len(names) - 6} more"] if len(names) > 6 else [])]
+    return join_words(listed_names)
 
 
 def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
@@ -333,25 +382,25 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
     stated = next((sample.claims for sample in runs if sample.claims), ())
     if stated:
         return [*stated]
-    made = [
+    run_tables = [
         sample.tables["participants"]
         for sample in runs
         if "participants" in sample.tables and not sample.is_human
     ]
-    table = next((table for table in made if "position_changed" in table.columns), None)
+    table = next((table for table in run_tables if "position_changed" in table.columns), None)
     by = None if table is None else condition_column(table)
     if table is None or by is None:
         return []
-    floor, *rest = split_by_condition(table)
+    baseline, *other_arms = split_by_condition(table)
     return [
         Claim(
             "participants.position_changed",
-            (arm, floor),
+            (arm, baseline),
             by=by,
             outcome="changed their choice",
-            names=(condition_name(arm), condition_name(floor)),
+            names=(condition_name(arm), condition_name(baseline)),
         )
-        for arm in rest or [floor]
+        for arm in other_arms or [baseline]
     ]
 
 
@@ -360,47 +409,53 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
     rows: list[Row] = []
     tests: list[tuple[str, float, float]] = []
     base, *others = runs
-    for which in ("initial", "final"):
-        first = _count_choices(base, f"{which}_choice")
+    for time in ("initial", "final"):
+        base_counts = _count_choices(base, f"{time}_choice")
         for sample in others:
-            own = _count_choices(sample, f"{which}_choice")
-            if not first or not own:
+            sample_counts = _count_choices(sample, f"{time}_choice")
+            if not base_counts or not sample_counts:
                 continue
-            options = sorted({*first, *own})
-            a, b = ([of.get(option, 0) for option in options] for of in (first, own))
-            moved, p_value = total_variation(a, b), homogeneity_p(a, b)
-            same = _same_choice(base, sample, f"{which}_choice", options)
-            p_value = same[1] if same else p_value
-            if which == "final" and _came_together(base, sample):
+            options = sorted({*base_counts, *sample_counts})
+            base_votes, sample_votes = (
+                [counts.get(option, 0) for option in options]
+                for counts in (base_counts, sample_counts)
+            )
+            distance, p_value = (
+                total_variation(base_votes, sample_votes),
+                homogeneity_p(base_votes, sample_votes),
+            )
+            same_choice = _same_choice(base, sample, f"{time}_choice", options)
+            p_value = same_choice[1] if same_choice else p_value
+            if time == "final" and _shared_conversations(base, sample):
                 # Both tests assume independent votes. Votes cast after shared texts are not
                 # independent.
                 p_value = math.nan
             rows.append(
                 {
-                    "votes": which,
+                    "votes": time,
                     "runs": f"{sample.name} − {base.name}",
-                    "total_variation_points": moved,
-                    "jensen_shannon_bits": jensen_shannon(a, b),
-                    "same_person_same_choice_share": same[0] if same else None,
+                    "total_variation_points": distance,
+                    "jensen_shannon_bits": jensen_shannon(base_votes, sample_votes),
+                    "same_person_same_choice_share": same_choice[0] if same_choice else None,
                     "p": known(p_value),
                 }
             )
-            tests.append((f"{which} votes of {sample.name}", moved, p_value))
+            tests.append((f"{time} votes of {sample.name}", distance, p_value))
     if not rows:
         return None
     holms = holm([p_value for _, _, p_value in tests])
     rows = [{**row, "holm_p": known(p_value)} for row, p_value in zip(rows, holms, strict=True)]
-    apart = [
-        f"{what} ({format_points(moved).lstrip('+')} apart, adjusted {format_p_value(p_value)})"
-        for (what, moved, _), p_value in zip(tests, holms, strict=True)
+    differing = [
+        f"{votes} ({format_points(distance).lstrip('+')} apart, adjusted {format_p_value(p_value)})"
+        for (votes, distance, _), p_value in zip(tests, holms, strict=True)
         if p_value < ALPHA
     ]
     says = (
-        f"Other opinions than in {base.name}: {join_clauses(apart)}"
-        if apart
+        f"Other opinions than in {base.name}: {join_clauses(differing)}"
+        if differing
         else f"That first or final votes differ from those in {base.name} is not shown."
     )
-    if any(arm.startswith("initial") for arm in apart):
+    if any(arm.startswith("initial") for arm in differing):
         says += " Runs that start from different opinions leave different room for change."
     return Finding(
         "compare_votes",
@@ -417,7 +472,7 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
     )
 
 
-def _came_together(*runs: Sample) -> bool:
+def _shared_conversations(*runs: Sample) -> bool:
     """Return whether participants of any of these runs share independent units at the end."""
     tables = (sample.tables["participants"] for sample in runs if not sample.is_human)
     return any(units_of(table).of.n_unique() < table.height for table in tables)
@@ -433,10 +488,10 @@ def _same_choice(
     """
     if not same_people(base, sample):
         return None
-    people = matched_units(base.tables["participants"], sample.tables["participants"], column)
-    if not people.height:
+    matched = matched_units(base.tables["participants"], sample.tables["participants"], column)
+    if not matched.height:
         return None
-    table = transition_table(people["first"].to_list(), people["second"].to_list(), options)
+    table = transition_table(matched["first"].to_list(), matched["second"].to_list(), options)
     return float(table.trace() / table.sum()), stuart_maxwell(table).p
 
 
@@ -444,8 +499,11 @@ def _count_choices(sample: Sample, column: str) -> dict[str, int]:
     table = sample.tables.get("participants")
     if table is None or column not in table.columns:
         return {}
-    known = table[column].drop_nulls()
-    return {str(key): int(name) for key, name in known.value_counts(sort=True).iter_rows()}
+    known_choices = table[column].drop_nulls()
+    return {
+        str(choice): int(count)
+        for choice, count in known_choices.value_counts(sort=True).iter_rows()
+    }
 
 
 def compare_figures(
@@ -453,22 +511,22 @@ def compare_figures(
 ) -> Finding | None:
     """Return the finding on numeric measures that all runs record and no claim uses, by
     condition."""
-    claimed = {measure.measure for measure in claims}
+    claimed_measures = {measure.measure for measure in claims}
     names = [
-        f"{text}.{column}"
-        for text, column in _shared_figures(runs)
-        if f"{text}.{column}" not in claimed
+        f"{table_name}.{column}"
+        for table_name, column in _shared_figures(runs)
+        if f"{table_name}.{column}" not in claimed_measures
     ]
-    measures: dict[Claim, list[Claim]] = {Claim(name, NOBODY, "mean"): [] for name in names}
-    compared = compare_measures(runs, measures, margin)
-    varied = [
-        compared
-        for compared in compared
-        if compared.result.estimate.value or compared.result.estimate.has_interval
+    measures: dict[Claim, list[Claim]] = {Claim(name, NO_ARMS, "mean"): [] for name in names}
+    comparisons = compare_measures(runs, measures, margin)
+    varying = [
+        comparison
+        for comparison in comparisons
+        if comparison.result.estimate.value or comparison.result.estimate.has_interval
     ]
     title = "Further measures, run by run"
-    found = measures_finding("compare_figures", title, varied, runs[0].name, margin)
-    return None if found is None else replace(found, headline=False)
+    finding = measures_finding("compare_figures", title, varying, runs[0].name, margin)
+    return None if finding is None else replace(finding, headline=False)
 
 
 def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
@@ -476,23 +534,26 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
     tables = [table for table in runs[0].tables if all(table in sample.tables for sample in runs)]
     summaries = [summary for summary in SUMMARIES if summary in tables]
     pairs = [
-        (text, column)
-        for text in summaries[:1] or [table for table in TABLES if table in tables]
-        for column in runs[0].tables[text].columns
+        (table_name, column)
+        for table_name in summaries[:1] or [table for table in TABLES if table in tables]
+        for column in runs[0].tables[table_name].columns
         if column
-        not in (condition_column(runs[0].tables[text]), cluster_column(runs[0].tables[text]))
+        not in (
+            condition_column(runs[0].tables[table_name]),
+            cluster_column(runs[0].tables[table_name]),
+        )
         and column.split("_")[-1] not in NOT_MEASURES
         and column != DRAW
         and not column.startswith("demographic_")
         and all(
-            column in sample.tables[text].columns
-            and sample.tables[text].schema[column].is_numeric()
+            column in sample.tables[table_name].columns
+            and sample.tables[table_name].schema[column].is_numeric()
             for sample in runs
         )
     ]
     # A gap between groups says more than either of its sides, so gaps come first.
     pairs.sort(key=lambda pair: not pair[1].startswith("gap_"))
-    return pairs[:MOST_FIGURES]
+    return pairs[:MAX_MEASURES]
 
 
 def beside_people(runs: Sequence[Sample]) -> Finding | None:
@@ -500,15 +561,17 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
 
     Returns None if no run has rates of change, or if human data take part in the comparison.
     """
-    counts = {sample.name: own for sample in runs if (own := _change_rates(sample))}
-    if not counts or any(sample.is_human for sample in runs):
+    rates_by_run = {
+        sample.name: own_rates for sample in runs if (own_rates := _change_rates(sample))
+    }
+    if not rates_by_run or any(sample.is_human for sample in runs):
         return None
     band = human_band("top_choice_changed")
     rows: list[Row] = []
-    said = []
-    for name, own in counts.items():
-        condition, rate = max(own.items(), key=lambda item: item[1].value)
-        said.append(sentence(f"{name}, {condition_name(condition)}", rate.value, band))
+    sentences = []
+    for name, own_rates in rates_by_run.items():
+        condition, rate = max(own_rates.items(), key=lambda item: item[1].value)
+        sentences.append(sentence(f"{name}, {condition_name(condition)}", rate.value, band))
         rows.append(
             {
                 "run": name,
@@ -522,7 +585,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
     return Finding(
         "compare_people",
         "Compared with people",
-        " ".join(said),
+        " ".join(sentences),
         ResultTable.from_records(rows, "Of each run the condition in which most changed."),
         notes=(f"{band.range.capitalize()}. {band.caveat} Source: {band.source}.",),
         section=SECTION,
@@ -532,13 +595,13 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
 def _change_rates(sample: Sample) -> dict[str, Estimate]:
     """Map each condition to the share that changed their choice, with an interval by independent
     units."""
-    read = read_measure(sample, Claim("participants.position_changed", NOBODY))
-    if read is None:
+    measured = read_measure(sample, Claim("participants.position_changed", NO_ARMS))
+    if measured is None:
         return {}
-    known = {arm: rows.drop_nulls("value") for arm, rows in read.arms.items()}
+    known_rows = {arm: rows.drop_nulls("value") for arm, rows in measured.arms.items()}
     return {
         arm: clustered_share(rows["value"].to_list(), rows["unit"].to_list())
-        for arm, rows in known.items()
+        for arm, rows in known_rows.items()
     }
 
 

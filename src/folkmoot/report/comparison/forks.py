@@ -26,7 +26,7 @@ from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
-NOT_AS_BEFORE = "closed answers other than in the run"
+CHANGED_ANSWERS_LABEL = "closed answers other than in the run"
 SECTION = "What follows from one reply"
 # Most rows of the two transcripts side by side.
 MAX_ROWS = 60
@@ -58,19 +58,22 @@ def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Find
     It holds the changed reply, and each later reply that differs or that had the changed words in
     its prompt.
     """
-    with JournalReader(base.path / JOURNAL) as one, JournalReader(fork.path / JOURNAL) as other:
-        order = _addresses_in_order(fork, base)
-        before = _replies(base, one, order)
-        after = _replies(fork, other, order)
-        asked = len(other.calls(taken_over=False))
-        taken_over = len(other.calls(taken_over=True))
-    words = _changed_utterances(base, fork, change.address)
-    held_before, held_after = (_prompts_with(run, words) for run in (base, fork))
+    with (
+        JournalReader(base.path / JOURNAL) as base_journal,
+        JournalReader(fork.path / JOURNAL) as fork_journal,
+    ):
+        addresses = _addresses_in_order(fork, base)
+        before = _replies(base, base_journal, addresses)
+        after = _replies(fork, fork_journal, addresses)
+        asked_count = len(fork_journal.calls(taken_over=False))
+        taken_over_count = len(fork_journal.calls(taken_over=True))
+    changed_ids = _changed_utterances(base, fork, change.address)
+    prompts_before, prompts_after = (_prompts_with(run, changed_ids) for run in (base, fork))
     rows: list[Row] = []
-    for address in order:
+    for address in addresses:
         first, second = before.get(address), after.get(address)
         is_same = first is not None and second is not None and first.raw == second.raw
-        if is_same and address not in held_before and address not in held_after:
+        if is_same and address not in prompts_before and address not in prompts_after:
             continue
         speaker = second or first
         rows.append(
@@ -78,15 +81,15 @@ def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Find
                 "speaker": speaker.speaker if speaker is not None else "",
                 base.id: _in_words(first),
                 fork.id: "as before" if is_same else _in_words(second),
-                "changed words in the prompt": "yes" if address in held_after else "no",
+                "changed words in the prompt": "yes" if address in prompts_after else "no",
                 "address": address,
             }
         )
-    held = f"The changed words stood in {format_count(len(held_after), 'later prompt')}"
+    prompts_text = f"The changed words stood in {format_count(len(prompts_after), 'later prompt')}"
     if change.dropped:
-        held = (
+        prompts_text = (
             "The words that were left out stood in "
-            f"{format_count(len(held_before), 'later prompt')}"
+            f"{format_count(len(prompts_before), 'later prompt')}"
         )
     notes = [] if len(rows) <= MAX_ROWS else [f"{len(rows) - MAX_ROWS:,} further rows left out."]
     if not change.draw:
@@ -97,8 +100,10 @@ def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Find
     return Finding(
         "fork",
         "Where the talks part",
-        f"{_tell_change(change, before, after)} {format_count(asked, 'call')} followed from it and "
-        f"{'was' if asked == 1 else 'were'} asked; {taken_over:,} are those of {base.id}. {held}.",
+        f"{_tell_change(change, before, after)} {format_count(asked_count, 'call')} followed from "
+        "it and "
+        f"{'was' if asked_count == 1 else 'were'} asked; {taken_over_count:,} are those of "
+        f"{base.id}. {prompts_text}.",
         ResultTable.from_records(
             rows[:MAX_ROWS],
             "The changed reply and every later one that differs, or that had the changed words in "
@@ -112,13 +117,13 @@ def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Find
 def _tell_change(
     change: ReplyChange, before: Mapping[str, _Reply], after: Mapping[str, _Reply]
 ) -> str:
-    was, now = before.get(change.address), after.get(change.address)
-    who = was.speaker if was is not None else "the speaker"
-    first, second = _in_words(was), _in_words(now)
+    reply_before, reply_after = before.get(change.address), after.get(change.address)
+    speaker = reply_before.speaker if reply_before is not None else "the speaker"
+    first, second = _in_words(reply_before), _in_words(reply_after)
     if change.dropped:
-        return f"{who} said “{first}”; in the fork this reply is left out."
-    by = f" (by {change.model})" if change.model is not None else ""
-    return f"{who} said “{first}”; in the fork “{second}”{by}."
+        return f"{speaker} said “{first}”; in the fork this reply is left out."
+    model_text = f" (by {change.model})" if change.model is not None else ""
+    return f"{speaker} said “{first}”; in the fork “{second}”{model_text}."
 
 
 def _in_words(reply: _Reply | None) -> str:
@@ -130,20 +135,21 @@ def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
 
     Questions of the fork come first if the base run does not have them.
     """
-    asked = [
+    address_columns = [
         run.scan_table("answers").select("address").collect()["address"] for run in (fork, base)
     ]
-    return list(dict.fromkeys(address for column in asked for address in column))
+    return list(dict.fromkeys(address for column in address_columns for address in column))
 
 
 def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -> dict[str, _Reply]:
     """Map each address to the reply of the run: its utterances, recorded answer, or raw text."""
     columns = ("address", "speaker_id", "recorded", "missing")
     answers = {
-        arm: rest for arm, *rest in run.scan_table("answers").select(columns).collect().iter_rows()
+        address: cells
+        for address, *cells in run.scan_table("answers").select(columns).collect().iter_rows()
     }
-    said = _utterances(run)
-    found: dict[str, _Reply] = {}
+    utterances = _utterances(run)
+    replies: dict[str, _Reply] = {}
     for address in addresses:
         if (
             address not in answers
@@ -151,29 +157,33 @@ def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -
         ):
             continue
         speaker, recorded, missing = answers[address]
-        told = " / ".join(said.get(address, {}).values())
-        told = told or recorded or (f"(no answer: {missing})" if missing else entry.reply)
-        found[address] = _Reply(speaker or "", told, entry.reply)
-    return found
+        text = " / ".join(utterances.get(address, {}).values())
+        text = text or recorded or (f"(no answer: {missing})" if missing else entry.reply)
+        replies[address] = _Reply(speaker or "", text, entry.reply)
+    return replies
 
 
 def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
     """Map each address to the utterances of the reply there: id → text."""
-    found: dict[str, dict[str, str]] = {}
+    texts_by_address: dict[str, dict[str, str]] = {}
     if run.has_table(UTTERANCES):
         rows = run.scan_table(UTTERANCES).select("address", "utterance_id", "text").collect()
-        for address, name, text in rows.iter_rows():
+        for address, utterance_id, text in rows.iter_rows():
             if address and text:
-                found.setdefault(address, {})[name] = text
-    return found
+                texts_by_address.setdefault(address, {})[utterance_id] = text
+    return texts_by_address
 
 
 def _changed_utterances(base: RunFolder, fork: RunFolder, address: str) -> list[str]:
     """Return the source ids of the changed words: changed utterances, or the reply if it has
     none."""
-    was, now = (_utterances(run).get(address, {}) for run in (base, fork))
-    changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
-    return [address, *changed] if not was and not now else changed
+    texts_before, texts_after = (_utterances(run).get(address, {}) for run in (base, fork))
+    changed = [
+        utterance_id
+        for utterance_id in {**texts_before, **texts_after}
+        if texts_before.get(utterance_id) != texts_after.get(utterance_id)
+    ]
+    return [address, *changed] if not texts_before and not texts_after else changed
 
 
 def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
@@ -191,34 +201,37 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
     """Return the effect of the changed reply: each figure with and without the change, paired by
     repeat."""
     pairs = list(pairs_of(grid))
-    cells = [(by, _values(grid, figures, pair)) for by, pair in enumerate(pairs, 1)]
+    cells = [(repeat, _values(grid, figures, pair)) for repeat, pair in enumerate(pairs, 1)]
     labels = dict.fromkeys(label for _, values in cells for label in values)
     rows: list[Row] = []
     lines = []
     for label in labels:
-        both = [(by, values[label]) for by, values in cells if label in values]
-        gap = clustered_mean([a - b for _, (a, b) in both], [by for by, _ in both])
+        pairs_of_label = [(repeat, values[label]) for repeat, values in cells if label in values]
+        gap = clustered_mean(
+            [changed - unchanged for _, (changed, unchanged) in pairs_of_label],
+            [by for by, _ in pairs_of_label],
+        )
         rows.append(
             {
                 "figure": label,
-                "changed": sum(a for _, (a, _) in both) / len(both),
-                "as it was": sum(b for _, (_, b) in both) / len(both),
+                "changed": sum(a for _, (a, _) in pairs_of_label) / len(pairs_of_label),
+                "as it was": sum(b for _, (_, b) in pairs_of_label) / len(pairs_of_label),
                 "difference": gap.value,
                 "low": known(gap.low),
                 "high": known(gap.high),
-                "repeats": len(both),
+                "repeats": len(pairs_of_label),
             }
         )
         if gap.has_interval:
             lines.append((label, gap.value, gap.low, gap.high))
     if not rows:
         return None
-    clear = [label for label, _, low, high in lines if low > 0 or high < 0]
+    clear_labels = [label for label, _, low, high in lines if low > 0 or high < 0]
     return Finding(
         "fork_effect",
         "What the changed reply does",
-        f"{format_count(len(clear), 'figure')} of {len(rows)} "
-        f"{'has' if len(clear) == 1 else 'have'} an "
+        f"{format_count(len(clear_labels), 'figure')} of {len(rows)} "
+        f"{'has' if len(clear_labels) == 1 else 'have'} an "
         "interval without zero."
         if lines
         else f"{format_count(len(rows), 'figure')}, without intervals.",
@@ -244,18 +257,16 @@ def _values(
     grid: RunGrid, figures: Sequence[Figure], pair: tuple[GridCell, GridCell]
 ) -> dict[str, tuple[float, float]]:
     """Map each figure to its values with the changed reply and unchanged, in one repeat."""
-    found: dict[str, tuple[float, float]] = {}
+    pairs_by_label: dict[str, tuple[float, float]] = {}
     shares = [_share_not_as_before(grid.run(cell)) for cell in pair]
     if shares[0] is not None and shares[1] is not None:
-        found[NOT_AS_BEFORE] = shares[0], shares[1]
+        pairs_by_label[CHANGED_ANSWERS_LABEL] = shares[0], shares[1]
     for figure in figures:
-        values = {
-            measured_figure.cell.name: measured_figure.value for measured_figure in figure.cells
-        }
+        values = {measured.cell.name: measured.value for measured in figure.cells}
         if all(cell.name in values for cell in pair):
             first, second = (values[cell.name] for cell in pair)
-            found[f"{figure.title}: {figure.label}"] = first, second
-    return found
+            pairs_by_label[f"{figure.title}: {figure.label}"] = first, second
+    return pairs_by_label
 
 
 def _share_not_as_before(fork: RunFolder | None) -> float | None:
@@ -264,8 +275,16 @@ def _share_not_as_before(fork: RunFolder | None) -> float | None:
     if fork is None or change is None:
         return None
     columns = ("address", "recorded")
-    base = dict(RunFolder(fork.path / change.run).rows("answers", *columns))
-    own = dict(fork.rows("answers", *columns))
+    base_answers = dict(RunFolder(fork.path / change.run).rows("answers", *columns))
+    fork_answers = dict(fork.rows("answers", *columns))
     # The changed reply itself differs by design, so it does not count.
-    closed = [arm for arm, recorded in base.items() if recorded and arm != change.address]
-    return sum(own.get(arm) != base[arm] for arm in closed) / len(closed) if closed else None
+    closed = [
+        address
+        for address, recorded in base_answers.items()
+        if recorded and address != change.address
+    ]
+    return (
+        sum(fork_answers.get(address) != base_answers[address] for address in closed) / len(closed)
+        if closed
+        else None
+    )

@@ -13,7 +13,7 @@ from folkmoot.report.comparison.samples import CONDITION, EVERYBODY, UNITS, Samp
 from folkmoot.storage.tables import CLUSTER_COLUMNS, PARTICIPANT_COLUMNS, condition_column
 
 # Placeholder for the contrast of a measure that is not bound to two conditions.
-NOBODY = ("", "")
+NO_ARMS = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,34 +38,34 @@ def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
     A hypothesis on a column that another claim measures unchanged belongs to that measure.
     Contrasts between columns of one row are left out, because each run describes them separately.
     """
-    found: dict[Claim, list[Claim]] = {}
-    plain: dict[str, Claim] = {}
-    kept = [claim for claim in claims if claim.by != ACROSS]
+    claims_by_measure: dict[Claim, list[Claim]] = {}
+    measure_by_column: dict[str, Claim] = {}
+    contrasts = [claim for claim in claims if claim.by != ACROSS]
     # Claims of study types come first, because hypotheses do not name a condition column.
-    for claim in sorted(kept, key=lambda claim: not claim.by):
+    for claim in sorted(contrasts, key=lambda claim: not claim.by):
         key = replace(
             claim,
-            contrast=NOBODY,
+            contrast=NO_ARMS,
             direction="different",
             margin=0.0,
             family="exploratory",
             unit="",
             estimand="",
-            names=NOBODY,
+            names=NO_ARMS,
             paired=False,
         )
         column = claim.measure.rpartition(".")[2]
         if not claim.where and claim.at_least is None:
-            key = plain.setdefault(column, key)
-        found.setdefault(key, []).append(claim)
-    return found
+            key = measure_by_column.setdefault(column, key)
+        claims_by_measure.setdefault(key, []).append(claim)
+    return claims_by_measure
 
 
 def name_arm(arm: str, claims: Iterable[Claim]) -> str:
     """Return the name of a condition for readers, as the claims on the measure name it."""
     for claim in claims:
-        for own, name in zip(claim.contrast, claim.names, strict=True):
-            if own == arm and name:
+        for claim_arm, name in zip(claim.contrast, claim.names, strict=True):
+            if claim_arm == arm and name:
                 return name
     return arm if arm in ("after", "before") else condition_name(arm)
 
@@ -77,10 +77,10 @@ def name_measure(measure: Claim) -> str:
 
 def read_measure(sample: Sample, measure: Claim) -> Measured | None:
     """Read a measure from a sample. Returns None if the sample lacks it or has no known value."""
-    found = _table_of(sample, measure)
-    if found is None:
+    table_and_column = _table_of(sample, measure)
+    if table_and_column is None:
         return None
-    table, column, measure = found
+    table, column, measure = table_and_column
     by = measure.by or condition_column(table)
     if by is None or by not in table.columns:
         by, table = EVERYBODY, table.with_columns(pl.lit(EVERYBODY).alias(EVERYBODY))
@@ -90,19 +90,19 @@ def read_measure(sample: Sample, measure: Claim) -> Measured | None:
     for arm in table[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list():
         # `read_rows` reads the two conditions of a contrast. The same one twice reads one
         # condition.
-        read = read_rows(table, column, replace(measure, contrast=(arm, arm)))
-        if not isinstance(read, str):
-            claim, rows = read
+        claim_and_rows = read_rows(table, column, replace(measure, contrast=(arm, arm)))
+        if not isinstance(claim_and_rows, str):
+            claim, rows = claim_and_rows
             if rows["value"].count():
                 arms[arm] = rows.select(*measure.subject, "unit", "value")
-    return Measured(replace(claim, contrast=NOBODY), arms) if arms else None
+    return Measured(replace(claim, contrast=NO_ARMS), arms) if arms else None
 
 
 def _table_of(sample: Sample, measure: Claim) -> tuple[pl.DataFrame, str, Claim] | None:
-    named, _, column = measure.measure.rpartition(".")
+    table_name, _, column = measure.measure.rpartition(".")
     if sample.is_human:
         return _of_people(sample.tables["participants"], column, measure)
-    for name in [named] if named else [*TABLES, *sample.tables]:
+    for name in [table_name] if table_name else [*TABLES, *sample.tables]:
         table = sample.tables.get(name)
         kind = None if table is None else table.schema.get(column)
         if table is not None and kind is not None and (kind.is_numeric() or kind == pl.Boolean):
@@ -123,13 +123,13 @@ def _of_people(
     if measure.by and measure.by not in columns and CONDITION in columns:
         table = table.rename({CONDITION: measure.by})
     if column not in columns:
-        wide = [
+        value_columns = [
             str(value) for _, values in measure.where for value in values if str(value) in columns
         ]
-        numbers = [column for column in wide if table.schema[column].is_numeric()]
-        if not numbers:
+        numeric_columns = [column for column in value_columns if table.schema[column].is_numeric()]
+        if not numeric_columns:
             return None
-        table = table.with_columns(pl.mean_horizontal(numbers).alias(column))
+        table = table.with_columns(pl.mean_horizontal(numeric_columns).alias(column))
     kind = table.schema[column]
     if not (kind.is_numeric() or kind == pl.Boolean):
         return None
@@ -163,10 +163,10 @@ def sides_between(
 
     Units get the name of their sample, so that equal ids in both samples are different units.
     """
-    one, other = (
+    first_side, second_side = (
         _independent_side(rows, name) for rows, name in zip((first, second), names, strict=True)
     )
-    return one, other
+    return first_side, second_side
 
 
 def _independent_side(rows: pl.DataFrame, name: str) -> Side:
@@ -179,11 +179,11 @@ def paired_differences(
 ) -> pl.DataFrame:
     """Return first minus second for each subject, or null if either value is unknown."""
     keys = [*subject, "unit"]
-    both = first.select(*keys, "value").join(
+    joined = first.select(*keys, "value").join(
         second.select(*keys, "value"),
         on=keys,
         how="full",
         coalesce=True,
         maintain_order="left_right",
     )
-    return both.select(*keys, value=pl.col("value") - pl.col("value_right"))
+    return joined.select(*keys, value=pl.col("value") - pl.col("value_right"))

@@ -27,7 +27,7 @@ from folkmoot.measures.inference.claims import Claim, Result, Side, judge_famili
 from folkmoot.measures.inference.estimates import ALPHA, format_count
 from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
 from folkmoot.models.catalog import HUMAN_MODEL
-from folkmoot.report.comparison.people import MOST_LEVELS, SECTION
+from folkmoot.report.comparison.people import MAX_LEVELS, SECTION
 from folkmoot.report.comparison.samples import asked_of_participants
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -35,12 +35,12 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 # The key of the finding.
 KEY = "people_and_models"
 # These replace the speaker and the session in a scope.
-ANYBODY, ANY_SESSION = "*", "+"
+ANY_PARTICIPANT, ANY_SESSION = "*", "+"
 # A share of models may differ from that of people by as much as a negative control between
 # conditions.
-MOST_FROM_PEOPLE = Margin(-0.15, 0.15)
+MAX_DIFFERENCE = Margin(-0.15, 0.15)
 # Most lines of the chart.
-MOST_LINES = 20
+MAX_LINES = 20
 
 
 class AnswererKey(NamedTuple):
@@ -48,7 +48,7 @@ class AnswererKey(NamedTuple):
     alone."""
 
     session: str
-    who: str
+    speaker_id: str
 
 
 @dataclass(slots=True)
@@ -65,21 +65,21 @@ def people_and_models(run: RunFolder) -> Finding | None:
     It holds shares and means of both, and their differences. Returns None if only humans or only
     models answered. Raises StorageError if the journal cannot be read.
     """
-    asked = asked_of_participants(run).collect()
-    by = set(asked["answered_by"])
-    if HUMAN_MODEL not in by or len(by) < 2:
+    answers = asked_of_participants(run).collect()
+    answerer_kinds = set(answers["answered_by"])
+    if HUMAN_MODEL not in answerer_kinds or len(answerer_kinds) < 2:
         return None
-    asked = asked.filter(pl.col("missing").is_null())
-    sessions = {scope for place in read_seats(run.path) for scope in place.scopes}
-    found = _read_answers(run, asked, sessions)
+    answers = answers.filter(pl.col("missing").is_null())
+    sessions = {scope for seat in read_seats(run.path) for scope in seat.scopes}
+    answers_by_question = _read_answers(run, answers, sessions)
     # If any human shares a session, all answers of a session form one unit. This is the cautious
     # choice.
-    seats = {seat for answers in found.values() for seat in answers.people}
-    together = any(seat.session for seat in seats)
-    unit = "session with people" if together else "seat"
+    seats = {seat for answers in answers_by_question.values() for seat in answers.people}
+    share_sessions = any(seat.session for seat in seats)
+    unit = "session with people" if share_sessions else "seat"
     sides = {
         _claim(question, label, option, unit): _sides(answers, option)
-        for question, answers in found.items()
+        for question, answers in answers_by_question.items()
         for option, label in _question_measures(question, answers)
     }
     if not sides:
@@ -99,11 +99,11 @@ def people_and_models(run: RunFolder) -> Finding | None:
                 "verdict": _judge_difference(result),
             }
         )
-    shown = {result.claim.outcome: result.estimate for result in results[:MOST_LINES]}
+    shown_estimates = {result.claim.outcome: result.estimate for result in results[:MAX_LINES]}
     return Finding(
         KEY,
         "People and models who answered the same questions",
-        _describe_differences(results, len(found), len(seats)),
+        _describe_differences(results, len(answers_by_question), len(seats)),
         ResultTable.from_records(
             rows,
             "Of options the share of seats that chose it, of figures the mean of seats; the last "
@@ -111,7 +111,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
             "share: passed if the whole interval lies within 15 points, failed if all of it lies "
             "outside; of a figure: failed if its adjusted p is below .05, else not known.",
         ),
-        interval_chart(shown, "models minus people", zero=0.0),
+        interval_chart(shown_estimates, "models minus people", zero=0.0),
         notes=(
             LEVELS,
             EXPLORATORY,
@@ -122,7 +122,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
         section=SECTION,
         headline=True,
         unit=unit,
-        units=len({seat.session if together else seat for seat in seats}),
+        units=len({seat.session if share_sessions else seat for seat in seats}),
     )
 
 
@@ -133,55 +133,67 @@ def _judge_difference(result: Result) -> Verdict:
     scales, so it can fail, by its adjusted p, and not pass.
     """
     if result.claim.kind == "share":
-        return MOST_FROM_PEOPLE.judge_interval(result.estimate)
+        return MAX_DIFFERENCE.judge_interval(result.estimate)
     return FAILED if result.is_tested and result.p < ALPHA else NOT_KNOWN
 
 
 def _read_answers(
-    run: RunFolder, asked: pl.DataFrame, sessions: set[str]
+    run: RunFolder, answer_table: pl.DataFrame, sessions: set[str]
 ) -> dict[str, SeatAnswers]:
     """Map each question that humans and models both answered to its answers."""
-    rows = asked.to_dicts()
+    rows = answer_table.to_dicts()
     # Positions of a session name in the scopes of human answers. A position is the first part of
     # the scope, its length, and an index. The same positions in scopes of models hold sessions of
     # models.
-    places = {
-        (parts[0], len(parts), at)
+    session_positions = {
+        (parts[0], len(parts), position)
         for row in rows
         if row["answered_by"] == HUMAN_MODEL
         for parts in [row["scope"].split("/")]
-        for at, part in enumerate(parts)
+        for position, part in enumerate(parts)
         if part in sessions
     }
     by_question: dict[str, list[tuple[AnswererKey, Row]]] = {}
     for row in rows:
         parts = row["scope"].split("/")
-        shared = [n for n in range(len(parts)) if (parts[0], len(parts), n) in places]
-        seat = AnswererKey(parts[shared[0]] if shared else "", row["speaker_id"])
-        named = [
-            ANY_SESSION if n in shared else ANYBODY if part == seat.who else part
-            for n, part in enumerate(parts)
+        shared_positions = [
+            position
+            for position in range(len(parts))
+            if (parts[0], len(parts), position) in session_positions
         ]
-        by_question.setdefault("/".join(named), []).append((seat, row))
-    found: dict[str, SeatAnswers] = {}
+        seat = AnswererKey(
+            parts[shared_positions[0]] if shared_positions else "", row["speaker_id"]
+        )
+        question_parts = [
+            ANY_SESSION
+            if position in shared_positions
+            else ANY_PARTICIPANT
+            if part == seat.speaker_id
+            else part
+            for position, part in enumerate(parts)
+        ]
+        by_question.setdefault("/".join(question_parts), []).append((seat, row))
+    answers_by_question: dict[str, SeatAnswers] = {}
     with closing(JournalReader(run.path / JOURNAL)) as journal:
-        for question, given in by_question.items():
+        for question, question_rows in by_question.items():
             # The second set holds HUMAN_MODEL and "" if both humans and models answered the
             # question.
             if {HUMAN_MODEL} < {
-                HUMAN_MODEL if row["answered_by"] == HUMAN_MODEL else "" for _, row in given
+                HUMAN_MODEL if row["answered_by"] == HUMAN_MODEL else "" for _, row in question_rows
             }:
-                for seat, row in given:
+                for seat, row in question_rows:
                     for name, value in _answer_values(row, journal):
-                        answers = found.setdefault(f"{question}/{name}".rstrip("/"), SeatAnswers())
+                        answers = answers_by_question.setdefault(
+                            f"{question}/{name}".rstrip("/"), SeatAnswers()
+                        )
                         side = (
                             answers.people if row["answered_by"] == HUMAN_MODEL else answers.models
                         )
                         # The last answer of a seat overwrites earlier ones.
                         side[seat] = value
     return {
-        q: seat_answers
-        for q, seat_answers in found.items()
+        question: seat_answers
+        for question, seat_answers in answers_by_question.items()
         if seat_answers.people and seat_answers.models and _is_comparable(seat_answers)
     }
 
@@ -206,38 +218,38 @@ def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str 
     except ValueError:
         return
     schema = entry.request.get("schema") if entry is not None else None
-    offered = _offered_options(schema)
-    listed = set(json.loads(str(row["options"]))) if row["options"] else set()
+    options_by_field = _offered_options(schema)
+    row_options = set(json.loads(str(row["options"]))) if row["options"] else set()
     for name, part in reply.items() if isinstance(reply, dict) else [("", reply)]:
         # This field lets a participant decline. It holds no answer to the question.
         if name == DECLINED:
             continue
         if isinstance(part, (bool, int, float)) and math.isfinite(part):
             yield name, float(part)
-        elif isinstance(part, str) and part in offered.get(name, listed):
+        elif isinstance(part, str) and part in options_by_field.get(name, row_options):
             yield name, part
 
 
 def _offered_options(schema: object) -> dict[str, set[str]]:
     """Map each field of a JSON schema to the options that it lists."""
     fields = schema.get("properties") if isinstance(schema, dict) else None
-    found: dict[str, set[str]] = {}
+    options_by_field: dict[str, set[str]] = {}
     for name, part in fields.items() if isinstance(fields, dict) else ():
-        listed = part.get("enum") if isinstance(part, dict) else None
-        if isinstance(listed, list):
-            found[name] = {str(option) for option in listed}
-    return found
+        enum_values = part.get("enum") if isinstance(part, dict) else None
+        if isinstance(enum_values, list):
+            options_by_field[name] = {str(option) for option in enum_values}
+    return options_by_field
 
 
 def _question_measures(question: str, answers: SeatAnswers) -> Iterator[tuple[str | None, str]]:
     """Yield what to compare of a question, with a label: each option, or None for its number."""
-    parts = [part for part in question.split("/") if part not in (ANYBODY, ANY_SESSION)]
+    parts = [part for part in question.split("/") if part not in (ANY_PARTICIPANT, ANY_SESSION)]
     label = " ".join(parts).replace("_", " ")
     values = [*answers.people.values(), *answers.models.values()]
     options = sorted({value for value in values if isinstance(value, str)})
     if not options:
         yield None, label
-    elif len(options) <= MOST_LEVELS:
+    elif len(options) <= MAX_LEVELS:
         yield from ((option, f"{label}: {option}") for option in options)
 
 
@@ -274,11 +286,13 @@ def _describe_differences(results: Sequence[Result], questions: int, people: int
 
     The largest differences would overstate the result, so they are not selected.
     """
-    begins = f"{format_count(people, 'person', 'people')} and models answered the same "
-    begins += format_count(questions, "question")
+    introduction = f"{format_count(people, 'person', 'people')} and models answered the same "
+    introduction += format_count(questions, "question")
     if not any(result.estimate.has_interval for result in results):
-        return f"{begins}; nothing can be tested."
-    said = (f"{result.claim.outcome}: {result.describe_estimate}" for result in results[:SAID])
-    more = len(results) - SAID
-    rest = f" and {more} more in the table" if more > 0 else ""
-    return f"{begins}. {ESTIMATES} {'; '.join(said)}{rest}."
+        return f"{introduction}; nothing can be tested."
+    estimates_text = (
+        f"{result.claim.outcome}: {result.describe_estimate}" for result in results[:SAID]
+    )
+    further_count = len(results) - SAID
+    further_text = f" and {further_count} more in the table" if further_count > 0 else ""
+    return f"{introduction}. {ESTIMATES} {'; '.join(estimates_text)}{further_text}."

@@ -40,7 +40,7 @@ from folkmoot.measures.inference.rectified import (
     rectified_mean,
 )
 from folkmoot.report.comparison.measured_claims import (
-    NOBODY,
+    NO_ARMS,
     Measured,
     measures_of,
     name_arm,
@@ -59,7 +59,7 @@ from folkmoot.storage.tables import (
 
 SECTION = HUMAN_BENCHMARK_SECTION
 # An attribute with more levels, such as age in years, would give groups too small to compare.
-MOST_LEVELS = 8
+MAX_LEVELS = 8
 UNIT = "independent unit"
 # The column that holds the answer of humans who voted only once.
 CHOICE = "initial_choice"
@@ -83,17 +83,17 @@ class Pair:
 def against_people(run: Sample, people: Sample) -> list[Finding]:
     """Return calibration, corrected estimates and heterogeneity of one run and one file of
     answers."""
-    real = people.tables["participants"]
+    human_table = people.tables["participants"]
     simulated = run.tables.get("participants", pl.DataFrame())
     if "status" in simulated.columns:
         # Participants who did not finish would count as unchanged.
         simulated = simulated.filter(pl.col("status") == "complete")
-    simulated = _known_as(simulated, real)
-    measured = measure_pairs(run, people)
+    simulated = _known_as(simulated, human_table)
+    pairs = measure_pairs(run, people)
     return collect_findings(
-        calibration_finding(run.name, simulated, real, measured),
-        rectified_finding(run.name, [*measured, *_choice_pairs(run, people)]),
-        heterogeneity_finding(run.name, simulated, real),
+        calibration_finding(run.name, simulated, human_table, pairs),
+        rectified_finding(run.name, [*pairs, *_choice_pairs(run, people)]),
+        heterogeneity_finding(run.name, simulated, human_table),
     )
 
 
@@ -103,17 +103,19 @@ def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
     These are the measures of the run's claims and further columns of its table of participants.
     """
     claims = measures_of(run.claims)
-    claimed = {measure.measure.rpartition(".")[2] for measure in claims}
+    claimed_columns = {measure.measure.rpartition(".")[2] for measure in claims}
     table = run.tables.get("participants")
     if table is not None:
-        plain = [
+        other_columns = [
             column
             for column in _shared_columns(table, people.tables["participants"])
-            if column not in claimed
+            if column not in claimed_columns
         ]
-        claims |= {Claim(f"participants.{column}", NOBODY): [] for column in plain}
+        claims |= {Claim(f"participants.{column}", NO_ARMS): [] for column in other_columns}
     return [
-        pair for measure, own in claims.items() for pair in _pairs_of(run, people, measure, own)
+        pair
+        for measure, measure_claims in claims.items()
+        for pair in _pairs_of(run, people, measure, measure_claims)
     ]
 
 
@@ -130,36 +132,40 @@ def _pairs_of(
         arms = {
             arm: (rows, human.arms[arm]) for arm, rows in model.arms.items() if arm in human.arms
         }
-    for arm, (ours, theirs) in arms.items():
-        shown = condition_name(arm) if arm == EVERYBODY else name_arm(arm, claims)
-        yield Pair(name, shown, *_with_ids(ours, theirs, (model, human)), share)
+    for arm, (model_rows, human_rows) in arms.items():
+        arm_name = condition_name(arm) if arm == EVERYBODY else name_arm(arm, claims)
+        yield Pair(name, arm_name, *_with_ids(model_rows, human_rows, (model, human)), share)
 
 
 def _with_ids(
-    ours: pl.DataFrame, theirs: pl.DataFrame, read: tuple[Measured, Measured]
+    model_rows: pl.DataFrame, human_rows: pl.DataFrame, measured: tuple[Measured, Measured]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return both tables with the columns `who`, `unit` and `value`, without missing values.
 
     `who` is the id under which the humans are known. This may be the id of a persona. If it is not
     unique, `who` includes the conversation. Without ids, `who` is the conversation.
     """
-    own, other = (one.claim.subject for one in read)
-    shared = [column for column in own if column in other and column in CLUSTER_COLUMNS]
-    theirs_by = next((column for column in other if column in PARTICIPANT_COLUMNS), "")
-    ids = [column for column in own if column in PARTICIPANT_COLUMNS]
+    model_subject, human_subject = (measure.claim.subject for measure in measured)
+    shared = [
+        column for column in model_subject if column in human_subject and column in CLUSTER_COLUMNS
+    ]
+    human_id = next((column for column in human_subject if column in PARTICIPANT_COLUMNS), "")
+    ids = [column for column in model_subject if column in PARTICIPANT_COLUMNS]
     keys: tuple[list[str], list[str]] = (shared, shared)
-    if theirs_by and ids:
-        known_ids = theirs[theirs_by].cast(pl.String).implode()
+    if human_id and ids:
+        known_ids = human_rows[human_id].cast(pl.String).implode()
         # Take the id column of the run that has the most ids in common with the file.
-        best = max(ids, key=lambda column: ours[column].cast(pl.String).is_in(known_ids).sum())
+        best_id = max(
+            ids, key=lambda column: model_rows[column].cast(pl.String).is_in(known_ids).sum()
+        )
         unique = not any(
             table[column].is_duplicated().any()
-            for table, column in ((ours, best), (theirs, theirs_by))
+            for table, column in ((model_rows, best_id), (human_rows, human_id))
         )
-        keys = ([best], [theirs_by]) if unique else ([*shared, best], [*shared, theirs_by])
-    elif theirs_by or ids:
+        keys = ([best_id], [human_id]) if unique else ([*shared, best_id], [*shared, human_id])
+    elif human_id or ids:
         keys = ([], [])
-    one, two = (
+    model_values, human_values = (
         rows.select(
             who=pl.concat_str([pl.col(name).cast(pl.String) for name in names], separator="/")
             if names
@@ -167,9 +173,9 @@ def _with_ids(
             unit="unit",
             value="value",
         ).drop_nulls("value")
-        for rows, names in zip((ours, theirs), keys, strict=True)
+        for rows, names in zip((model_rows, human_rows), keys, strict=True)
     )
-    return one, two
+    return model_values, human_values
 
 
 def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
@@ -182,8 +188,8 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
     ):
         return []
     simulated, real = _with_choices(CHOICE, table, real)
-    ours = replace(run, tables={"participants": simulated})
-    theirs = replace(people, tables={"participants": real})
+    model_sample = replace(run, tables={"participants": simulated})
+    human_sample = replace(people, tables={"participants": real})
     options = [
         column
         for column in real.columns
@@ -193,7 +199,7 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
         pair
         for option in options
         for pair in _pairs_of(
-            ours, theirs, Claim(f"participants.{option}", NOBODY, outcome=option), ()
+            model_sample, human_sample, Claim(f"participants.{option}", NO_ARMS, outcome=option), ()
         )
     ]
 
@@ -203,12 +209,18 @@ def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
 
     These are persona ids if the study gives its participants new numbers.
     """
-    who, persona = "participant_id", "persona_id"
-    if not {who, persona} <= {*simulated.columns} or who not in real.columns:
+    id_column, persona_column = "participant_id", "persona_id"
+    if not {id_column, persona_column} <= {*simulated.columns} or id_column not in real.columns:
         return simulated
-    ids = real[who].cast(pl.String).implode()
-    own, theirs = (simulated[column].cast(pl.String).is_in(ids).sum() for column in (who, persona))
-    return simulated if own >= theirs else simulated.with_columns(pl.col(persona).alias(who))
+    ids = real[id_column].cast(pl.String).implode()
+    matching_ids, matching_personas = (
+        simulated[column].cast(pl.String).is_in(ids).sum() for column in (id_column, persona_column)
+    )
+    return (
+        simulated
+        if matching_ids >= matching_personas
+        else simulated.with_columns(pl.col(persona_column).alias(id_column))
+    )
 
 
 def _shared_arms(
@@ -216,10 +228,12 @@ def _shared_arms(
 ) -> dict[str, tuple[pl.DataFrame, ...]]:
     """Map each condition of both tables to (simulated, human), or EVERYBODY if the file has no
     conditions."""
-    one, two = split_by_condition(simulated), split_by_condition(real)
+    simulated_arms, human_arms = split_by_condition(simulated), split_by_condition(real)
     if condition_column(real) is None:
         return {EVERYBODY: (simulated, real)}
-    return {arm: (one[arm], two[arm]) for arm in one if arm in two}
+    return {
+        arm: (simulated_arms[arm], human_arms[arm]) for arm in simulated_arms if arm in human_arms
+    }
 
 
 def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
@@ -228,59 +242,63 @@ def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
     def is_comparable(kind: pl.DataType) -> bool:
         return kind.is_numeric() or kind == pl.Boolean
 
-    both = (
+    common_columns = (
         column
         for column in simulated.columns
         if column in real.columns and column not in IDS and column not in CONDITION_COLUMNS
     )
     return [
         column
-        for column in both
+        for column in common_columns
         if is_comparable(simulated.schema[column]) and is_comparable(real.schema[column])
     ]
 
 
 def calibration_finding(
-    name: str, simulated: pl.DataFrame, real: pl.DataFrame, measured: Sequence[Pair]
+    name: str, simulated: pl.DataFrame, real: pl.DataFrame, pairs: Sequence[Pair]
 ) -> Finding | None:
     """Return the finding on rates, choices and spread of the simulation against those of humans."""
     rows: list[Row] = []
     gaps: list[float] = []
     for arm, (model, human) in _shared_arms(simulated, real).items():
-        for which in ("initial_choice", "final_choice"):
-            if which in model.columns and which in human.columns:
-                ours, theirs = (table[which].drop_nulls() for table in (model, human))
-                if len(ours) < FEWEST_UNITS or len(theirs) < FEWEST_UNITS:
+        for column in ("initial_choice", "final_choice"):
+            if column in model.columns and column in human.columns:
+                model_values, human_values = (
+                    table[column].drop_nulls() for table in (model, human)
+                )
+                if len(model_values) < FEWEST_UNITS or len(human_values) < FEWEST_UNITS:
                     continue
-                options = sorted({*ours.to_list(), *theirs.to_list()})
-                a, b = (
+                options = sorted({*model_values.to_list(), *human_values.to_list()})
+                model_counts, human_counts = (
                     [int((series == option).sum()) for option in options]
-                    for series in (ours, theirs)
+                    for series in (model_values, human_values)
                 )
-                apart, spread = (
-                    total_variation(a, b),
-                    _safe_ratio(_chance_of_difference(a), _chance_of_difference(b)),
+                distance, spread = (
+                    total_variation(model_counts, human_counts),
+                    _safe_ratio(
+                        _chance_of_difference(model_counts), _chance_of_difference(human_counts)
+                    ),
                 )
-                gaps.append(apart)
-                chance = total_variation_by_chance(a, b)
-                line = _calibration_row(
-                    condition_name(arm), which.replace("_", " "), (None, None), apart, spread
+                gaps.append(distance)
+                chance_distance = total_variation_by_chance(model_counts, human_counts)
+                row = _calibration_row(
+                    condition_name(arm), column.replace("_", " "), (None, None), distance, spread
                 )
-                rows.append({**line, "by_chance": chance})
-    for pair in measured:
-        ours, theirs = pair.simulated["value"], pair.people["value"]
-        if len(ours) < FEWEST_UNITS or len(theirs) < FEWEST_UNITS:
+                rows.append({**row, "by_chance": chance_distance})
+    for pair in pairs:
+        model_values, human_values = pair.simulated["value"], pair.people["value"]
+        if len(model_values) < FEWEST_UNITS or len(human_values) < FEWEST_UNITS:
             continue
-        values = (float(ours.mean() or 0.0), float(theirs.mean() or 0.0))  # type: ignore[arg-type]
-        off = values[0] - values[1]
+        values = (float(model_values.mean() or 0.0), float(human_values.mean() or 0.0))  # type: ignore[arg-type]
+        difference = values[0] - values[1]
         if pair.share:
-            gaps.append(abs(off))
-        spread = _safe_ratio(ours.std(), theirs.std())
-        rows.append(_calibration_row(pair.arm, pair.measure, values, off, spread))
+            gaps.append(abs(difference))
+        spread = _safe_ratio(model_values.std(), human_values.std())
+        rows.append(_calibration_row(pair.arm, pair.measure, values, difference, spread))
     if not rows:
         return None
     error = sum(gaps) / len(gaps) if gaps else math.nan
-    said = (
+    statement = (
         f"Over {format_count(len(gaps), 'share')} {name} is off by {points_apart(error)} on "
         "average."
         if gaps
@@ -289,7 +307,7 @@ def calibration_finding(
     return Finding(
         "people_calibration",
         f"How far {name} is off",
-        said,
+        statement,
         ResultTable.from_records(
             rows,
             "Off: simulation minus people; for choices the total variation distance. Spread: the "
@@ -311,14 +329,18 @@ def points_apart(distance: float) -> str:
 
 
 def _calibration_row(
-    arm: str, measure: str, means: tuple[float | None, float | None], off: float, spread: float
+    arm: str,
+    measure: str,
+    means: tuple[float | None, float | None],
+    difference: float,
+    spread: float,
 ) -> Row:
     return {
         "arm": arm,
         "measure": measure,
         "simulated": means[0],
         "people": means[1],
-        "off": off,
+        "off": difference,
         "by_chance": None,
         "spread_ratio": spread if math.isfinite(spread) else None,
     }
@@ -330,57 +352,57 @@ def _chance_of_difference(counts: Sequence[int]) -> float:
     return 1 - sum((count / n) ** 2 for count in counts)
 
 
-def _safe_ratio(ours: object, theirs: object) -> float:
-    if not (isinstance(ours, float) and isinstance(theirs, float)) or not theirs:
+def _safe_ratio(simulated: object, human: object) -> float:
+    if not (isinstance(simulated, float) and isinstance(human, float)) or not human:
         return math.nan
-    return ours / theirs
+    return simulated / human
 
 
 # Width of the planned interval for a share: five points to each side.
 PLANNED_WIDTH = 0.1
 
 
-def rectified_finding(name: str, measured: Sequence[Pair]) -> Finding | None:
+def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
     """Return means and effects corrected by matched humans, or None if there are no matches.
 
     The estimates are prediction-powered: Angelopoulos et al. (2023), doi:10.1126/science.adi6000.
     """
     # The keys are the measure and then the condition.
-    found: dict[str, dict[str, Rectified]] = {}
-    for pair in measured:
+    estimates_by_measure: dict[str, dict[str, Rectified]] = {}
+    for pair in pairs:
         estimate = _match_people(pair)
         if estimate is not None:
-            found.setdefault(pair.measure, {})[pair.arm] = estimate
-    if not found:
+            estimates_by_measure.setdefault(pair.measure, {})[pair.arm] = estimate
+    if not estimates_by_measure:
         return None
     rows: list[Row] = []
     lines: list[tuple[str, float, float, float]] = []
-    said: list[str] = []
-    for measure, arms in found.items():
-        shown = measure.replace("_", " ")
+    sentences: list[str] = []
+    for measure, arms in estimates_by_measure.items():
+        measure_name = measure.replace("_", " ")
         for arm, estimate in arms.items():
-            label = f"{arm}: {shown}"
+            label = f"{arm}: {measure_name}"
             lines.append(interval_line(f"{label}, people alone", estimate.people))
             lines.append(interval_line(f"{label}, corrected", estimate.corrected))
             rows.append(_rectified_row(arm, measure, estimate))
-            said.append(_say_rectified(label, estimate))
-        first, *others = arms
-        for other in others:
-            effect = rectified_difference(arms[other], arms[first])
-            label = f"{other} minus {first}: {shown}"
+            sentences.append(_say_rectified(label, estimate))
+        first_arm, *others = arms
+        for other_arm in others:
+            effect = rectified_difference(arms[other_arm], arms[first_arm])
+            label = f"{other_arm} minus {first_arm}: {measure_name}"
             lines.append(interval_line(label, effect))
             rows.append(
                 {
-                    "arm": f"{other} − {first}",
+                    "arm": f"{other_arm} − {first_arm}",
                     "measure": measure,
                     **estimate_cells(effect, "corrected"),
                 }
             )
-            said.append(f"{label} {format_mean_value(effect.value)} ({_bounds_of(effect)})")
+            sentences.append(f"{label} {format_mean_value(effect.value)} ({_bounds_of(effect)})")
     return Finding(
         "people_rectified",
         f"{name} corrected by people",
-        f"{'. '.join(said[:4])}.",
+        f"{'. '.join(sentences[:4])}.",
         ResultTable.from_records(
             rows, "Prediction-powered means and their differences; 95 % intervals."
         ),
@@ -397,7 +419,11 @@ def rectified_finding(name: str, measured: Sequence[Pair]) -> Finding | None:
         section=SECTION,
         headline=True,
         unit="participant",
-        units=max(estimate.person_count for arms in found.values() for estimate in arms.values()),
+        units=max(
+            estimate.person_count
+            for arms in estimates_by_measure.values()
+            for estimate in arms.values()
+        ),
     )
 
 
@@ -405,7 +431,7 @@ def _rectified_row(arm: str, measure: str, rectified: Rectified) -> Row:
     # A share has a fixed scale. The width of an interval for a mean is planned in standard
     # deviations.
     scale = 1.0 if rectified.people.method == "Wilson" else rectified.spread
-    plan = (
+    needed = (
         people_needed(PLANNED_WIDTH * scale, rectified.spread, known(rectified.fit) or 0.0)
         if scale
         else None
@@ -420,19 +446,19 @@ def _rectified_row(arm: str, measure: str, rectified: Rectified) -> Row:
         "people": rectified.person_count,
         "worth": rectified.worth if rectified.corrected.has_interval else None,
         "fit_r": known(rectified.fit),
-        "people_needed": plan,
+        "people_needed": needed,
         "not_corrected_because": rectified.refused or None,
     }
 
 
 def _say_rectified(label: str, rectified: Rectified) -> str:
-    told = (
+    statement = (
         f"{label} {format_mean_value(rectified.corrected.value)} "
         f"({_bounds_of(rectified.corrected)})"
     )
     if rectified.refused:
-        return f"{told}, of the people alone ({rectified.refused})"
-    return f"{told}; the {rectified.person_count} people are worth {rectified.worth:.0f}"
+        return f"{statement}, of the people alone ({rectified.refused})"
+    return f"{statement}; the {rectified.person_count} people are worth {rectified.worth:.0f}"
 
 
 def _bounds_of(estimate: Estimate) -> str:
@@ -449,20 +475,20 @@ def _match_people(pair: Pair) -> Rectified | None:
     Humans who talked to each other are one independent unit, which the file states. Returns None if
     ids are not unique or fewer than `FEWEST_UNITS` match.
     """
-    own = pair.simulated.drop_nulls("who").select("who", model="value")
-    theirs = pair.people.drop_nulls("who").select("who", "unit", people="value")
-    if own["who"].is_duplicated().any() or theirs["who"].is_duplicated().any():
+    simulated = pair.simulated.drop_nulls("who").select("who", model="value")
+    human = pair.people.drop_nulls("who").select("who", "unit", people="value")
+    if simulated["who"].is_duplicated().any() or human["who"].is_duplicated().any():
         return None
-    both = own.join(theirs, on="who", maintain_order="left")
-    if both.height < FEWEST_UNITS:
+    matched = simulated.join(human, on="who", maintain_order="left")
+    if matched.height < FEWEST_UNITS:
         return None
-    rest = own.join(theirs, on="who", how="anti", maintain_order="left")
-    together = pair.people["unit"].n_unique() < pair.people.height
+    unmatched = simulated.join(human, on="who", how="anti", maintain_order="left")
+    are_grouped = pair.people["unit"].n_unique() < pair.people.height
     return rectified_mean(
-        both["people"].to_list(),
-        both["model"].to_list(),
-        rest["model"].to_list(),
-        clusters=both["unit"].to_list() if together else None,
+        matched["people"].to_list(),
+        matched["model"].to_list(),
+        unmatched["model"].to_list(),
+        clusters=matched["unit"].to_list() if are_grouped else None,
         share=pair.share,
     )
 
@@ -490,17 +516,20 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
         column for column in real.columns if column in simulated.columns and column not in skip
     ):
         levels = real[column].drop_nulls().unique().sort().to_list()
-        if not 2 <= len(levels) <= MOST_LEVELS:
+        if not 2 <= len(levels) <= MAX_LEVELS:
             continue
         for level in levels:
-            own, theirs = (
+            simulated_level, human_level = (
                 table.filter(pl.col(column).cast(pl.String) == str(level))
                 for table in (simulated, real)
             )
             for outcome in outcomes:
-                sides = [table.drop_nulls(outcome).select(UNIT, outcome) for table in (own, theirs)]
+                sides = [
+                    table.drop_nulls(outcome).select(UNIT, outcome)
+                    for table in (simulated_level, human_level)
+                ]
                 if all(side.height >= FEWEST_UNITS for side in sides):
-                    (ours, n), (real_ones, of) = (
+                    (simulated_count, simulated_n), (human_count, human_n) = (
                         (int(side[outcome].sum()), side.height) for side in sides
                     )
                     rows.append(
@@ -508,43 +537,46 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
                             "attribute": column,
                             "level": str(level),
                             "outcome": outcome.replace("_", " "),
-                            "simulated_rate": ours / n,
-                            "simulated_n": n,
-                            "people_rate": real_ones / of,
-                            "people_n": of,
+                            "simulated_rate": simulated_count / simulated_n,
+                            "simulated_n": simulated_n,
+                            "people_rate": human_count / human_n,
+                            "people_n": human_n,
                         }
                     )
                     first, second = (
                         Side.from_values(
-                            side[outcome].cast(pl.Float64).to_list(), [(at, u) for u in side[UNIT]]
+                            side[outcome].cast(pl.Float64).to_list(),
+                            [(side_number, unit) for unit in side[UNIT]],
                         )
-                        for at, side in enumerate(sides)
+                        for side_number, side in enumerate(sides)
                     )
                     label = f"{column} {level}: {rows[-1]['outcome']}"
                     gaps[label] = estimate_difference(first, second, "share")
     if not rows:
         return None
-    changes = outcomes == ["position_changed"]
+    is_about_change = outcomes == ["position_changed"]
     holm = with_adjusted_p(gaps)
     rows = [
         {**row, **estimate_cells(estimate, "off"), **p_value_cells(estimate, holm[label])}
         for row, (label, estimate) in zip(rows, gaps.items(), strict=True)
     ]
-    apart = [
+    differing = [
         f"{label} {format_points(estimate, p_value_words(estimate, holm[label]))}"
         for label, estimate in gaps.items()
         if holm[label] < ALPHA
     ]
-    told = (
-        f"Off by more than chance: {join_clauses(apart)}"
-        if apart
+    statement = (
+        f"Off by more than chance: {join_clauses(differing)}"
+        if differing
         else "That any is off by more than chance is not shown."
     )
     return Finding(
         "people_heterogeneity",
-        "Who changes, by attribute" if changes else "Who chooses what, by attribute",
-        f"{'Rates of change' if changes else 'First choices'} of {name} beside those of people, by "
-        f"{format_count(len({(row['attribute'], row['level']) for row in rows}), 'group')}. {told}",
+        "Who changes, by attribute" if is_about_change else "Who chooses what, by attribute",
+        f"{'Rates of change' if is_about_change else 'First choices'} of {name} beside those of "
+        "people, by "
+        f"{format_count(len({(row['attribute'], row['level']) for row in rows}), 'group')}. "
+        f"{statement}",
         ResultTable.from_records(
             rows, "Off: simulation minus people, as between different people, by independent unit."
         ),
@@ -562,16 +594,18 @@ def _in_both_tables(column: str, simulated: pl.DataFrame, real: pl.DataFrame) ->
 def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
     """Return the simulation with the attributes that only the human file has, joined by
     participant."""
-    who = "participant_id"
-    if not _in_both_tables(who, simulated, real) or real[who].is_duplicated().any():
+    id_column = "participant_id"
+    if not _in_both_tables(id_column, simulated, real) or real[id_column].is_duplicated().any():
         return simulated
-    more = [
+    attribute_columns = [
         column
         for column in real.columns
         if column not in simulated.columns and column not in CONDITION_COLUMNS
     ]
-    theirs = real.select(pl.col(who).cast(pl.String), *more)
-    return simulated.with_columns(pl.col(who).cast(pl.String)).join(theirs, on=who, how="left")
+    attributes = real.select(pl.col(id_column).cast(pl.String), *attribute_columns)
+    return simulated.with_columns(pl.col(id_column).cast(pl.String)).join(
+        attributes, on=id_column, how="left"
+    )
 
 
 def _with_choices(
@@ -580,7 +614,9 @@ def _with_choices(
     """Return both tables with a truth value for each option of a choice: "initial_choice:
     Agree"."""
     options = sorted({*simulated[column].drop_nulls(), *real[column].drop_nulls()})
-    if len(options) > MOST_LEVELS:
+    if len(options) > MAX_LEVELS:
         return simulated, real
-    chosen = [(pl.col(column) == option).alias(f"{column}: {option}") for option in options]
-    return simulated.with_columns(chosen), real.with_columns(chosen)
+    indicator_columns = [
+        (pl.col(column) == option).alias(f"{column}: {option}") for option in options
+    ]
+    return simulated.with_columns(indicator_columns), real.with_columns(indicator_columns)

@@ -56,16 +56,16 @@ SECTION = "Pooled over runs"
 # The key of the finding on the primary claims over a grid.
 GRID_CLAIMS = "grid_claims"
 # Most specifications that one curve draws.
-MOST_LINES = 60
+MAX_LINES = 60
 # A caveat names this many figures and counts the rest.
-MOST_NAMED = 6
+MAX_NAMES = 6
 
 
-Found = Mapping[str, Sequence[Finding] | None]
+CellFindings = Mapping[str, Sequence[Finding] | None]
 Cells = Mapping[str, tuple[GridCell, RunFolder]]
 
 
-def findings_of_cells(grid: RunGrid) -> Found:
+def findings_of_cells(grid: RunGrid) -> CellFindings:
     """Map each finished cell to its findings, or to None if it holds nothing usable."""
     return {
         name: None
@@ -75,7 +75,7 @@ def findings_of_cells(grid: RunGrid) -> Found:
     }
 
 
-def pooled_findings(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
+def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Finding]:
     """Return the findings over the finished cells of a grid.
 
     `cells` are the findings of the cells, if the caller has them. Raises InputError if no cell has
@@ -84,18 +84,30 @@ def pooled_findings(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
     cells = findings_of_cells(grid) if cells is None else cells
     if not cells:
         raise InputError(f"{grid.path}: no cell has finished yet; go on with --resume")
-    usable = [(cell, own) for cell in grid.cells if (own := cells.get(cell.name)) is not None]
+    usable = [
+        (cell, cell_findings)
+        for cell in grid.cells
+        if (cell_findings := cells.get(cell.name)) is not None
+    ]
     if not usable:
         raise InputError(f"{grid.path}: nothing is usable in any of its cells")
     figures = _collect_figures(usable)
     # All forks have the same participants, so repeats add no participants to generalise over.
     if has_forks(grid):
         return collect_findings(effect_of_reply(grid, figures))
-    named = {cell.name for cell, _ in usable}
+    usable_names = {cell.name for cell, _ in usable}
     return collect_findings(
         _overview_finding(grid, len(cells), len(usable)),
-        judge_claims({name: both for name, both in grid.finished_cells().items() if name in named}),
-        effect_and_drift_over_cells((cell.settings_text, own) for cell, own in usable),
+        judge_claims(
+            {
+                name: cell_and_run
+                for name, cell_and_run in grid.finished_cells().items()
+                if name in usable_names
+            }
+        ),
+        effect_and_drift_over_cells(
+            (cell.settings_text, cell_findings) for cell, cell_findings in usable
+        ),
         _standing_finding(figures, grid.repeats, len(usable)),
         *(
             _curve_finding(figure)
@@ -109,7 +121,7 @@ def pooled_findings(grid: RunGrid, cells: Found | None = None) -> list[Finding]:
 def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> list[Figure]:
     """Collect every line of every interval chart by finding and label, in order of first
     mention."""
-    drawn: dict[tuple[str, str], Figure] = {}
+    figures: dict[tuple[str, str], Figure] = {}
     cells: dict[tuple[str, str], list[MeasuredFigure]] = defaultdict(list)
     for cell, findings in usable:
         for finding in findings:
@@ -118,23 +130,23 @@ def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> li
                 continue
             # Ratios are averaged on the log scale, where 0 means no effect.
             unit, zero = (", log", 0.0) if chart.ratios else ("", chart.reference_line)
-            for name, *ends in chart.items:
+            for name, *values in chart.items:
                 label = name + unit
                 key = finding.key, label
-                named = (finding.key, finding.title, label, chart.percent, zero, ())
-                drawn.setdefault(key, Figure(*named, finding.unit, finding.units))
+                figure_fields = (finding.key, finding.title, label, chart.percent, zero, ())
+                figures.setdefault(key, Figure(*figure_fields, finding.unit, finding.units))
                 cells[key].append(
-                    MeasuredFigure(cell, *map(math.log, ends) if chart.ratios else ends)
+                    MeasuredFigure(cell, *map(math.log, values) if chart.ratios else values)
                 )
-    return [replace(figure, cells=tuple(cells[key])) for key, figure in drawn.items()]
+    return [replace(figure, cells=tuple(cells[key])) for key, figure in figures.items()]
 
 
 def overall_estimate(figure: Figure) -> Estimate:
     """Return the mean over cells with an interval over repeats. Below five repeats there is
     none."""
     return clustered_mean(
-        [measured_figure.value for measured_figure in figure.cells],
-        [measured_figure.cell.repeat for measured_figure in figure.cells],
+        [measured.value for measured in figure.cells],
+        [measured.cell.repeat for measured in figure.cells],
     )
 
 
@@ -143,12 +155,12 @@ def specification_estimates(figure: Figure) -> dict[str, Estimate]:
 
     `_of_repeats` explains how the interval is computed.
     """
-    by: dict[str, list[MeasuredFigure]] = defaultdict(list)
-    for measured_figure in figure.cells:
-        by[measured_figure.cell.settings_text or f"repeat {measured_figure.cell.repeat}"].append(
-            measured_figure
-        )
-    return {name: _of_repeats(own) for name, own in by.items()}
+    cells_by_specification: dict[str, list[MeasuredFigure]] = defaultdict(list)
+    for measured in figure.cells:
+        cells_by_specification[
+            measured.cell.settings_text or f"repeat {measured.cell.repeat}"
+        ].append(measured)
+    return {name: _of_repeats(cells) for name, cells in cells_by_specification.items()}
 
 
 def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
@@ -190,13 +202,13 @@ def sign_agreement(figure: Figure) -> tuple[float, float]:
     A clear specification has that sign, and its interval excludes the value of no effect.
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
-    each = list(specification_estimates(figure).values())
-    alike = [np.sign(estimate.value - zero) == sign != 0 for estimate in each]
-    clear = [
-        same and estimate.has_interval and not estimate.low <= zero <= estimate.high
-        for same, estimate in zip(alike, each, strict=True)
+    estimates = list(specification_estimates(figure).values())
+    have_same_sign = [np.sign(estimate.value - zero) == sign != 0 for estimate in estimates]
+    are_clear = [
+        has_same_sign and estimate.has_interval and not estimate.low <= zero <= estimate.high
+        for has_same_sign, estimate in zip(have_same_sign, estimates, strict=True)
     ]
-    return float(np.mean(alike)), float(np.mean(clear))
+    return float(np.mean(have_same_sign)), float(np.mean(are_clear))
 
 
 def _format_figure(figure: Figure, value: float) -> str:
@@ -218,8 +230,10 @@ def _overview_finding(grid: RunGrid, finished: int, usable: int) -> Finding:
     rows.append({"axis": "repeat", "values": f"{grid.repeats} ({seeds})"})
     says = f"{finished} of {len(grid.cells)} cells have finished."
     if usable < finished:
-        lost = format_count(finished - usable, "cell holds", "cells hold")
-        says += f" {lost} nothing usable and enter{'s' * (finished - usable == 1)} no figure."
+        unusable_text = format_count(finished - usable, "cell holds", "cells hold")
+        says += (
+            f" {unusable_text} nothing usable and enter{'s' * (finished - usable == 1)} no figure."
+        )
     if grid.repeats < FEWEST_UNITS:
         says += (
             f" With {grid.repeats} repeat{'s' * (grid.repeats > 1)} the variance between draws is "
@@ -246,9 +260,13 @@ def judge_claims(runs: Cells) -> Finding | None:
     5 %.
     """
     stated = {name: _primary_claims(run) for name, (_, run) in runs.items()}
-    claims = list(dict.fromkeys(claim for own in stated.values() for claim in own))
-    judged = [_curve_of(claim, runs, stated, ALPHA / len(claims)) for claim in claims]
-    curves = [both for both in judged if both is not None]
+    claims = list(dict.fromkeys(claim for run_claims in stated.values() for claim in run_claims))
+    curves_or_none = [_curve_of(claim, runs, stated, ALPHA / len(claims)) for claim in claims]
+    curves = [
+        curve_and_verdicts
+        for curve_and_verdicts in curves_or_none
+        if curve_and_verdicts is not None
+    ]
     if not curves:
         return None
     rows: list[Row] = []
@@ -326,10 +344,10 @@ def _curve_of(
     verdicts = []
     claim = None
     for name, (cell, run) in runs.items():
-        read = read_sides(run, stated_claim) if stated_claim in stated[name] else ""
-        if isinstance(read, str):
+        sides_or_problem = read_sides(run, stated_claim) if stated_claim in stated[name] else ""
+        if isinstance(sides_or_problem, str):
             continue
-        claim, first, second = read
+        claim, first, second = sides_or_problem
         alpha = ALPHA / len(stated[name])
         verdicts.append(evaluate(claim, first, second, alpha).verdict)
         # Different repeats draw different participants, even if their ids are equal.
@@ -341,18 +359,21 @@ def _curve_of(
     if claim is None:
         return None
     sides = {
-        name: (_join_sides(side for side, _ in own), _join_sides(side for _, side in own))
-        for name, own in parts.items()
+        name: (
+            _join_sides(side for side, _ in arm_sides),
+            _join_sides(side for _, side in arm_sides),
+        )
+        for name, arm_sides in parts.items()
     }
     return specification_curve(claim, sides, level), verdicts
 
 
 def _join_sides(sides: Iterable[Side]) -> Side:
-    several = list(sides)
+    side_list = list(sides)
     return Side(
-        np.concatenate([side.values for side in several]),
-        tuple(unit for side in several for unit in side.units),
-        sum(side.lost for side in several),
+        np.concatenate([side.values for side in side_list]),
+        tuple(unit for side in side_list for unit in side.units),
+        sum(side.lost for side in side_list),
     )
 
 
@@ -361,13 +382,13 @@ def _say_curve(curve: Curve, verdicts: Sequence[str]) -> str:
     supported = f"{verdicts.count('supported')} of {format_count(len(verdicts), 'cell')} support it"
     span = f"{claim.format_signed(min(values))} to {claim.format_signed(max(values))}"
     tests = (curve.p_median, curve.p_count, curve.p_z)
-    joint = f", joint {format_p_value(max(tests))}" if all(map(math.isfinite, tests)) else ""
-    merged = (
+    joint_text = f", joint {format_p_value(max(tests))}" if all(map(math.isfinite, tests)) else ""
+    merged_text = (
         f"; {format_count(curve.merged, 'identical specification')} left out"
         if curve.merged
         else ""
     )
-    return f"{claim.says}: {curve.robustness_word} ({supported}, {span}{joint}{merged})."
+    return f"{claim.says}: {curve.robustness_word} ({supported}, {span}{joint_text}{merged_text})."
 
 
 def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> Finding | None:
@@ -378,7 +399,7 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
     pooled_effects = [overall_estimate(figure) for figure in effects]
     holms = holm([estimate.p for estimate in pooled_effects])
     for figure, estimate, adjusted in zip(effects, pooled_effects, holms, strict=True):
-        alike, clear = sign_agreement(figure)
+        same_sign_share, clear_share = sign_agreement(figure)
         rows.append(
             {
                 "finding": figure.title,
@@ -389,17 +410,17 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
                 "holm_p": known(adjusted),
                 "cells": f"{len(figure.cells)} of {usable}",
                 "specifications": len(specification_estimates(figure)),
-                "same_sign_share": alike,
-                "clear_share": clear,
+                "same_sign_share": same_sign_share,
+                "clear_share": clear_share,
             }
         )
-    several = [row for row in rows if row["specifications"] != 1]
-    same = sum(row["same_sign_share"] == 1 for row in several)
+    several_rows = [row for row in rows if row["specifications"] != 1]
+    same_sign_count = sum(row["same_sign_share"] == 1 for row in several_rows)
     says = (
-        f"Of {format_count(len(several), 'difference')} {same} "
-        f"{'has' if same == 1 else 'have'} the same sign in all specifications. "
+        f"Of {format_count(len(several_rows), 'difference')} {same_sign_count} "
+        f"{'has' if same_sign_count == 1 else 'have'} the same sign in all specifications. "
         "This describes the grid; only primary claims are judged."
-        if several
+        if several_rows
         else f"{format_count(len(effects), 'difference')} in one specification, repeat by repeat."
     )
     return Finding(
@@ -426,36 +447,40 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
 def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
     """Return the caveat that names figures that some cells lack, or nothing if no cell lacks
     any."""
-    lacking = [figure.label for figure in effects if len(figure.cells) < usable]
-    if not lacking:
+    incomplete_labels = [figure.label for figure in effects if len(figure.cells) < usable]
+    if not incomplete_labels:
         return ()
-    more = f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
-    named = "; ".join(lacking[:MOST_NAMED])
+    further_text = (
+        f" and {len(incomplete_labels) - MAX_NAMES} more"
+        if len(incomplete_labels) > MAX_NAMES
+        else ""
+    )
+    listed_labels = "; ".join(incomplete_labels[:MAX_NAMES])
     return (
         "Not in every cell, so pooled over fewer cells, which may differ from the rest: "
-        f"{named}{more}.",
+        f"{listed_labels}{further_text}.",
     )
 
 
 def _curve_finding(figure: Figure) -> Finding | None:
     """Return the specification curve: the estimates of all specifications in order of size."""
-    each = specification_estimates(figure)
-    if len(each) < 2:
+    estimates = specification_estimates(figure)
+    if len(estimates) < 2:
         return None
-    order = sorted(each, key=lambda name: each[name].value)
-    shown = order[:MOST_LINES]
+    order = sorted(estimates, key=lambda name: estimates[name].value)
+    shown_names = order[:MAX_LINES]
     lines = tuple(
-        (name, each[name].value, each[name].low, each[name].high)
-        if each[name].has_interval
-        else (name, each[name].value, each[name].value, each[name].value)
-        for name in shown
+        (name, estimates[name].value, estimates[name].low, estimates[name].high)
+        if estimates[name].has_interval
+        else (name, estimates[name].value, estimates[name].value, estimates[name].value)
+        for name in shown_names
     )
     unit = "percentage points" if figure.percent else "difference"
     return Finding(
         f"grid_curve_{figure.finding}_{figure.label}",
         f"Specification curve: {figure.label}",
-        f"From {_format_figure(figure, each[order[0]].value)} ({order[0]}) to "
-        f"{_format_figure(figure, each[order[-1]].value)} ({order[-1]}).",
+        f"From {_format_figure(figure, estimates[order[0]].value)} ({order[0]}) to "
+        f"{_format_figure(figure, estimates[order[-1]].value)} ({order[-1]}).",
         ResultTable((), ()),
         IntervalChart(lines, unit, figure.zero, (), figure.percent),
         section="Specification curves",
@@ -468,15 +493,15 @@ def _curve_finding(figure: Figure) -> Finding | None:
 def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
     """Return the share of variance between cells by axis (η²), for balanced grids only."""
     factors = [key for key, values in grid.axes.items() if len(values) > 1]
-    whole = [
+    complete_figures = [
         figure
         for figure in figures
         if figure.zero is not None and len(figure.cells) == len(grid.cells) > 1
     ]
-    if not whole or (not factors and grid.repeats < 2):
+    if not complete_figures or (not factors and grid.repeats < 2):
         return None
     rows: list[Row] = []
-    for figure in whole:
+    for figure in complete_figures:
         values = np.array([measured_figure.value for measured_figure in figure.cells])
         total = float(((values - values.mean()) ** 2).sum())
         row: Row = {"figure": figure.label, "sd": float(values.std(ddof=1))}

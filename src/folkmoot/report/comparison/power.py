@@ -52,30 +52,36 @@ FITS = (0.0, 0.3, 0.5, 0.7, 0.9)
 # deviation, a medium effect by Cohen.
 HALF_SD = 0.5
 # The search for a sample size ends here.
-MOST_UNITS = 1_000_000
+MAX_UNITS = 1_000_000
 
 
-def power_of(found: StudyFile, iccs: Sequence[float] = (), width: float = WIDTH) -> list[Finding]:
+def power_of(
+    study_file: StudyFile, iccs: Sequence[float] = (), width: float = WIDTH
+) -> list[Finding]:
     """Return findings on what the design of a study file can detect, its primary claims first.
 
     `iccs` are the assumed intraclass correlations. `width` is the width of the interval of an
     estimate that is corrected with human answers.
     """
-    size = found.study.size(found.config, found.study_folder)
-    findings = power_report(size, found.study.title, iccs=tuple(iccs) or ICCS)
-    claims, expected = primary_claims(found)
+    size = study_file.study.size(study_file.config, study_file.study_folder)
+    findings = power_report(size, study_file.study.title, iccs=tuple(iccs) or ICCS)
+    claims, expected = primary_claims(study_file)
     if claims:
         findings.insert(0, claim_power(claims, size, expected, iccs))
     return [*findings, people_power(width, size, iccs)]
 
 
-def primary_claims(found: StudyFile) -> tuple[list[Claim], list[float | None]]:
+def primary_claims(study_file: StudyFile) -> tuple[list[Claim], list[float | None]]:
     """Return the primary claims of a study file, and the expected difference of each.
 
     Only hypotheses state an expected difference. For claims of the study type it is None.
     """
-    claims = [claim for claim in claims_of(found.study, found.config) if claim.family == "primary"]
-    stated = [hypothesis.expected for hypothesis in found.config.hypotheses]
+    claims = [
+        claim
+        for claim in claims_of(study_file.study, study_file.config)
+        if claim.family == "primary"
+    ]
+    stated = [hypothesis.expected for hypothesis in study_file.config.hypotheses]
     return claims, stated or [None] * len(claims)
 
 
@@ -115,37 +121,39 @@ def claim_power(
     # Bonferroni, as in the report of the run.
     alpha = ALPHA / len(claims)
     rows: list[Row] = []
-    said = []
-    for claim, aim in zip(claims, expected or [None] * len(claims), strict=True):
+    sentences = []
+    for claim, expected_difference in zip(claims, expected or [None] * len(claims), strict=True):
         row: Row = {
             "claim": claim.says,
             "unit": claim.unit,
             "margin": claim.size(claim.margin) if claim.margin else None,
-            "expected": None if aim is None else claim.format_signed(aim),
+            "expected": None
+            if expected_difference is None
+            else claim.format_signed(expected_difference),
             "power_rate": None,
             "units_in_design": None if size is None else size.units,
             "units_needed": None,
         }
         if size is None or claim.unit == UNKNOWN_UNIT:
-            why = "its table" if size else "the size of the design"
-            says = f"{why} is known only after a run: use --simulate"
+            unknown_part = "its table" if size else "the size of the design"
+            says = f"{unknown_part} is known only after a run: use --simulate"
         elif claim.unit == DRAWS:
             says = "its unit is the draw of the summaries, which only --simulate takes into account"
         elif size.units < FEWEST_UNITS:
             says = f"not tested: an illustration of {format_count(size.units, size.unit_name)}"
-            row["units_needed"] = _units_needed(claim, size, aim, alpha, iccs)
+            row["units_needed"] = _units_needed(claim, size, expected_difference, alpha, iccs)
         elif claim.kind == "share" and not claim.paired and size.kind != "paired":
-            row["power_rate"], says = _power_of_share(claim, size, aim, alpha, iccs)
-            row["units_needed"] = _units_needed(claim, size, aim, alpha, iccs)
+            row["power_rate"], says = _power_of_share(claim, size, expected_difference, alpha, iccs)
+            row["units_needed"] = _units_needed(claim, size, expected_difference, alpha, iccs)
         else:
             says = _least_mean(size, alpha)
-            row["units_needed"] = _units_needed(claim, size, aim, alpha, iccs)
-        said.append(f"{claim.says}: {says}{_tell_needed(row, size)}.")
+            row["units_needed"] = _units_needed(claim, size, expected_difference, alpha, iccs)
+        sentences.append(f"{claim.says}: {says}{_tell_needed(row, size)}.")
         rows.append(row)
     return Finding(
         "power_claims",
         "The primary claims of this study",
-        " ".join(said),
+        " ".join(sentences),
         ResultTable.from_records(
             rows,
             f"Intervals at a level of {format_percent(1 - alpha, 1)}, as in the report. Units "
@@ -166,12 +174,11 @@ def claim_power(
 
 
 def _tell_needed(row: Row, size: DesignSize | None) -> str:
-    needed = row["units_needed"]
-    if size is None or not isinstance(needed, int):
+    needed_units = row["units_needed"]
+    if size is None or not isinstance(needed_units, int):
         return ""
-    return (
-        f" ({format_count(needed, size.unit_name)} in each arm needed, {size.units} in this design)"
-    )
+    needed_text = format_count(needed_units, size.unit_name)
+    return f" ({needed_text} in each arm needed, {size.units} in this design)"
 
 
 def _standard_error(base: float, other: float, sample_size: float) -> float:
@@ -230,15 +237,16 @@ def _power_of_share(
             return None, f"{format_points(expected)} {start} is not a rate"
         return chance, f"a power of {format_percent(chance)} at {format_points(expected)} {start}"
     # The smallest difference is searched, because the rule of a claim has no simple inverse.
-    steps = (key / 1000 for key in range(1, 1000))
-    least = next(
+    steps = (thousandth / 1000 for thousandth in range(1, 1000))
+    smallest_difference = next(
         (step for step in steps if _power_of_difference(claim, step, n, alpha) >= POWER), None
     )
-    if least is None:
+    if smallest_difference is None:
         return None, f"no difference {start} reaches a power of {format_percent(POWER)}"
     return (
         None,
-        f"a power of {format_percent(POWER)} from {format_points(sign * least)} on, {start}",
+        f"a power of {format_percent(POWER)} from {format_points(sign * smallest_difference)} on, "
+        f"{start}",
     )
 
 
@@ -261,17 +269,17 @@ def _units_needed(
             aim = abs(expected or 0.0)
         # Each unit counts as one independent unit, or a session as its effective number of
         # participants.
-        worth = 1.0
+        effective_units = 1.0
         if size.kind == "clustered":
-            worth = effective_n(size.size, size.size, _assumed_icc(iccs))
+            effective_units = effective_n(size.size, size.size, _assumed_icc(iccs))
 
         def has_enough_power(units: int) -> bool:
-            return _power_of_difference(claim, aim, units * worth, alpha) >= POWER
+            return _power_of_difference(claim, aim, units * effective_units, alpha) >= POWER
     else:
-        least = smallest_d_paired if size.kind == "paired" else smallest_d
+        smallest_effect = smallest_d_paired if size.kind == "paired" else smallest_d
 
         def has_enough_power(units: int) -> bool:
-            return least(units, alpha=alpha) <= HALF_SD
+            return smallest_effect(units, alpha=alpha) <= HALF_SD
 
     return next((n for n in _growing_sizes() if has_enough_power(n)), None)
 
@@ -282,7 +290,7 @@ def _growing_sizes() -> Iterator[int]:
     An answer is thus exact up to 200 and within one percent above.
     """
     units = FEWEST_UNITS
-    while units <= MOST_UNITS:
+    while units <= MAX_UNITS:
         yield units
         units += max(1, units // 100)
 
@@ -290,13 +298,17 @@ def _growing_sizes() -> Iterator[int]:
 def _least_mean(size: DesignSize, alpha: float) -> str:
     """Describe how far a mean must lie beyond the margin, in standard deviations."""
     if size.kind == "paired":
-        least, of = smallest_d_paired(size.units, alpha=alpha), f"differences of {size.unit_name}s"
+        smallest_effect, quantity = (
+            smallest_d_paired(size.units, alpha=alpha),
+            f"differences of {size.unit_name}s",
+        )
     else:
-        least, of = smallest_d(size.units, alpha=alpha), f"{size.unit_name}s"
+        smallest_effect, quantity = smallest_d(size.units, alpha=alpha), f"{size.unit_name}s"
     return (
-        f"a power of {format_percent(POWER)} if the true difference lies {least:.2f} standard "
+        f"a power of {format_percent(POWER)} if the true difference lies {smallest_effect:.2f} "
+        "standard "
         "deviations "
-        f"of the {of} beyond the margin"
+        f"of the {quantity} beyond the margin"
     )
 
 
@@ -309,37 +321,38 @@ def people_power(
     The number depends on the correlation between simulated and human answers. `width` is a
     difference of shares, or for means a number of standard deviations of human answers.
     """
-    together = size.size if size is not None and size.kind != "independent" else 1
-    icc = _assumed_icc(iccs) if together > 1 else 0.0
+    group_size = size.size if size is not None and size.kind != "independent" else 1
+    icc = _assumed_icc(iccs) if group_size > 1 else 0.0
     rows: list[Row] = [
         {
             "fit_r": fit,
-            "people_for_a_share": people_needed(width, 0.5, fit, size=together, icc=icc),
+            "people_for_a_share": people_needed(width, 0.5, fit, size=group_size, icc=icc),
             "for_an_effect_on_it": people_needed(
                 # The variance of a difference of two conditions is twice that of one, so each needs
                 # an interval narrower by √2.
                 width / math.sqrt(2),
                 0.5,
                 fit,
-                size=together,
+                size=group_size,
                 icc=icc,
             ),
-            "people_for_a_mean": people_needed(width, 1.0, fit, size=together, icc=icc),
+            "people_for_a_mean": people_needed(width, 1.0, fit, size=group_size, icc=icc),
         }
         for fit in FITS
     ]
-    grouped = f" in groups of {together} (ICC {icc:g})" if together > 1 else ""
-    half = f"{100 * width / 2:g}"
+    group_text = f" in groups of {group_size} (ICC {icc:g})" if group_size > 1 else ""
+    half_width = f"{100 * width / 2:g}"
     return Finding(
         "power_people",
         "People to ask beside the simulation",
-        f"For an interval of {half} points to each side of a share, ask "
-        f"{rows[0]['people_for_a_share']} people in each arm{grouped} if the simulation tells "
+        f"For an interval of {half_width} points to each side of a share, ask "
+        f"{rows[0]['people_for_a_share']} people in each arm{group_text} if the simulation tells "
         f"nothing of them, and {rows[-1]['people_for_a_share']} if it follows them at a "
         f"correlation of {FITS[-1]:g}.",
         ResultTable.from_records(
             rows,
-            f"People in each arm{grouped}; width {width:g}, of means in standard deviations. The "
+            f"People in each arm{group_text}; width {width:g}, of means in standard deviations. "
+            "The "
             "effect is the difference of two arms with an interval of the same width.",
         ),
         notes=(
@@ -358,26 +371,26 @@ def _share_power_finding(size: DesignSize, title: str) -> Finding:
         return _too_small(title, size)
     rows = []
     for rate in BASES:
-        plain, safe = detectable_share(rate, n), detectable_share(rate, n, alpha=strict)
+        unadjusted, adjusted = detectable_share(rate, n), detectable_share(rate, n, alpha=strict)
         rows.append(
             {
                 "base_rate": rate,
-                "seen_from_rate": known(plain),
-                "difference_points": known(plain - rate),
-                "holm_from_rate": known(safe),
-                "holm_difference_points": known(safe - rate),
+                "seen_from_rate": known(unadjusted),
+                "difference_points": known(unadjusted - rate),
+                "holm_from_rate": known(adjusted),
+                "holm_difference_points": known(adjusted - rate),
             }
         )
-    seen, safe = detectable_share(BASE, n), detectable_share(BASE, n, alpha=strict)
+    detectable, adjusted = detectable_share(BASE, n), detectable_share(BASE, n, alpha=strict)
     says = (
         f"{title}: {format_count(size.arms, 'condition')} of {format_count(n, 'participant')}. If "
         f"{format_percent(BASE)} change in one condition, a difference is detected with a power of "
-        f"{format_percent(POWER)} when {_format_rate(seen)} or more change in another"
+        f"{format_percent(POWER)} when {_format_rate(detectable)} or more change in another"
     )
     if size.pair_count > 1:
         says += (
             f"; when all {size.pair_count} pairs are compared and adjusted for, from "
-            f"{_format_rate(safe)} on"
+            f"{_format_rate(adjusted)} on"
         )
     return Finding(
         "power_differences",
@@ -449,12 +462,13 @@ def _needed_participants_finding(size: DesignSize, title: str) -> Finding:
         }
         for rate in BASES
     ]
-    need = math.ceil(n_two_shares(0.10, 0.20))
+    needed_participants = math.ceil(n_two_shares(0.10, 0.20))
     return Finding(
         "power_needed",
         "Participants needed per condition",
         f"To detect a change from 10 % to 20 % with a power of {format_percent(POWER)}, "
-        f"{need} participants per condition are needed; this design has {size.units}.",
+        f"{needed_participants} participants per condition are needed; this design has "
+        f"{size.units}.",
         ResultTable.from_records(
             rows, f"{title}: power {format_percent(POWER)}, two-sided, α = .05."
         ),
@@ -466,9 +480,9 @@ def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) 
     """Return the power of a design in which every unit passes through all conditions."""
     n = size.units
     strict = ALPHA / max(1, size.pair_count)
-    plain, safe = smallest_d_paired(n), smallest_d_paired(n, alpha=strict)
+    unadjusted, adjusted = smallest_d_paired(n), smallest_d_paired(n, alpha=strict)
     name = size.unit_name
-    if not math.isfinite(plain):
+    if not math.isfinite(unadjusted):
         return [_too_small(title, size)]
     rows = [
         {
@@ -483,10 +497,10 @@ def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) 
         "Smallest detectable difference",
         f"{title}: {format_count(n, name)}, each under all {size.arms} conditions. A difference "
         f"between two conditions is detected with a power of {format_percent(POWER)} from "
-        f"{plain:.2f} "
+        f"{unadjusted:.2f} "
         f"standard deviations of the differences between {name}s on"
         + (
-            f" ({safe:.2f} when all {size.pair_count} pairs are adjusted for)."
+            f" ({adjusted:.2f} when all {size.pair_count} pairs are adjusted for)."
             if size.pair_count > 1
             else "."
         ),
@@ -536,14 +550,14 @@ def _clustered_power_finding(size: DesignSize, title: str, iccs: Sequence[float]
     rows = []
     for icc in iccs:
         worth = effective_n(people, size.size, icc)
-        seen = detectable_share(BASE, worth)
+        detectable = detectable_share(BASE, worth)
         rows.append(
             {
                 "icc": icc,
                 "design_effect": design_effect(size.size, icc),
                 "worth_participants": worth,
                 "base_rate": BASE,
-                "seen_from_rate": known(seen),
+                "seen_from_rate": known(detectable),
             }
         )
     icc = _assumed_icc(iccs)

@@ -72,15 +72,15 @@ class Sample:
 
 def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
     """Read runs and files, and give them unique names. Raises InputError if one cannot be read."""
-    found = [_load_sample(source) for source in sources]
+    samples = [_load_sample(source) for source in sources]
     counts: dict[str, int] = {}
-    named = []
-    for sample in found:
+    named_samples = []
+    for sample in samples:
         counts[sample.name] = counts.get(sample.name, 0) + 1
-        again = counts[sample.name] > 1
-        name = f"{sample.name} ({counts[sample.name]})" if again else sample.name
-        named.append(replace(sample, name=name))
-    return named
+        is_repeated = counts[sample.name] > 1
+        name = f"{sample.name} ({counts[sample.name]})" if is_repeated else sample.name
+        named_samples.append(replace(sample, name=name))
+    return named_samples
 
 
 def _load_sample(source: RunFolder | Path | str) -> Sample:
@@ -89,12 +89,14 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
     run = source if isinstance(source, RunFolder) else RunFolder(source)
     run.require_tables()
     # Comparisons scan these two large tables when they need them and do not hold them in memory.
-    wanted = [text for text in run.table_names() if text not in ("answers", "utterances")]
-    tables = {name: run.read_table(name) for name in wanted}
+    table_names = [name for name in run.table_names() if name not in ("answers", "utterances")]
+    tables = {name: run.read_table(name) for name in table_names}
     sealed = {name: str(part.get("hash")) for name, part in run.plan.get("sealed", {}).items()}
     answers = asked_of_participants(run)
-    theirs = answers.filter(pl.col("answered_by") == HUMAN_MODEL).select("speaker_id").unique()
-    seated = frozenset(theirs.collect()["speaker_id"])
+    human_speakers = (
+        answers.filter(pl.col("answered_by") == HUMAN_MODEL).select("speaker_id").unique()
+    )
+    seated = frozenset(human_speakers.collect()["speaker_id"])
     kind = run.study or "run"
     claims = _claims_of(run)
     return Sample(run.id, kind, tables, run.config, run.manifest, sealed, seated, claims)

@@ -21,7 +21,7 @@ from folkmoot.kit.sources import report_unattributed
 from folkmoot.measures.diagnostics import check_answers, instability
 from folkmoot.measures.inference.claims import Result
 from folkmoot.report.comparison.mixed import people_and_models
-from folkmoot.report.comparison.pooled import Found, pooled_findings
+from folkmoot.report.comparison.pooled import CellFindings, pooled_findings
 from folkmoot.report.document.charts import render_svgs
 from folkmoot.report.document.front import Front, build_front_page, main_answers
 from folkmoot.report.document.instructions import check_instructions
@@ -140,7 +140,7 @@ def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) ->
     return evaluate_claims(run, claims_of_run(study, run))
 
 
-def grid_document(grid: RunGrid, cells: Found) -> Document:
+def grid_document(grid: RunGrid, cells: CellFindings) -> Document:
     """Build the report of a grid from the pooled findings of its cells.
 
     `cells` maps the name of each cell to its findings. Raises InputError if no cell has finished.
