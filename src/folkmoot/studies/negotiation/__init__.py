@@ -37,8 +37,10 @@ from folkmoot.studies.negotiation.tables import TABLES, unusable_reason
 def _matches_study(raw: Mapping[str, object]) -> bool:
     # These conditions and keys occur in no other study type, so a study file needs no `study` key.
     conditions = raw.get("conditions")
-    ours = isinstance(conditions, list) and bool(conditions) and set(conditions) <= set(CONDITIONS)
-    return ours or "groups_per_type" in raw or "max_feedback_rounds" in raw
+    has_our_conditions = (
+        isinstance(conditions, list) and bool(conditions) and set(conditions) <= set(CONDITIONS)
+    )
+    return has_our_conditions or "groups_per_type" in raw or "max_feedback_rounds" in raw
 
 
 STUDY = Study(

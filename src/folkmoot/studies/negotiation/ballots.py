@@ -81,27 +81,30 @@ async def ask_and_check(
     problems = find_problems(first.value)
     if not problems:
         return first, {}
-    shown = {str(option): option for option in options}
+    quoted_options = {str(option): option for option in options}
 
     # An entry that repeats an option of the prompt keeps the source of that option. Any other entry
     # comes from the speaker's reply.
     def quote_entry(entry: str) -> str:
-        return shown.get(entry) or quote_value(entry, "reply", first.address, speaker.id)
+        return quoted_options.get(entry) or quote_value(entry, "reply", first.address, speaker.id)
 
-    told = [
-        _describe_problem(why, {word: list(map(quote_entry, some)) for word, some in found.items()})
-        for why, found in problems.items()
+    problem_texts = [
+        _describe_problem(
+            why,
+            {word: list(map(quote_entry, entries)) for word, entries in entries_by_word.items()},
+        )
+        for why, entries_by_word in problems.items()
     ]
     reply = quote_value(first.text, "reply", first.address, speaker.id)
-    heard = Transcript((Utterance("", prompt), Utterance(speaker.id, reply)))
-    again = scope.prompt("again", problems=told)
+    history = Transcript((Utterance("", prompt), Utterance(speaker.id, reply)))
+    reask_prompt = scope.prompt("again", problems=problem_texts)
     second = await scope.ask_detailed(
-        speaker, again, history=heard, answer_type=answer, about=about
+        speaker, reask_prompt, history=history, answer_type=answer, about=about
     )
-    declined = isinstance(second.value, Missing) and second.value.reason == DECLINED
-    unread = isinstance(second.value, Missing) or second.parse_step in UNREAD_STEPS
+    is_declined = isinstance(second.value, Missing) and second.value.reason == DECLINED
+    is_unread = isinstance(second.value, Missing) or second.parse_step in UNREAD_STEPS
     # An unreadable second reply must not cost the readable first one.
-    return (first if unread and not declined else second), problems
+    return (first if is_unread and not is_declined else second), problems
 
 
 def _describe_problem(why: str, entries: Mapping[str, Sequence[str]]) -> SourcedText:
@@ -124,13 +127,15 @@ async def collect_ballots(
     `proposal` is the mediator's proposal with its source. An entry that names no option on the
     table causes one re-ask. A member without a ballot is counted by the preference text alone.
     """
-    scored = case.config.ballots == "scores"
+    uses_scores = case.config.ballots == "scores"
 
-    async def ask_for_ballot(at: Scope, member: Member) -> BallotRead:
+    async def ask_for_ballot(member_scope: Scope, member: Member) -> BallotRead:
         options = case.shuffled_names(topic, tally.options, member.id)
-        fields = ("scores.option", "hard_no") if scored else ("top_choice", "acceptable", "hard_no")
+        fields = (
+            ("scores.option", "hard_no") if uses_scores else ("top_choice", "acceptable", "hard_no")
+        )
         answer = json_answer(
-            ScoreForm if scored else BallotForm,
+            ScoreForm if uses_scores else BallotForm,
             dict.fromkeys(fields, options),
             order=case.config.field_order,
         )
@@ -141,18 +146,18 @@ async def collect_ballots(
             assert isinstance(form, BallotForm)
             return read_ballot(form, member.id, tally.options)
 
-        shown = quote_options(case, topic, options)
-        prompt = at.prompt(
-            "ballot_scores" if scored else "ballot",
+        quoted_options = quote_options(case, topic, options)
+        prompt = member_scope.prompt(
+            "ballot_scores" if uses_scores else "ballot",
             label=quote_topic(topic, "label"),
             preference=quote_preference(case, topic, member.id),
             proposal=proposal or SourcedText("none"),
-            options=shown,
+            options=quoted_options,
             answer_format=answer.describe_format({}),
         )
-        speaker = member_speaker(at, case.group, member, case.config.days)
-        question = Question(speaker, prompt, topic.label, shown)
-        return await ask_for_options(at, question, answer, parse_ballot_form)
+        speaker = member_speaker(member_scope, case.group, member, case.config.days)
+        question = Question(speaker, prompt, topic.label, quoted_options)
+        return await ask_for_options(member_scope, question, answer, parse_ballot_form)
 
     return await scope.map(case.eligible_voters(topic), ask_for_ballot)
 
@@ -161,24 +166,32 @@ async def ask_for_options(
     scope: Scope,
     question: Question,
     answer: Json[M],
-    read: Callable[[M], BallotRead],
+    parse: Callable[[M], BallotRead],
 ) -> BallotRead:
     """Ask one member for a ballot or for scores, with one re-ask for unmatched entries."""
 
     def find_problems(form: M) -> Problems:
-        unmatched = read(form).unmatched
+        unmatched = parse(form).unmatched
         return {UNMATCHED: unmatched} if unmatched else {}
 
-    got, problems = await ask_and_check(scope, question, answer, find_problems)
-    if isinstance(got.value, Missing):
-        return BallotRead(None, missing=got.value.reason, asked_again=bool(problems))
-    return replace(read(got.value), asked_again=bool(problems), address=got.address)
+    result, problems = await ask_and_check(scope, question, answer, find_problems)
+    if isinstance(result.value, Missing):
+        return BallotRead(None, missing=result.value.reason, asked_again=bool(problems))
+    return replace(parse(result.value), asked_again=bool(problems), address=result.address)
 
 
-def state_of_ballots(read: Mapping[str, BallotRead]) -> str:
+def state_of_ballots(ballots_read: Mapping[str, BallotRead]) -> str:
     """Return `collected`, `partial` or `missing`: all ballots could be read, some or none."""
-    cast = [ballot_read for ballot_read in read.values() if ballot_read.ballot is not None]
-    return COLLECTED if len(cast) == len(read) else PARTIAL if cast else MISSING
+    cast_ballots = [
+        ballot_read for ballot_read in ballots_read.values() if ballot_read.ballot is not None
+    ]
+    return (
+        COLLECTED
+        if len(cast_ballots) == len(ballots_read)
+        else PARTIAL
+        if cast_ballots
+        else MISSING
+    )
 
 
 def ballot_as_text(ballot: Ballot) -> str:
@@ -224,19 +237,30 @@ async def score_late_options(
 ) -> SlotDecision:
     """Ask all members to score the options that came up after the first scores."""
     topic = case.topic(decision.topic)
-    known = case.with_all_statements.tally_topic(topic)
-    named = dict.fromkeys([*decision.options, *(portion.option for portion in decision.portions)])
-    scored = {option for by_option in decision.late_scores.values() for option in by_option}
-    late = tuple(option for option in named if option not in known.options and option not in scored)
-    if not late:
+    tally = case.with_all_statements.tally_topic(topic)
+    named_options = dict.fromkeys(
+        [*decision.options, *(portion.option for portion in decision.portions)]
+    )
+    scored_options = {option for by_option in decision.late_scores.values() for option in by_option}
+    late_options = tuple(
+        option
+        for option in named_options
+        if option not in tally.options and option not in scored_options
+    )
+    if not late_options:
         return decision
 
-    async def ask_member(at: Scope, member: Member) -> dict[str, float]:
-        return await _ask_for_scores(at, case, topic, member, late, decision.came_up)
+    async def ask_member(member_scope: Scope, member: Member) -> dict[str, float]:
+        return await _ask_for_scores(
+            member_scope, case, topic, member, late_options, decision.came_up
+        )
 
-    found = await scope.map(case.group.members, ask_member)
-    before = decision.late_scores
-    scores = {member: {**before.get(member, {}), **own} for member, own in found.items()}
+    scores_by_member = await scope.map(case.group.members, ask_member)
+    earlier_scores = decision.late_scores
+    scores = {
+        member: {**earlier_scores.get(member, {}), **new_scores}
+        for member, new_scores in scores_by_member.items()
+    }
     return replace(decision, late_scores=scores)
 
 
@@ -257,9 +281,9 @@ async def _ask_for_scores(
     text = case.with_all_statements.texts(topic.id).get(member.id, "")
     # This order differs from that of the member's ballot, so a position bias does not act on both
     # in the same way.
-    shown = case.shuffled_names(topic, options, f"{member.id} alone")
-    answer = json_answer(OwnScores, dict.fromkeys(("scores.option", "hard_no"), shown))
-    quoted = quote_options(case, topic, shown, came_up)
+    shuffled = case.shuffled_names(topic, options, f"{member.id} alone")
+    answer = json_answer(OwnScores, dict.fromkeys(("scores.option", "hard_no"), shuffled))
+    quoted = quote_options(case, topic, shuffled, came_up)
     prompt = scope.prompt(
         "own_scores",
         label=quote_topic(topic, "label"),
@@ -276,31 +300,31 @@ async def _ask_for_scores(
         return read_scores(form, member.id, options)
 
     question = Question(speaker, prompt, topic.label, quoted)
-    got = await ask_for_options(scope, question, answer, parse_score_form)
-    ballot = got.ballot
-    given = dict(ballot.scores) if ballot else {}
-    refused = ballot.hard_no if ballot else ()
-    by_text = text_scores(text, options) if text else {}
-    stated = case.with_all_statements.tally_topic(topic)
+    ballot_read = await ask_for_options(scope, question, answer, parse_score_form)
+    ballot = ballot_read.ballot
+    scores = dict(ballot.scores) if ballot else {}
+    rejected = ballot.hard_no if ballot else ()
+    text_score_of = text_scores(text, options) if text else {}
+    stated_tally = case.with_all_statements.tally_topic(topic)
     for option in options:
-        scored = option in given or option in refused
+        is_scored = option in scores or option in rejected
         scope.record(
             OwnScoreRow(
                 group_id=case.group.id,
                 group_type=case.group.type.id,
                 slot=topic.slot_name,
                 topic=topic.id,
-                entered="before" if option in stated.options else case.condition.id,
+                entered="before" if option in stated_tally.options else case.condition.id,
                 member_id=member.id,
                 option=option,
-                score=None if option not in given else int(given[option]),
-                firm_no=option in refused if ballot else None,
+                score=None if option not in scores else int(scores[option]),
+                firm_no=option in rejected if ballot else None,
                 objection=("; ".join(ballot.objections) or None) if ballot else None,
                 reason=(reasons[0] or None) if ballot and reasons else None,
-                missing=None if scored else got.missing or CANNOT_SAY,
-                text_score=by_text.get(option),
-                text_primary=option == stated.first_choice(member.id),
-                options_shown="; ".join(shown),
+                missing=None if is_scored else ballot_read.missing or CANNOT_SAY,
+                text_score=text_score_of.get(option),
+                text_primary=option == stated_tally.first_choice(member.id),
+                options_shown="; ".join(shuffled),
             )
         )
-    return given | dict.fromkeys(refused, float(LOWEST_SCORE))
+    return scores | dict.fromkeys(rejected, float(LOWEST_SCORE))

@@ -85,27 +85,27 @@ class _Stated(BaseModel):
         return {key: value for key, value in data.items() if value is not None and value != ""}
 
 
-def _by_topic(given: object) -> object:
+def _by_topic(value: object) -> object:
     """Return stated preferences by topic, with `lodging` split into its two topics.
 
     `lodging` may be one text for both topics or a mapping of the two. Raises ValueError if a key is
     no slot.
     """
-    if not isinstance(given, Mapping):
-        return given
-    halves = given.get("lodging")
-    if isinstance(halves, Mapping):
-        given = {**halves, **{key: value for key, value in given.items() if key != "lodging"}}
-    elif halves is not None:
-        given = {**dict.fromkeys(LODGING, halves), **given}
-        del given["lodging"]
-    for slot in given:
+    if not isinstance(value, Mapping):
+        return value
+    lodging = value.get("lodging")
+    if isinstance(lodging, Mapping):
+        value = {**lodging, **{key: value for key, value in value.items() if key != "lodging"}}
+    elif lodging is not None:
+        value = {**dict.fromkeys(LODGING, lodging), **value}
+        del value["lodging"]
+    for slot in value:
         if slot not in TOPICS:
             known = (*SLOTS, *LODGING)
-            likely = did_you_mean(str(slot), known, f"slots: {', '.join(SLOTS)}")
-            raise ValueError(f"`{slot}` is not a slot; {likely}")
+            suggestion = did_you_mean(str(slot), known, f"slots: {', '.join(SLOTS)}")
+            raise ValueError(f"`{slot}` is not a slot; {suggestion}")
     return {
-        text: value for text, value in given.items() if value is not None and str(value).strip()
+        topic: value for topic, value in value.items() if value is not None and str(value).strip()
     }
 
 
@@ -273,24 +273,24 @@ class NegotiationConfig(CodingStudyConfig):
     @field_validator("group_types")
     @classmethod
     def _known_types(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        found = tuple(group_type(name).id for name in names)
-        if len(set(found)) != len(found):
+        type_ids = tuple(group_type(name).id for name in names)
+        if len(set(type_ids)) != len(type_ids):
             raise ValueError("duplicate group type")
-        return found
+        return type_ids
 
     @field_validator("sizes", "weights")
     @classmethod
     def _known_roles(cls, tables: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-        known: dict[str, dict[str, float]] = {}
+        checked: dict[str, dict[str, float]] = {}
         for name, roles in tables.items():
-            kind = group_type(name)
+            group_kind = group_type(name)
             for role in roles:
-                if kind.role(role_id(role)) is None:
-                    have = [role.id for role in kind.roles]
-                    hint = did_you_mean(role, have, f"roles: {', '.join(have)}")
-                    raise ValueError(f"a {kind.id} group has no role `{role}`; {hint}")
-            known[kind.id] = {role_id(role): value for role, value in roles.items()}
-        return known
+                if group_kind.role(role_id(role)) is None:
+                    role_ids = [role.id for role in group_kind.roles]
+                    hint = did_you_mean(role, role_ids, f"roles: {', '.join(role_ids)}")
+                    raise ValueError(f"a {group_kind.id} group has no role `{role}`; {hint}")
+            checked[group_kind.id] = {role_id(role): value for role, value in roles.items()}
+        return checked
 
     @field_validator("options")
     @classmethod
@@ -335,20 +335,20 @@ def declare_claims(config: NegotiationConfig) -> list[Claim]:
     of conditions that are not adjacent are exploratory.
     """
     steps = [(later, earlier) for earlier, later in pairwise(config.conditions)]
-    primary = steps[-MOST_PRIMARY:]
-    main = next(iter(COMPARED))
-    found = []
+    primary_steps = steps[-MOST_PRIMARY:]
+    main_measure = next(iter(COMPARED))
+    claims = []
     for measure in COMPARED:
         for pair in combinations(reversed(config.conditions), 2):
             family: Family = "secondary" if pair in steps else "exploratory"
-            if measure == main and pair in primary:
+            if measure == main_measure and pair in primary_steps:
                 family = "primary"
             # C2 decides nothing. Its satisfaction is an expectation, and the lowest of several
             # expectations is not the expected lowest score.
             if measure != "lowest_satisfaction" or "C2" not in pair:
-                found.append(_within_groups(measure, pair, family))
+                claims.append(_within_groups(measure, pair, family))
     # The sort is stable: it moves the primary claims to the front and keeps the rest in order.
-    return sorted(found, key=lambda claim: claim.family != "primary")
+    return sorted(claims, key=lambda claim: claim.family != "primary")
 
 
 def _within_groups(measure: str, pair: tuple[str, str], family: Family) -> Claim:

@@ -67,14 +67,14 @@ def format_contract(
     conflict: str, strategy: str, decision: str, reason: str, next_step: str
 ) -> str:
     """Return an utterance of the System under C4 and C5: five parts, one per line."""
-    said = zip(PARTS, (conflict, strategy, decision, reason, next_step), strict=True)
-    return "\n".join(f"{part}: {as_sentence(words) or 'None stated.'}" for part, words in said)
+    parts = zip(PARTS, (conflict, strategy, decision, reason, next_step), strict=True)
+    return "\n".join(f"{part}: {as_sentence(text) or 'None stated.'}" for part, text in parts)
 
 
 def parts_of(turn: str) -> dict[str, str]:
     """Return the five parts of an utterance by heading, or {} if it is not in this form."""
-    found = dict(line.split(": ", 1) for line in turn.splitlines() if ": " in line)
-    return found if tuple(found) == PARTS else {}
+    parts = dict(line.split(": ", 1) for line in turn.splitlines() if ": " in line)
+    return parts if tuple(parts) == PARTS else {}
 
 
 def as_sentence(text: str) -> str:
@@ -85,8 +85,8 @@ def as_sentence(text: str) -> str:
 
 def conflict_part(topic: str, has_conflict: bool) -> str:
     """Return the conflict part for a topic: "Conflict is present in cuisine preferences"."""
-    where = f"{topic.removesuffix('_preference').replace('_', ' ')} preferences"
-    return f"Conflict is present in {where}" if has_conflict else f"No conflict in {where}"
+    subject = f"{topic.removesuffix('_preference').replace('_', ' ')} preferences"
+    return f"Conflict is present in {subject}" if has_conflict else f"No conflict in {subject}"
 
 
 # Quotation marks of all kinds that could end a quotation in a prompt too early.
@@ -112,7 +112,7 @@ _PROPER = re.compile(
 
 def restore_capitals(sentence: str) -> str:
     """Return a rendered sentence with capitals of proper names ("American for everyone")."""
-    return _PROPER.sub(lambda found: found[0].capitalize(), sentence)
+    return _PROPER.sub(lambda match: match[0].capitalize(), sentence)
 
 
 NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
@@ -152,13 +152,13 @@ def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = (
     """
     if not outcome.portions:
         return NOTHING_DECIDED
-    said: list[object] = [_sentence_of(group, outcome.portions, shown)]
+    texts: list[object] = [_sentence_of(group, outcome.portions, shown)]
     frame = outcome.selected_option if outcome.operator == "self_select" else None
     if frame and any(portion.option != frame for portion in outcome.portions):
-        said.insert(0, f"Around {frame} as the shared frame: ")
+        texts.insert(0, f"Around {frame} as the shared frame: ")
     for member, option in outcome.owed:
-        said.append(f"; in return {group.names_by_member[member]} is owed {option}")
-    text = concatenate_texts(said, plain=None)
+        texts.append(f"; in return {group.names_by_member[member]} is owed {option}")
+    text = concatenate_texts(texts, plain=None)
     return _capitalise_sentence(text) if shown else str(_capitalise_sentence(text))
 
 
@@ -171,14 +171,18 @@ def render_decision(group: Group, portions: Sequence[Portion]) -> str:
 
 def render_change(group: Group, before: Sequence[Portion], after: Sequence[Portion]) -> str:
     """Return in one sentence what a revision adds to a decision and what it removes."""
-    was, now = (
+    old_portions, new_portions = (
         {(portion.option, portion.when, portion.members): portion for portion in some}
         for some in (before, after)
     )
-    added = [portion for key, portion in now.items() if key not in was]
-    gone = [portion for key, portion in was.items() if key not in now]
-    parts = [f"Now {_sentence_of(group, added)}"] if added else []
-    parts += [f"{'n' if added else 'N'}o longer {_sentence_of(group, gone)}"] if gone else []
+    added_portions = [portion for key, portion in new_portions.items() if key not in old_portions]
+    removed_portions = [portion for key, portion in old_portions.items() if key not in new_portions]
+    parts = [f"Now {_sentence_of(group, added_portions)}"] if added_portions else []
+    parts += (
+        [f"{'n' if added_portions else 'N'}o longer {_sentence_of(group, removed_portions)}"]
+        if removed_portions
+        else []
+    )
     return restore_capitals("; ".join(parts))
 
 
@@ -214,13 +218,13 @@ def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]])
 
     Return "" if there are none.
     """
-    against = (
+    clauses = (
         f"{option} against the firm no of "
-        f"{join_words([group.names_by_member[member_id] for member_id in who])}"
-        for option, who in overridden.items()
+        f"{join_words([group.names_by_member[member_id] for member_id in member_ids])}"
+        for option, member_ids in overridden.items()
     )
-    said = "; ".join(against)
-    return restore_capitals(f"Kept: {said}") if said else ""
+    rejections = "; ".join(clauses)
+    return restore_capitals(f"Kept: {rejections}") if rejections else ""
 
 
 def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
@@ -228,10 +232,10 @@ def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
     by_option: dict[str, list[str]] = {}
     for member, option in targets.items():
         by_option.setdefault(option, []).append(group.names_by_member[member])
-    promised = join_words(
+    promises = join_words(
         [f"{option} for {join_words(names)}" for option, names in by_option.items()]
     )
-    return f"Later in the trip, when feasible: {promised}"
+    return f"Later in the trip, when feasible: {promises}"
 
 
 # --- words of theory ---------------------------------------------------------------------------
@@ -250,11 +254,11 @@ def lexicon_terms() -> tuple[str, ...]:
         for strategy in strategy_table().values()
         for label in (strategy.strategy_id, strategy.operator)
     }
-    faults = [
+    problems = [
         f"{label} is not in the lexicon" for label in sorted(labels) if not pattern.fullmatch(label)
     ]
-    if faults:
-        raise ValueError("lexicon.yaml: " + "; ".join(faults))
+    if problems:
+        raise ValueError("lexicon.yaml: " + "; ".join(problems))
     return terms
 
 
@@ -278,11 +282,11 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
 
     A word that also occurs in a `quotable` text (a member's text, an option) counts as quoted.
     """
-    theirs = {_term_of(found) for words in quotable for found in theory_words(words)}
-    found = theory_words(text)
+    quotable_terms = {_term_of(term) for words in quotable for term in theory_words(words)}
+    terms_found = theory_words(text)
     return Terms(
-        tuple(term for term in found if _term_of(term) not in theirs),
-        tuple(term for term in found if _term_of(term) in theirs),
+        tuple(term for term in terms_found if _term_of(term) not in quotable_terms),
+        tuple(term for term in terms_found if _term_of(term) in quotable_terms),
     )
 
 
@@ -302,8 +306,8 @@ def _plain_letters(text: str) -> str:
 
     Wide and styled letters become plain ones.
     """
-    plain = unicodedata.normalize("NFKC", text)
-    return "".join(letter for letter in plain if unicodedata.category(letter) != "Cf")
+    normalised = unicodedata.normalize("NFKC", text)
+    return "".join(letter for letter in normalised if unicodedata.category(letter) != "Cf")
 
 
 @lru_cache(maxsize=10_000)
@@ -323,7 +327,9 @@ def _terms_pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
     gap = rf"[{_JOINTS}]*"
     parts = []
     for term in sorted(terms, key=lambda text: (-len(text), text)):
-        *first, last = (re.escape(w).replace("'", "['’]") for w in _normalise_term(term).split())
+        *first, last = (
+            re.escape(word).replace("'", "['’]") for word in _normalise_term(term).split()
+        )
         parts.append(gap.join((*first, _inflection_pattern(last))))
     return re.compile(rf"(?<![^\W_])(?:{'|'.join(parts)})(?![^\W_])", re.IGNORECASE)
 
@@ -462,11 +468,11 @@ class Negotiation:
 
     def texts(self, topic: str) -> dict[str, str]:
         """Return member id → stated preference, for the members who are heard."""
-        stated = self.stated[topic]
+        statements = self.stated[topic]
         return {
-            member.id: str(stated[member.id].text)
+            member.id: str(statements[member.id].text)
             for member in self.heard_members
-            if member.id in stated
+            if member.id in statements
         }
 
     def tally_topic(
@@ -496,31 +502,31 @@ class Negotiation:
         # An option that only the mediator named is not in the statements, so it is added to the
         # tally.
         options = dict.fromkeys(portion.option for portion in portions)
-        tally, found = self.tally_topic(topic, ballots, options), {}
+        tally, overridden = self.tally_topic(topic, ballots, options), {}
         for option in options:
-            gets = {
+            receivers = {
                 member
                 for portion in portions
                 if portion.option == option
                 for member in portion.members
             }
-            if against := tuple(
-                member_id for member_id in tally.rejecting_voters(option) if member_id in gets
+            if rejecting := tuple(
+                member_id for member_id in tally.rejecting_voters(option) if member_id in receivers
             ):
-                found[option] = against
-        return found
+                overridden[option] = rejecting
+        return overridden
 
     def find_terms(self, topic: Topic, text: str) -> Terms:
         """Return the words of theory in the mediator's text.
 
         Words that also occur in an option on the table or in a member's text count as quoted.
         """
-        said = [
+        statement_texts = [
             str(utterance.text)
             for of_topic in self.stated.values()
             for utterance in of_topic.values()
         ]
-        return find_terms(text, (*said, *self.tally_topic(topic).options))
+        return find_terms(text, (*statement_texts, *self.tally_topic(topic).options))
 
     def shuffled_names(
         self, topic: Topic, names: Sequence[str], who: str = "mediator"
@@ -530,9 +536,9 @@ class Negotiation:
         The random order depends on group, topic, `who` and name alone, so it is the same under
         every condition.
         """
-        place = (self.config.random_seed, "negotiation order", self.group.id, topic.id, who)
+        draw_key = (self.config.random_seed, "negotiation order", self.group.id, topic.id, who)
         # Each name has its own draw, so a further option does not change the order of the others.
-        return sorted(names, key=lambda name: uniform_values(*place, name))
+        return sorted(names, key=lambda name: uniform_values(*draw_key, name))
 
     def mediation_order(self, topic: Topic) -> list[Member]:
         """Return the members who are heard, in the order in which the mediator sees them."""
@@ -555,25 +561,25 @@ class Negotiation:
         # These texts are rendered. The text of a member is never changed.
         if speaker == SYSTEM or intent == "user_vote":
             text = restore_capitals(text)
-        who = SYSTEM_SPEAKER
+        speaking = SYSTEM_SPEAKER
         if speaker != SYSTEM:
-            who = Speaker(speaker, self.group.names_by_member[speaker])
+            speaking = Speaker(speaker, self.group.names_by_member[speaker])
         columns = columns_of_line(self.group, self.compared_as, topic, intent)
-        said = scope.say(who, text, **(origin or Origin())._asdict(), **columns)
-        return DialogueTurn(said, columns["intent"], columns["phase"])
+        utterance = scope.say(speaking, text, **(origin or Origin())._asdict(), **columns)
+        return DialogueTurn(utterance, columns["intent"], columns["phase"])
 
     def preference_lines(self, topic: Topic) -> tuple[DialogueTurn, ...]:
         """Return the stated preferences of the members who are heard.
 
         They were recorded when the members stated them.
         """
-        stated = self.stated[topic.id]
+        statements = self.stated[topic.id]
         columns = columns_of_line(self.group, self.compared_as, topic, "user_provide")
-        named = columns["intent"], columns["phase"]
+        intent_and_phase = columns["intent"], columns["phase"]
         return tuple(
-            DialogueTurn(stated[member.id], *named)
+            DialogueTurn(statements[member.id], *intent_and_phase)
             for member in self.heard_members
-            if member.id in stated
+            if member.id in statements
         )
 
 

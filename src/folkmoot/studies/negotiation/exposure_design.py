@@ -41,40 +41,43 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     sources of its session.
     """
     types = dict(run.rows("groups", "group_id", "group_type"))
-    talks = _Talks(run)
+    conversations = _Conversations(run)
     for row in run.read_table("answers").iter_rows(named=True):
-        stage, where, *rest = row["address"].split("/")
+        stage, session_name, *rest = row["address"].split("/")
         if stage in ("preferences", "own_scores"):
-            group, condition, topic = where, "all", rest[1]
+            group, condition, topic = session_name, "all", rest[1]
             name = "preference" if stage == "preferences" else "own scores"
-        elif stage == "negotiation" and where.rpartition("-")[0] in types:
-            group, _, condition = where.rpartition("-")
+        elif stage == "negotiation" and session_name.rpartition("-")[0] in types:
+            group, _, condition = session_name.rpartition("-")
             topic, name = rest[0], NAMES.get(rest[1], "proposal")
         else:
             continue
-        who, locked = (
+        speaker_id, has_locked_strategy = (
             row["speaker_id"],
             CONDITIONS.get(condition, CONDITIONS["C1"]).has_locked_strategy,
         )
-        stated = talks.stated.get((group, topic), {})
-        own = [stated[who]] if who in stated else []
+        statements = conversations.stated.get((group, topic), {})
+        own_ids = [statements[speaker_id]] if speaker_id in statements else []
         rules = [cell_id(quotes.RULE, types[group], topic) for topic in TOPICS]
-        said = talks.said_in(group, condition, topic)
+        utterances = conversations.said_in(group, condition, topic)
         # A member's own ballot is read out in the dialogue, but it is no exposure for that member.
-        others = [id for id, voter in said.items() if voter != who]
+        others_ids = [id for id, voter in utterances.items() if voter != speaker_id]
         shows: Mapping[str, Mapping[str, Collection[str]]] = {
             "preference": {PREFERENCES: (), STRATEGY: ()},
-            "proposal": {PREFERENCES: stated.values(), STRATEGY: rules if locked else ()},
-            "feedback": {PREFERENCES: stated.values()},
-            "ballot": {OWN_WORDS: own},
-            "own scores": {OWN_WORDS: own},
-            "confirmation": {DIALOGUE: others},
+            "proposal": {
+                PREFERENCES: statements.values(),
+                STRATEGY: rules if has_locked_strategy else (),
+            },
+            "feedback": {PREFERENCES: statements.values()},
+            "ballot": {OWN_WORDS: own_ids},
+            "own scores": {OWN_WORDS: own_ids},
+            "confirmation": {DIALOGUE: others_ids},
         }
-        within = {*stated.values(), *rules, *said}
-        yield Decision(row["address"], who, condition, name, shows[name], within, group)
+        allowed_ids = {*statements.values(), *rules, *utterances}
+        yield Decision(row["address"], speaker_id, condition, name, shows[name], allowed_ids, group)
 
 
-class _Talks:
+class _Conversations:
     """The ids of the utterances of a run.
 
     `stated` maps (group, topic) to member id → id of the stated preference.
@@ -90,8 +93,8 @@ class _Talks:
                 self.stated.setdefault((group, topic), {})[row["speaker_id"]] = id
                 continue
             condition = row["scope"].split("/")[1].rpartition("-")[2]
-            hidden = theory.get((group, topic), set()) if condition == "C3" else set()
-            if not hidden & set(theory_words(row["text"])):
+            hidden_words = theory.get((group, topic), set()) if condition == "C3" else set()
+            if not hidden_words & set(theory_words(row["text"])):
                 voter = row["speaker_id"] if row["phase"] == "vote" else ""
                 self._said.setdefault((group, condition, topic), {})[id] = voter
 
@@ -100,11 +103,11 @@ class _Talks:
 
         C5 continues the dialogue of C4, so its utterances include those of C4.
         """
-        held = ("C4", "C5") if condition == "C5" else (condition,)
-        found: dict[str, str] = {}
-        for each in held:
-            found |= self._said.get((group, each, topic), {})
-        return found
+        conditions = ("C4", "C5") if condition == "C5" else (condition,)
+        utterances: dict[str, str] = {}
+        for held_condition in conditions:
+            utterances |= self._said.get((group, held_condition, topic), {})
+        return utterances
 
 
 def _theory_words(run: RunFolder) -> dict[tuple[str, str], set[str]]:

@@ -65,19 +65,19 @@ def finish_session(
 ) -> SessionResult:
     """Record the decisions and the trip of a session, write its files and return its result."""
     group, condition = case.group, case.condition
-    measured = [
+    measures = [
         measure_decision(case, topic, slot_decision)
         for topic, slot_decision in zip(case.topics, decisions, strict=True)
     ]
-    for slot_decision, decision_measures in zip(decisions, measured, strict=True):
-        for found in decision_rows(
+    for slot_decision, decision_measures in zip(decisions, measures, strict=True):
+        for table_row in decision_rows(
             case,
             slot_decision,
             decision_measures.satisfaction,
             decision_measures.unknown,
             decision_measures.covered,
         ):
-            scope.record(found)
+            scope.record(table_row)
     folder = f"groups/{group.id}/{condition.id}"
     dialogue = {
         slot: [
@@ -94,7 +94,7 @@ def finish_session(
             "satisfaction": dict(decision_measures.satisfaction),
             "satisfaction_unknown": dict(decision_measures.unknown),
         }
-        for slot_decision, decision_measures in zip(decisions, measured, strict=True)
+        for slot_decision, decision_measures in zip(decisions, measures, strict=True)
     }
     scope.write_json(f"{folder}/dialogue.json", dialogue)
     scope.write_json(f"{folder}/decisions.json", _by_slot(trails))
@@ -102,7 +102,7 @@ def finish_session(
     row = tripcraft_row(case, decisions, trip).items()
     cells = {name: "" if value is None else str(value) for name, value in row}
     scope.record(TripRow.table, {**ids_of(case), **cells})
-    return SessionResult(case, tuple(decisions), tuple(measured))
+    return SessionResult(case, tuple(decisions), tuple(measures))
 
 
 def record_measures(scope: Scope, result: SessionResult, asked_again: Collection[str]) -> None:
@@ -112,8 +112,8 @@ def record_measures(scope: Scope, result: SessionResult, asked_again: Collection
     """
     scope.record(measures_row(result.case, result.values()))
     if asked_again:
-        without = result.values(asked_again)
-        scope.record(not_asked_again_row(result.case, without, len(asked_again)))
+        values_without = result.values(asked_again)
+        scope.record(not_asked_again_row(result.case, values_without, len(asked_again)))
 
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
@@ -217,7 +217,9 @@ def decision_trail(case: Negotiation, slot_decision: SlotDecision) -> dict[str, 
         "portions": _portion_data(slot_decision),
         "undecided": slot_decision.undecided_reason,
         "dropped": list(slot_decision.dropped),
-        "overridden": {option: list(who) for option, who in slot_decision.overridden.items()},
+        "overridden": {
+            option: list(member_ids) for option, member_ids in slot_decision.overridden.items()
+        },
         "confirmed": {
             member_id: None if isinstance(word, Missing) else word
             for member_id, word in slot_decision.confirmed.items()
@@ -250,12 +252,12 @@ def _assignment_data(
         }
         for group, branch in zip(("group_a", "group_b"), slot_decision.split, strict=True)
     }
-    as_counted = slot_decision.outcome is not None and same_allocation(
+    is_as_counted = slot_decision.outcome is not None and same_allocation(
         slot_decision.portions, slot_decision.outcome.portions
     )
     return {
         "slot": slot_decision.slot_name,
-        "method": METHOD if as_counted else "stated_in_feedback",
+        "method": METHOD if is_as_counted else "stated_in_feedback",
         **branches,
     }
 
@@ -354,12 +356,12 @@ def _state_data(slot_decision: SlotDecision, names: Mapping[str, str]) -> dict[s
 
 
 def _override_data(slot_decision: SlotDecision) -> dict[str, object]:
-    changed = [
+    changes = [
         feedback_round.change for feedback_round in slot_decision.feedback if feedback_round.change
     ]
     return {
         "resolution_text": slot_decision.resolution_text,
-        "explanation": changed[-1] if changed else "",
+        "explanation": changes[-1] if changes else "",
         "rounds": len(slot_decision.feedback),
         "resolved": slot_decision.is_resolved,
     }
@@ -369,11 +371,11 @@ def validate_payload(data: object) -> None:
     """Raise ProtocolError with the first place where a payload violates the schema."""
     # Sort the errors, so that the same payload always names the same place.
     errors = sorted(
-        _payload_validator().iter_errors(data), key=lambda entry: [str(p) for p in entry.path]
+        _payload_validator().iter_errors(data), key=lambda entry: [str(part) for part in entry.path]
     )
     if errors:
-        place = "/".join(map(str, errors[0].path)) or "payload"
-        raise ProtocolError(f"planner payload, {place}: {errors[0].message}")
+        location = "/".join(map(str, errors[0].path)) or "payload"
+        raise ProtocolError(f"planner payload, {location}: {errors[0].message}")
 
 
 @cache
@@ -443,20 +445,22 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(Problem("is not UTF-8", file=str(path), key="trip.file")) from error
-    columns, lines = read_csv(text, str(path))
-    rows = [row for _, row in lines]
+    columns, numbered_rows = read_csv(text, str(path))
+    rows = [row for _, row in numbered_rows]
     unknown = [column for column in columns if not _TRIPCRAFT_COLUMN.fullmatch(column)]
     if not rows or unknown:
-        what = f"unknown column `{unknown[0]}`" if unknown else "holds no row"
+        message = f"unknown column `{unknown[0]}`" if unknown else "holds no row"
         known = ", ".join(("group_id", *TRIPCRAFT_COLUMNS, f"{REFERENCE}[_N]"))
-        raise InputError(Problem(what, file=str(path), key="trip.file", hint=f"columns: {known}"))
+        raise InputError(
+            Problem(message, file=str(path), key="trip.file", hint=f"columns: {known}")
+        )
     return rows
 
 
 def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
     """Return the trip of a group: the row with its `group_id`, otherwise rows in turn."""
-    own = next((trip for trip in trips if trip.get("group_id") == group_id), None)
-    return own or (trips[index % len(trips)] if trips else {})
+    group_trip = next((trip for trip in trips if trip.get("group_id") == group_id), None)
+    return group_trip or (trips[index % len(trips)] if trips else {})
 
 
 def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip) -> Trip:
@@ -465,28 +469,29 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
         case.config,
         {slot_decision.topic: slot_decision for slot_decision in decisions},
     )
-    made_up = config.trip
-    budget = "" if made_up.budget is None else made_up.budget
+    default_trip = config.trip
+    budget = "" if default_trip.budget is None else default_trip.budget
     # A cell of the trip file has precedence over the keys of the study file.
-    stated: dict[str, object] = {
-        "org": trip.get("org") or made_up.org,
-        "dest": trip.get("dest") or made_up.dest,
+    columns: dict[str, object] = {
+        "org": trip.get("org") or default_trip.org,
+        "dest": trip.get("dest") or default_trip.dest,
         "days": trip.get("days") or config.days,
-        "visiting_city_number": trip.get("visiting_city_number") or made_up.visiting_city_number,
-        "date": trip.get("date") or str(list(made_up.date)),
+        "visiting_city_number": trip.get("visiting_city_number")
+        or default_trip.visiting_city_number,
+        "date": trip.get("date") or str(list(default_trip.date)),
         "people_number": len(case.group.members),
         # TripCraft parses this column as a Python literal.
-        "local_constraint": repr(local_constraints(by_topic, made_up.transportation)),
+        "local_constraint": repr(local_constraints(by_topic, default_trip.transportation)),
         "budget": trip.get("budget") or budget,
     }
-    persona = persona_line(by_topic, made_up.location_preference)
+    persona = persona_line(by_topic, default_trip.location_preference)
     references = {key: value for key, value in trip.items() if key.startswith(REFERENCE)}
     return {
-        **stated,
-        "query": _request_text(case, by_topic, stated),
-        "level": trip.get("level") or made_up.level,
+        **columns,
+        "query": _request_text(case, by_topic, columns),
+        "level": trip.get("level") or default_trip.level,
         "persona": persona,
-        **(references or {REFERENCE: made_up.reference_information}),
+        **(references or {REFERENCE: default_trip.reference_information}),
     }
 
 
@@ -516,50 +521,55 @@ def local_constraints(
     A constraint is None if TripCraft has no term for the decision.
     """
 
-    def is_decided(topic: str) -> list[str] | None:
+    def decided_words(topic: str) -> list[str] | None:
         words = (
             _is_catalogue_option(topic, portion.option) for portion in by_topic[topic].portions
         )
         return list(dict.fromkeys(word for word in words if word)) or None
 
     def first_option(topic: str) -> str | None:
-        return next(iter(is_decided(topic) or ()), None)
+        return next(iter(decided_words(topic) or ()), None)
 
     return {
         "house rule": first_option("house_rule"),
-        "cuisine": is_decided("cuisine"),
+        "cuisine": decided_words("cuisine"),
         "room type": first_option("room_type"),
         "transportation": transportation,
-        "event": is_decided("event"),
-        "attraction": is_decided("attraction"),
+        "event": decided_words("event"),
+        "attraction": decided_words("attraction"),
     }
 
 
 def _is_catalogue_option(topic: str, option: str) -> str | None:
     if option in _ALIKE:
         return _ALIKE[option]
-    own = set(words_of(option)) - {"and"}
+    option_words = set(words_of(option)) - {"and"}
     # TripCraft's terms for house rules cannot express a prohibition such as "no smoking".
-    if topic == "house_rule" and "no" in own:
+    if topic == "house_rule" and "no" in option_words:
         return None
-    best = max(TRIPCRAFT_WORDS[topic], key=lambda word: len(own & set(words_of(word))))
-    return best if own & set(words_of(best)) else None
+    best = max(TRIPCRAFT_WORDS[topic], key=lambda word: len(option_words & set(words_of(word))))
+    return best if option_words & set(words_of(best)) else None
 
 
 def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip) -> str:
     """Return the request in words, with the resolution of every decision."""
-    way = "".join(
-        f" {to} {stated[key]}" for to, key in (("from", "org"), ("to", "dest")) if stated[key]
+    route = "".join(
+        f" {preposition} {stated[key]}"
+        for preposition, key in (("from", "org"), ("to", "dest"))
+        if stated[key]
     )
-    money = f" with a budget of ${stated['budget']}" if stated["budget"] != "" else ""
+    budget_text = f" with a budget of ${stated['budget']}" if stated["budget"] != "" else ""
     size, kind = len(case.group.members), case.group.type.title.lower()
-    said = [
+    sentences = [
         f"{topic.label.capitalize()}: {as_sentence(by_topic[topic.id].resolution_text)}"
         for topic in case.topics
         if by_topic[topic.id].resolution_text
     ]
-    head = f"Please plan a {stated['days']}-day trip{way} for a group of {size} ({kind}){money}."
-    return " ".join([head, *said])
+    request = (
+        f"Please plan a {stated['days']}-day trip{route} for a group of {size} "
+        f"({kind}){budget_text}."
+    )
+    return " ".join([request, *sentences])
 
 
 def tripcraft_csv(trips: pl.DataFrame) -> str:

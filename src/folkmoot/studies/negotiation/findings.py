@@ -96,20 +96,21 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     a decision of C4, it keeps C4's answers and asks nothing.
     """
     keys = ["group_id", "condition", "topic", "member_id"]
-    asked = _confirmed_at(excluded["address"])
+    excluded_answers = _confirmed_at(excluded["address"])
     answered = _confirmed_at(run.read_table("answers")["address"])
     left_out = [
-        (group, condition if (group, condition, *rest) in answered else "C4", *rest) in asked
+        (group, condition if (group, condition, *rest) in answered else "C4", *rest)
+        in excluded_answers
         for group, condition, *rest in run.read_table("confirmations").select(keys).iter_rows()
     ]
     is_kept = ~pl.lit(pl.Series(left_out, dtype=pl.Boolean))
     words = run.read_table("confirmations").with_columns(
         pl.when(is_kept).then(pl.col("confirmed", "refused"))
     )
-    refused = set(words.drop_nulls("refused").select(keys[:3]).iter_rows())
+    refused_keys = set(words.drop_nulls("refused").select(keys[:3]).iter_rows())
     decisions = run.read_table("decisions")
-    still = pl.Series([key in refused for key in decisions.select(keys[:3]).iter_rows()])
-    overridden = pl.when(pl.lit(still)).then("overridden").otherwise("overridden_unasked")
+    is_refused = pl.Series([key in refused_keys for key in decisions.select(keys[:3]).iter_rows()])
+    overridden = pl.when(pl.lit(is_refused)).then("overridden").otherwise("overridden_unasked")
     return {
         "confirmations": words.lazy(),
         "decisions": decisions.with_columns(overridden=overridden).lazy(),
@@ -118,23 +119,27 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
     """Return (group, condition, topic, member) of each address of a confirmation."""
-    found = set[tuple[str, ...]]()
+    confirmations = set[tuple[str, ...]]()
     for address in addresses:
         _, session, *rest = kit.split_address(address)
         if len(rest) == 4 and rest[1] == "confirm":
             group, _, condition = session.rpartition("-")
-            found.add((group, condition, rest[0], rest[2]))
-    return found
+            confirmations.add((group, condition, rest[0], rest[2]))
+    return confirmations
 
 
 def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
     """Return the share of members who confirm the recorded decision, per condition."""
-    known = words.drop_nulls("confirmed")
-    conditions = known["condition"].unique(maintain_order=True).to_list()
-    of = {condition: known.filter(condition=condition) for condition in conditions}
+    confirmed_words = words.drop_nulls("confirmed")
+    conditions = confirmed_words["condition"].unique(maintain_order=True).to_list()
+    rows_by_condition = {
+        condition: confirmed_words.filter(condition=condition) for condition in conditions
+    }
     confirmed = {
-        condition: clustered_share(own["confirmed"].to_list(), own["group_id"].to_list())
-        for condition, own in of.items()
+        condition: clustered_share(
+            condition_rows["confirmed"].to_list(), condition_rows["group_id"].to_list()
+        )
+        for condition, condition_rows in rows_by_condition.items()
     }
     if not confirmed:
         return None
@@ -159,7 +164,7 @@ def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
         kit.interval_chart(confirmed, "confirmed", percent=True),
         section="Process",
         unit="group",
-        units=known["group_id"].n_unique(),
+        units=confirmed_words["group_id"].n_unique(),
     )
 
 
@@ -168,13 +173,17 @@ def _language_caveats(preferences: pl.DataFrame) -> tuple[str, ...]:
 
     The vote parser reads English only.
     """
-    said = preferences.drop_nulls("text").group_by("group_id", "member_id", maintain_order=True)
-    texts = said.agg(pl.col("text").str.join(" "))["text"].to_list()
-    foreign = sum(not is_english(text) for text in texts)
-    if not foreign:
+    texts_by_member = preferences.drop_nulls("text").group_by(
+        "group_id", "member_id", maintain_order=True
+    )
+    texts = texts_by_member.agg(pl.col("text").str.join(" "))["text"].to_list()
+    foreign_count = sum(not is_english(text) for text in texts)
+    if not foreign_count:
         return ()
-    of = f"{foreign} of {format_count(len(texts), 'member')} do not speak English"
-    return (f"{of}, and the sentence parser reads English alone: their scores mean little.",)
+    members_text = f"{foreign_count} of {format_count(len(texts), 'member')} do not speak English"
+    return (
+        f"{members_text}, and the sentence parser reads English alone: their scores mean little.",
+    )
 
 
 def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
@@ -182,49 +191,49 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
     # Runs of earlier versions have no own scores.
     by_text = not run.has_table("own_scores")
     language = _language_caveats(run.read_table("preferences"))
-    scored = {
-        condition: _parse_estimate(by["satisfaction"])
-        for condition, by in means.items()
-        if by["satisfaction"]["estimate"] is not None
+    estimates = {
+        condition: _parse_estimate(figures["satisfaction"])
+        for condition, figures in means.items()
+        if figures["satisfaction"]["estimate"] is not None
     }
-    says = "No decision could be scored."
-    if scored:
-        most = max(scored.values(), key=lambda figure: figure.value)
+    statement = "No decision could be scored."
+    if estimates:
+        highest = max(estimates.values(), key=lambda estimate: estimate.value)
         best = [
             condition
-            for condition, figure in scored.items()
-            if math.isclose(figure.value, most.value)
+            for condition, estimate in estimates.items()
+            if math.isclose(estimate.value, highest.value)
         ]
-        over = format_count(data["groups"], "group")
-        says = (
+        groups_text = format_count(data["groups"], "group")
+        statement = (
             f"On a scale from {'−2' if by_text else '−4'} to 4 the mean of the members' scores is "
             f"highest under {join_words([_condition_title(condition) for condition in best])}: "
-            f"{kit.format_mean(most)} over {over}."
+            f"{kit.format_mean(highest)} over {groups_text}."
         )
-        if left_open := _left_open(read_table(run, SatisfactionRow)):
-            says += f" Slots left open count as −4 ({left_open})."
+        if open_slots := _left_open(read_table(run, SatisfactionRow)):
+            statement += f" Slots left open count as −4 ({open_slots})."
     return Finding(
         "satisfaction",
         "How content members are with what was decided",
-        says,
+        statement,
         ResultTable.from_records(
             [
                 {
                     "condition": condition,
                     **{
-                        member_id: by[member_id]["estimate"]
+                        member_id: figures[member_id]["estimate"]
                         for member_id in _CONTENT
-                        if member_id in by
+                        if member_id in figures
                     },
                     **_without_cells(
                         without["conditions"][condition]["satisfaction"] if without else None
                     ),
                 }
-                for condition, by in means.items()
+                for condition, figures in means.items()
             ]
         ),
         kit.interval_chart(
-            {_condition_title(condition): estimate for condition, estimate in scored.items()},
+            {_condition_title(condition): estimate for condition, estimate in estimates.items()},
             "mean member score",
         ),
         notes=(
@@ -240,33 +249,35 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
 
 def _left_open(satisfaction: pl.DataFrame) -> str:
     """Return how many member scores belong to open slots, per condition as text, or ""."""
-    left = satisfaction.filter(unknown="left_open")
+    open_rows = satisfaction.filter(unknown="left_open")
     return kit.join_clauses(
-        f"{condition}: {len(some.filter(unknown='left_open'))} of {len(some)} member scores"
-        for (condition,), some in satisfaction.group_by("condition", maintain_order=True)
-        if condition in set(left["condition"])
+        f"{condition}: {len(condition_rows.filter(unknown='left_open'))} of "
+        f"{len(condition_rows)} member scores"
+        for (condition,), condition_rows in satisfaction.group_by("condition", maintain_order=True)
+        if condition in set(open_rows["condition"])
     ).removesuffix(".")
 
 
 def _asked_again(data: Comparison) -> tuple[str, ...]:
     """Return a note if some replies needed a re-ask."""
-    without = data.get("without_asked_again")
-    if without is None:
+    not_asked_again = data.get("without_asked_again")
+    if not_asked_again is None:
         return ()
     return (
-        f"For {format_count(without['decisions'], 'decision')} a reply was asked for again (words "
+        f"For {format_count(not_asked_again['decisions'], 'decision')} a reply was "
+        "asked for again (words "
         "of "
         "theory under C3, or an entry that named nothing listed). The last column leaves these "
         "decisions out, under all conditions of the group.",
     )
 
 
-def _without_cells(kept: Figure | None) -> dict[str, float | None]:
-    return {} if kept is None else {"without_asked_again": kept["estimate"]}
+def _without_cells(figure: Figure | None) -> dict[str, float | None]:
+    return {} if figure is None else {"without_asked_again": figure["estimate"]}
 
 
-def _parse_estimate(kept: Figure) -> Estimate:
-    return kit.estimate_from_json(cast("Mapping[str, JsonValue]", kept))
+def _parse_estimate(figure: Figure) -> Estimate:
+    return kit.estimate_from_json(cast("Mapping[str, JsonValue]", figure))
 
 
 def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]:
@@ -275,13 +286,13 @@ def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]
     return [
         claims_finding(
             f"paired_{measure}",
-            f"Within groups: {words}",
-            [result for result in results if result.claim.outcome == words],
-            axis=words,
+            f"Within groups: {outcome}",
+            [result for result in results if result.claim.outcome == outcome],
+            axis=outcome,
             notes=(f"{data['measures'][measure].capitalize()}.", _PAIRED),
             units=data["groups"],
         )
-        for measure, words in COMPARED.items()
+        for measure, outcome in COMPARED.items()
     ]
 
 
@@ -289,29 +300,29 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
     """Return satisfaction by type of group, because strategies differ by type."""
     types = measures["group_type"].unique(maintain_order=True).to_list()
     conditions = measures["condition"].unique(maintain_order=True).to_list()
-    by = measures.group_by("group_type", "condition", maintain_order=True)
-    known = by.agg(pl.col("satisfaction").mean()).drop_nulls().rows()
-    means = {(kind, condition): mean for kind, condition, mean in known}
+    grouped = measures.group_by("group_type", "condition", maintain_order=True)
+    rows = grouped.agg(pl.col("satisfaction").mean()).drop_nulls().rows()
+    means = {(kind, condition): mean for kind, condition, mean in rows}
     if len(types) < 2 or len(conditions) < 2 or not means:
         return None
-    groups = {text: measures.filter(group_type=text)["group_id"].n_unique() for text in types}
-    (kind, condition), most = max(means.items(), key=lambda item: item[1])
+    groups = {kind: measures.filter(group_type=kind)["group_id"].n_unique() for kind in types}
+    (kind, condition), highest_mean = max(means.items(), key=lambda item: item[1])
     return Finding(
         "by_type",
         "How content members are, by type of group",
-        f"Highest: {kind} under {condition}, {kit.format_mean_value(most)}.",
+        f"Highest: {kind} under {condition}, {kit.format_mean_value(highest_mean)}.",
         ResultTable.from_records(
             [
                 {
-                    "group": text,
-                    "groups": groups[text],
-                    **{condition: means.get((text, condition)) for condition in conditions},
+                    "group": kind,
+                    "groups": groups[kind],
+                    **{condition: means.get((kind, condition)) for condition in conditions},
                 }
-                for text in types
+                for kind in types
             ]
         ),
         Heatmap(
-            tuple((text, condition, mean) for (text, condition), mean in means.items()),
+            tuple((kind, condition, mean) for (kind, condition), mean in means.items()),
             row="group",
             column="condition",
             unit="mean member score",
@@ -325,31 +336,44 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
 def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | None:
     rates = data["conflict_rate_by_slot"]
     items = tuple(
-        (condition, text, value) for condition, by in rates.items() for text, value in by.items()
+        (condition, topic, value)
+        for condition, rates_by_topic in rates.items()
+        for topic, value in rates_by_topic.items()
     )
     if not items:
         return None
-    most = max(share for _, _, share in items)
-    where: dict[str, list[str]] = {}
+    highest_rate = max(share for _, _, share in items)
+    conditions_of_topic: dict[str, list[str]] = {}
     for condition, topic, share in items:
-        if share == most:
-            where.setdefault(column_heading(topic), []).append(condition)
-    told = "; ".join(f"{topic} under {join_words(under)}" for topic, under in where.items())
+        if share == highest_rate:
+            conditions_of_topic.setdefault(column_heading(topic), []).append(condition)
+    topics_text = "; ".join(
+        f"{topic} under {join_words(conditions)}"
+        for topic, conditions in conditions_of_topic.items()
+    )
     # An unreadable reply contains no judgement of the mediator.
-    judged = decisions.filter(pl.col("condition").is_in(["C3", "C4", "C5"]), ~pl.col("parse_error"))
-    same = (judged["has_conflict"] == judged["stated_conflict"]).sum()
-    word = f"The mediator's word and the stated preferences agree on {same} of {len(judged)}."
+    judged_rows = decisions.filter(
+        pl.col("condition").is_in(["C3", "C4", "C5"]), ~pl.col("parse_error")
+    )
+    agreeing_count = (judged_rows["has_conflict"] == judged_rows["stated_conflict"]).sum()
+    agreement_note = (
+        f"The mediator's word and the stated preferences agree on {agreeing_count} of "
+        f"{len(judged_rows)}."
+    )
     return Finding(
         "conflicts",
         "Where preferences conflict",
-        f"Most conflicts, in {format_percent(most)} of groups: {told}.",
+        f"Most conflicts, in {format_percent(highest_rate)} of groups: {topics_text}.",
         ResultTable.from_records(
-            [{"condition": condition, **by} for condition, by in rates.items()]
+            [
+                {"condition": condition, **rates_by_topic}
+                for condition, rates_by_topic in rates.items()
+            ]
         ),
         Heatmap(items, row="condition", column="decision", unit="share of groups"),
         notes=(
             "C2 by the stated preferences; C3 to C5 as the mediator judged.",
-            *([word] if len(judged) else []),
+            *([agreement_note] if len(judged_rows) else []),
         ),
         section="Process",
         unit="group",
@@ -360,32 +384,32 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
 def _mediator_finding(decisions: pl.DataFrame) -> Finding | None:
     """Return checks of the mediator's statements that need no interpretation."""
     rows = []
-    for (condition,), some in decisions.group_by("condition", maintain_order=True):
-        said = some.filter(pl.col("mediator_words").is_not_null())
-        if not said.is_empty():
-            agrees = said["statement_agrees"].drop_nulls()
+    for (condition,), condition_rows in decisions.group_by("condition", maintain_order=True):
+        mediated = condition_rows.filter(pl.col("mediator_words").is_not_null())
+        if not mediated.is_empty():
+            agreements = mediated["statement_agrees"].drop_nulls()
             rows.append(
                 {
                     "condition": condition,
-                    "decisions": len(some),
-                    "against_a_firm_no": some.filter(pl.col("overridden") != "").height,
-                    "entries_unread": some["unread_entries"].sum(),
-                    "states_the_operators_decision": agrees.sum() if len(agrees) else None,
-                    "of": len(agrees) or None,
-                    "undecided": some["undecided"].is_not_null().sum(),
-                    "asked_again": some["asked_again"].is_not_null().sum(),
-                    **_theory_cells(some, condition),
+                    "decisions": len(condition_rows),
+                    "against_a_firm_no": condition_rows.filter(pl.col("overridden") != "").height,
+                    "entries_unread": condition_rows["unread_entries"].sum(),
+                    "states_the_operators_decision": agreements.sum() if len(agreements) else None,
+                    "of": len(agreements) or None,
+                    "undecided": condition_rows["undecided"].is_not_null().sum(),
+                    "asked_again": condition_rows["asked_again"].is_not_null().sum(),
+                    **_theory_cells(condition_rows, condition),
                 }
             )
     if not rows:
         return None
-    over = "; ".join(
+    counts_text = "; ".join(
         f"{row['condition']} {row['against_a_firm_no']} of {row['decisions']}" for row in rows
     )
     return Finding(
         "mediator",
         "The mediator's word",
-        f"Decisions that give a member something they firmly reject: {over}.",
+        f"Decisions that give a member something they firmly reject: {counts_text}.",
         ResultTable.from_records(rows),
         notes=(
             "Words of theory under C3, by a list: violations are those left in the reply that "
@@ -398,19 +422,19 @@ def _mediator_finding(decisions: pl.DataFrame) -> Finding | None:
     )
 
 
-def _theory_cells(some: pl.DataFrame, condition: str) -> kit.Row:
+def _theory_cells(rows: pl.DataFrame, condition: str) -> kit.Row:
     names = ("theory_words", "theory_words_first", "theory_words_quoted")
     labels = ("theory_violations", "theory_in_first_reply", "theory_quoted")
-    known = condition == "C3"
+    is_recorded = condition == "C3"
     return {
-        label: some.filter(pl.col(name).fill_null("") != "").height if known else None
+        label: rows.filter(pl.col(name).fill_null("") != "").height if is_recorded else None
         for label, name in zip(labels, names, strict=True)
     }
 
 
 def _text_scoring(own: pl.DataFrame) -> Finding | None:
     """Return how well the source's scores of texts agree with the members' own scores."""
-    known = own.filter(
+    comparable = own.filter(
         pl.col("score").is_not_null() | pl.col("firm_no").fill_null(value=False),
         pl.col("text_score").is_not_null(),
         entered="before",
@@ -418,27 +442,30 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
         pl.when("firm_no").then(-4).otherwise("score").alias("own"),
         (pl.col("text_score") <= STRONG_REJECTION).alias("text_no"),
     )
-    if known.is_empty():
+    if comparable.is_empty():
         return None
     keys = ["group_id", "topic", "member_id"]
-    best = known.with_columns((pl.col("own") == pl.col("own").max().over(keys)).alias("best"))
-    firsts = best.filter("text_primary")
-    same = firsts.filter("best").height
-    members = known.select(keys).n_unique()
-    noes = known.filter(pl.col("firm_no") | pl.col("text_no"))
-    signs = known.filter(pl.col("text_score") != 0, pl.col("own") != 0)
-    alike = signs.filter(pl.col("text_score").sign() == pl.col("own").sign()).height
-    both = noes.filter("firm_no", "text_no").height
+    with_best = comparable.with_columns(
+        (pl.col("own") == pl.col("own").max().over(keys)).alias("best")
+    )
+    first_choices = with_best.filter("text_primary")
+    same_first = first_choices.filter("best").height
+    members = comparable.select(keys).n_unique()
+    firm_noes = comparable.filter(pl.col("firm_no") | pl.col("text_no"))
+    signed = comparable.filter(pl.col("text_score") != 0, pl.col("own") != 0)
+    same_sign = signed.filter(pl.col("text_score").sign() == pl.col("own").sign()).height
+    same_no = firm_noes.filter("firm_no", "text_no").height
     rows: list[kit.Row] = [
-        {"of": "first choice", "agree": same, "compared": len(firsts)},
-        {"of": "for or against an option", "agree": alike, "compared": len(signs)},
-        {"of": "firm no", "agree": both, "compared": len(noes)},
+        {"of": "first choice", "agree": same_first, "compared": len(first_choices)},
+        {"of": "for or against an option", "agree": same_sign, "compared": len(signed)},
+        {"of": "firm no", "agree": same_no, "compared": len(firm_noes)},
     ]
     return Finding(
         "text_scoring",
         "The source's scoring of texts against members' own scores",
         f"The first choice that the source's rules read from a statement is the member's own in "
-        f"{same} of {len(firsts)} cases ({members - len(firsts)} statements have none).",
+        f"{same_first} of {len(first_choices)} cases ({members - len(first_choices)} "
+        "statements have none).",
         ResultTable.from_records(rows),
         notes=(
             "The vote summary, first choices, coverage, splits and feedback follow the source's "
@@ -454,25 +481,29 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
 def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | None:
     """Return what the other voting rules would have decided on the same ballots."""
     keys = ["group_id", "condition", "topic"]
-    voted = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(keys)
-    rows = rows.join(voted, on=keys).filter(pl.col("operator").is_in(sorted(VOTE_OPERATORS)))
+    voted_decisions = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(
+        keys
+    )
+    rows = rows.join(voted_decisions, on=keys).filter(
+        pl.col("operator").is_in(sorted(VOTE_OPERATORS))
+    )
     if rows.is_empty():
         return None
-    by = rows.group_by("operator", maintain_order=True).agg(
+    by_operator = rows.group_by("operator", maintain_order=True).agg(
         pl.len().alias("decisions"),
         pl.col("same_winner").mean().alias("same_winner_rate"),
         pl.col("margin").mean().alias("mean_margin"),
         (pl.col("decided_by") == "alphabetical").mean().alias("alphabet_rate"),
     )
     winners = rows.group_by(keys).agg(pl.col("selected_option").n_unique())
-    alike = (winners["selected_option"] == 1).sum()
+    same_winner_count = (winners["selected_option"] == 1).sum()
     return Finding(
         "counterfactuals",
         "The same ballots under every voting rule",
-        f"All six rules take the same option in {alike} of "
+        f"All six rules take the same option in {same_winner_count} of "
         f"{format_count(len(winners), 'decision')} "
         "with ballots.",
-        ResultTable.from_records(by.to_dicts()),
+        ResultTable.from_records(by_operator.to_dicts()),
         notes=(
             "same winner: as the rule in force. Margins are in what each rule goes by first, so "
             "that they do not compare between rules. All sixteen rules: table counterfactuals.",
@@ -486,58 +517,61 @@ def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Find
 def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
     """Return the decisions in which ballots of scores and of the source differ."""
     # C5 uses the ballots of C4, so the ballots of one condition are counted.
-    first = decisions.filter(pl.col("condition").is_in(["C4", "C5"]))["condition"].unique().sort()
-    voted = decisions.filter(
-        pl.col("condition").is_in(first[:1].to_list()),
+    vote_conditions = (
+        decisions.filter(pl.col("condition").is_in(["C4", "C5"]))["condition"].unique().sort()
+    )
+    scored_votes = decisions.filter(
+        pl.col("condition").is_in(vote_conditions[:1].to_list()),
         pl.col("winner_by_source_ballots").is_not_null(),
     )
-    if voted.is_empty():
+    if scored_votes.is_empty():
         return None
-    other = voted.filter(pl.col("selected_option") != pl.col("winner_by_source_ballots"))
+    differing = scored_votes.filter(pl.col("selected_option") != pl.col("winner_by_source_ballots"))
     columns = ["group_id", "condition", "topic", "selected_option", "winner_by_source_ballots"]
     return Finding(
         "score_ballots",
         "Scores against the source's ballots",
-        f"The winner differs in {len(other)} of {format_count(len(voted), 'decision')} with "
+        f"The winner differs in {len(differing)} of "
+        f"{format_count(len(scored_votes), 'decision')} with "
         "ballots.",
-        ResultTable.from_records(other.select(columns).to_dicts()),
+        ResultTable.from_records(differing.select(columns).to_dicts()),
         notes=(
             "The same members' scores, read as top choice, acceptable and hard no and counted "
             "together with the texts, as the source has it.",
         ),
         section="Process",
         unit="group",
-        units=voted["group_id"].n_unique(),
+        units=scored_votes["group_id"].n_unique(),
     )
 
 
 def _process_finding(data: Comparison) -> Finding | None:
     means = data["conditions"]
-    known = {
-        condition: {name: by[name]["estimate"] for name in _PROCESS if name in by}
-        for condition, by in means.items()
+    known_rows = {
+        condition: {name: figures[name]["estimate"] for name in _PROCESS if name in figures}
+        for condition, figures in means.items()
     }
-    known = {
+    known_rows = {
         condition: row
-        for condition, row in known.items()
+        for condition, row in known_rows.items()
         if any(value is not None for value in row.values())
     }
-    if not known:
+    if not known_rows:
         return None
-    drift = [rate for row in known.values() if (rate := row["drift_rate"]) is not None]
-    says = (
+    drift_rates = [rate for row in known_rows.values() if (rate := row["drift_rate"]) is not None]
+    statement = (
         "Before its label was replaced, the model named another strategy in "
-        f"{format_percent(max(drift))} "
+        f"{format_percent(max(drift_rates))} "
         "of locked decisions."
-        if drift
+        if drift_rates
         else "No condition of this run locks the strategy."
     )
     return Finding(
         "process",
         "Strategy lock, feedback and length",
-        says,
+        statement,
         ResultTable.from_records(
-            [{"condition": condition, **row} for condition, row in known.items()]
+            [{"condition": condition, **row} for condition, row in known_rows.items()]
         ),
         section="Process",
         unit="group",
@@ -555,8 +589,8 @@ _UNDECIDED_BECAUSE = {
 def _decision_board(decisions: pl.DataFrame) -> Finding | None:
     if decisions.is_empty():
         return None
-    last = decisions["condition"][-1]
-    rows = decisions.filter(condition=last).to_dicts()
+    last_condition = decisions["condition"][-1]
+    rows = decisions.filter(condition=last_condition).to_dicts()
     items = tuple(
         (
             row["group_id"],
@@ -569,7 +603,7 @@ def _decision_board(decisions: pl.DataFrame) -> Finding | None:
     groups = format_count(len({row["group_id"] for row in rows}), "group")
     return Finding(
         "decisions",
-        f"What was decided under {_condition_title(last)}",
+        f"What was decided under {_condition_title(last_condition)}",
         f"{format_count(len(items), 'decision')} of {groups}.",
         ResultTable(("group", "decision", "option", "in words"), items),
         CardBoard(items, row="group", column="decision"),
@@ -587,117 +621,134 @@ GIVES = frozenset({"chosen", "later"})
 
 def coded_findings(run: RunFolder) -> Iterator[Finding]:
     """Yield the findings about codes, if the coder supports findings."""
-    read = coding.read_codings(run)
-    if (talks := read.get("decision")) and talks.supports_findings and talks.codes_by_text:
+    codings = coding.read_codings(run)
+    if (talks := codings.get("decision")) and talks.supports_findings and talks.codes_by_text:
         yield _against_the_record(talks, run.read_table("portions"), run.read_table("members"))
-    if (words := read.get("mediator")) and words.supports_findings and words.codes_by_text:
+    if (words := codings.get("mediator")) and words.supports_findings and words.codes_by_text:
         yield _purity_finding(words)
-    if (wishes := read.get("conflict")) and wishes.supports_findings and wishes.codes_by_text:
+    if (wishes := codings.get("conflict")) and wishes.supports_findings and wishes.codes_by_text:
         yield _coded_conflict_finding(wishes, run.read_table("decisions"))
 
 
 def _against_the_record(
-    read: coding.CodebookResults, portions: pl.DataFrame, members: pl.DataFrame
+    codings: coding.CodebookResults, portions: pl.DataFrame, members: pl.DataFrame
 ) -> Finding:
     """Return how often coder and record agree on which member gets which option."""
-    named = members.select("group_id", "member_name", "member_id")
-    ids = {(group, name): m for group, name, m in named.iter_rows()}
+    member_names = members.select("group_id", "member_name", "member_id")
+    ids = {(group, name): member_id for group, name, member_id in member_names.iter_rows()}
     keys = ("group_id", "condition", "topic", "member_id", "option")
-    on_record = set(portions.select(keys).iter_rows())
-    seen: dict[str, list[tuple[bool, bool]]] = {}
-    for place in read.codes_by_text:
-        group, condition, topic = place.split("/")
-        for of, code, _ in read.codes_with_target(place):
-            member = ids[group, of["member"]]
-            given = (group, condition, topic, member, of["option"]) in on_record
+    recorded = set(portions.select(keys).iter_rows())
+    pairs_by_condition: dict[str, list[tuple[bool, bool]]] = {}
+    for text_id in codings.codes_by_text:
+        group, condition, topic = text_id.split("/")
+        for target, code, _ in codings.codes_with_target(text_id):
+            member = ids[group, target["member"]]
+            is_recorded = (group, condition, topic, member, target["option"]) in recorded
             if code != "open":
-                seen.setdefault(condition, []).append((code in GIVES, given))
-    alike = {
-        condition: sum(a == b for a, b in pairs) / len(pairs)
-        for condition, pairs in sorted(seen.items())
+                pairs_by_condition.setdefault(condition, []).append((code in GIVES, is_recorded))
+    agreement_rates = {
+        condition: sum(is_coded == is_recorded for is_coded, is_recorded in pairs) / len(pairs)
+        for condition, pairs in sorted(pairs_by_condition.items())
     }
     rows: list[kit.Row] = [
         {
             "condition": condition,
             "coded": len(pairs),
-            "as_recorded_rate": alike[condition],
-            "only_coded": sum(a and not b for a, b in pairs),
-            "only_recorded": sum(b and not a for a, b in pairs),
+            "as_recorded_rate": agreement_rates[condition],
+            "only_coded": sum(is_coded and not is_recorded for is_coded, is_recorded in pairs),
+            "only_recorded": sum(is_recorded and not is_coded for is_coded, is_recorded in pairs),
         }
-        for condition, pairs in sorted(seen.items())
+        for condition, pairs in sorted(pairs_by_condition.items())
     ]
-    told = "; ".join(f"{condition} {format_percent(rate)}" for condition, rate in alike.items())
+    rates_text = "; ".join(
+        f"{condition} {format_percent(rate)}" for condition, rate in agreement_rates.items()
+    )
     return Finding(
         "coded_decisions",
         "What the talk decided, coded blind",
-        f"Codes of who gets what agree with the record: {told or 'nothing was coded'}.",
+        f"Codes of who gets what agree with the record: {rates_text or 'nothing was coded'}.",
         ResultTable.from_records(rows, "Pairs of a member and an option, open ones left out."),
         notes=(
             "The record is the mediator's statement (C3, C5) or the operator's (C4).",
-            read.note,
+            codings.note,
         ),
         section="Process",
         unit="group",
-        units=_group_count(read),
+        units=_group_count(codings),
     )
 
 
-def _purity_finding(read: coding.CodebookResults) -> Finding:
-    impure = {place: codes for place in read.codes_by_text if (codes := read.codes_of(place))}
+def _purity_finding(codings: coding.CodebookResults) -> Finding:
+    impure = {
+        text_id: codes for text_id in codings.codes_by_text if (codes := codings.codes_of(text_id))
+    }
     rows = [
-        {"group": place.split("/")[0], "topic": place.split("/")[2], "code": code, "quote": quote}
-        for place, codes in impure.items()
+        {
+            "group": text_id.split("/")[0],
+            "topic": text_id.split("/")[2],
+            "code": code,
+            "quote": quote,
+        }
+        for text_id, codes in impure.items()
         for code, quote in codes.items()
     ]
     return Finding(
         "coded_purity",
         "Theory in what C3's mediator says",
-        f"{len(impure)} of {format_count(len(read.codes_by_text), 'proposal')} speak of rules, "
+        f"{len(impure)} of {format_count(len(codings.codes_by_text), 'proposal')} speak of rules, "
         "figures of "
         "support, theory or procedure.",
         ResultTable.from_records(rows),
-        notes=("As the mediator wrote it; members' words are not looked at.", read.note),
+        notes=("As the mediator wrote it; members' words are not looked at.", codings.note),
         section="Process",
         unit="group",
-        units=_group_count(read),
+        units=_group_count(codings),
     )
 
 
-def _coded_conflict_finding(read: coding.CodebookResults, decisions: pl.DataFrame) -> Finding:
+def _coded_conflict_finding(codings: coding.CodebookResults, decisions: pl.DataFrame) -> Finding:
     """Return how often coder, stated preferences and mediator agree on a conflict."""
     rows = []
-    judged = decisions.filter(~pl.col("parse_error"))
-    for (condition,), some in judged.group_by("condition", maintain_order=True):
+    judged_rows = decisions.filter(~pl.col("parse_error"))
+    for (condition,), condition_rows in judged_rows.group_by("condition", maintain_order=True):
         if condition == "C1":
             continue
-        keys = some.select("group_id", "topic", "has_conflict").iter_rows()
+        keys = condition_rows.select("group_id", "topic", "has_conflict").iter_rows()
         pairs = [
-            (read.single_code(f"{group}/{text}") == "conflict", has) for group, text, has in keys
+            (codings.single_code(f"{group}/{topic}") == "conflict", has_conflict)
+            for group, topic, has_conflict in keys
         ]
-        same = sum(a == b for a, b in pairs)
+        same_count = sum(is_coded == has_conflict for is_coded, has_conflict in pairs)
         rows.append(
-            {"condition": condition, "decisions": len(pairs), "as_coded_rate": same / len(pairs)}
+            {
+                "condition": condition,
+                "decisions": len(pairs),
+                "as_coded_rate": same_count / len(pairs),
+            }
         )
-    most = sum(read.single_code(place) == "conflict" for place in read.codes_by_text)
+    conflict_count = sum(
+        codings.single_code(text_id) == "conflict" for text_id in codings.codes_by_text
+    )
     return Finding(
         "coded_conflict",
         "Conflict in the stated preferences, coded blind",
-        f"{most} of {format_count(len(read.codes_by_text), 'set')} of preferences are coded as a "
+        f"{conflict_count} of {format_count(len(codings.codes_by_text), 'set')} of "
+        "preferences are coded as a "
         "conflict.",
         ResultTable.from_records(
             rows,
             "Share of decisions whose conflict (C2 by the texts, else the mediator's word) "
             "is as coded.",
         ),
-        notes=(read.note,),
+        notes=(codings.note,),
         section="Process",
         unit="group",
-        units=_group_count(read),
+        units=_group_count(codings),
     )
 
 
-def _group_count(read: coding.CodebookResults) -> int:
-    return len({place.split("/")[0] for place in read.codes_by_text})
+def _group_count(codings: coding.CodebookResults) -> int:
+    return len({text_id.split("/")[0] for text_id in codings.codes_by_text})
 
 
 def repeated_statements(run: RunFolder) -> list[Repeat]:
@@ -707,24 +758,24 @@ def repeated_statements(run: RunFolder) -> list[Repeat]:
     For a decision, it is the option that the member scored highest and the top choice on the ballot
     under C4.
     """
-    scored = read_table(run, OwnScoreRow).filter(
+    scored_options = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()
     )
     member = ["group_id", "topic", "member_id"]
-    words = [
-        Repeat((row["group_id"], row["member_id"]), (row["topic"], row["option"]), *both)
-        for row in scored.iter_rows(named=True)
+    text_and_scores = [
+        Repeat((row["group_id"], row["member_id"]), (row["topic"], row["option"]), *score_pair)
+        for row in scored_options.iter_rows(named=True)
         if row["text_score"] is not None
-        for both in [(float(row["text_score"]), float(row["score"]))]
+        for score_pair in [(float(row["text_score"]), float(row["score"]))]
     ]
     # A member with two favourites has no single option that a ballot could repeat.
-    best = scored.filter(pl.col("score") == pl.col("score").max().over(member))
-    best = best.filter(pl.len().over(member) == 1).select(*member, "option")
-    voted = run.read_table("ballots").filter(
+    best_scored = scored_options.filter(pl.col("score") == pl.col("score").max().over(member))
+    best_scored = best_scored.filter(pl.len().over(member) == 1).select(*member, "option")
+    votes = run.read_table("ballots").filter(
         (pl.col("condition") == "C4") & pl.col("top_choice").is_not_null()
     )
-    chosen = best.join(voted, on=member, maintain_order="left").iter_rows(named=True)
+    choices = best_scored.join(votes, on=member, maintain_order="left").iter_rows(named=True)
     ballots = [
-        Repeat(row["group_id"], row["topic"], row["option"], row["top_choice"]) for row in chosen
+        Repeat(row["group_id"], row["topic"], row["option"], row["top_choice"]) for row in choices
     ]
-    return [*words, *ballots]
+    return [*text_and_scores, *ballots]

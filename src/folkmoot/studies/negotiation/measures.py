@@ -62,18 +62,25 @@ def satisfaction_of_members(
     an option without a score are left out.
     """
     result: dict[str, float] = {}
-    for member, own in scores.items():
-        given = [portion for portion in portions if member in portion.members]
-        if not given or any(portion.option not in own for portion in given):
+    for member, member_scores in scores.items():
+        given_portions = [portion for portion in portions if member in portion.members]
+        if not given_portions or any(
+            portion.option not in member_scores for portion in given_portions
+        ):
             continue
         by_time: dict[tuple[str, str], list[float]] = {}
-        for portion in given:
+        for portion in given_portions:
             # Two options with an open time may be at different times, so each counts as a separate
             # time.
-            apart = portion.option if portion.when == OPEN_TIME else ""
-            by_time.setdefault((portion.when, apart), []).append(own[portion.option])
-        held = [min(s) if min(s) <= lowest else max(s) for s in by_time.values()]
-        result[member] = sum(held) / len(held)
+            open_option = portion.option if portion.when == OPEN_TIME else ""
+            by_time.setdefault((portion.when, open_option), []).append(
+                member_scores[portion.option]
+            )
+        scores_held = [
+            min(option_scores) if min(option_scores) <= lowest else max(option_scores)
+            for option_scores in by_time.values()
+        ]
+        result[member] = sum(scores_held) / len(scores_held)
     return result
 
 
@@ -112,9 +119,13 @@ def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, f
     """Return for each member 1.0 if the member gets an option with a positive score, else 0.0."""
     return {
         member_id: float(
-            any(own[portion.option] > 0 for portion in portions if member_id in portion.members)
+            any(
+                member_scores[portion.option] > 0
+                for portion in portions
+                if member_id in portion.members
+            )
         )
-        for member_id, own in scores.items()
+        for member_id, member_scores in scores.items()
     }
 
 
@@ -125,9 +136,9 @@ def text_scores_of(
 
     Members who stated nothing are left out.
     """
-    every = tuple(dict.fromkeys([*options, *(portion.option for portion in portions)]))
+    all_options = tuple(dict.fromkeys([*options, *(portion.option for portion in portions)]))
     return {
-        member.id: text_scores(texts[member.id], every)
+        member.id: text_scores(texts[member.id], all_options)
         for member in group.members
         if member.id in texts
     }
@@ -165,21 +176,21 @@ def measure_decision(
     tally, texts, group = everyone.tally_topic(topic), everyone.texts(topic.id), case.group
     # A slot that was left open gives no member anything, which is a result. If the decision is
     # unreadable, the result is unknown, so there is no world to measure.
-    worlds = (
+    allocations = (
         [slot_decision.portions]
         if slot_decision.portions or slot_decision.undecided_reason == LEFT_OPEN
         else []
     )
     if slot_decision.source == "preferences":
-        all_of_us = tuple(member.id for member in group.members)
-        worlds = [(Portion(option, all_of_us),) for option in tally.first_choices().values()]
+        all_members = tuple(member.id for member in group.members)
+        allocations = [(Portion(option, all_members),) for option in tally.first_choices().values()]
     minority = _minority_members(tally)
     promised = dict(slot_decision.coverage["minority_targets"]) if slot_decision.coverage else {}
     # Options that the operator owes to members count as promised as well.
     promised |= dict(slot_decision.outcome.owed) if slot_decision.outcome else {}
     scores = _own_scores(case, topic, slot_decision)
     satisfaction = _mean_by_key(
-        [satisfaction_of_members(scores, world, LOWEST) for world in worlds]
+        [satisfaction_of_members(scores, allocation, LOWEST) for allocation in allocations]
     )
     return DecisionMeasures(
         satisfaction,
@@ -187,18 +198,23 @@ def measure_decision(
         _mean_by_key(
             [
                 _member_coverage(text_scores_of(group, texts, tally.options, world), world)
-                for world in worlds
+                for world in allocations
             ]
         ),
-        _mean_of_known(_satisfied_share(world, minority, {}) for world in worlds),
-        _mean_of_known(_satisfied_share(world, minority, promised) for world in worlds),
+        _mean_of_known(_satisfied_share(allocation, minority, {}) for allocation in allocations),
+        _mean_of_known(
+            _satisfied_share(allocation, minority, promised) for allocation in allocations
+        ),
     )
 
 
 def _own_scores(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> Scores:
-    before = case.own_scores.get(topic.id, {})
+    earlier_scores = case.own_scores.get(topic.id, {})
     return {
-        member.id: {**before.get(member.id, {}), **slot_decision.late_scores.get(member.id, {})}
+        member.id: {
+            **earlier_scores.get(member.id, {}),
+            **slot_decision.late_scores.get(member.id, {}),
+        }
         for member in case.group.members
     }
 
@@ -208,14 +224,18 @@ def _minority_members(tally: Tally) -> dict[str, str]:
 
     It follows from the statements alone, so it is the same under every condition.
     """
-    first = tally.first_choices()
-    wanted = list(first.values())
-    common = min(
-        wanted,
-        key=lambda option: (-wanted.count(option), -tally.total(option), option),
+    first_choices = tally.first_choices()
+    wanted_options = list(first_choices.values())
+    majority_option = min(
+        wanted_options,
+        key=lambda option: (-wanted_options.count(option), -tally.total(option), option),
         default=None,
     )
-    return {member_id: part for member_id, part in first.items() if part != common}
+    return {
+        member_id: option
+        for member_id, option in first_choices.items()
+        if option != majority_option
+    }
 
 
 def _satisfied_share(
@@ -234,7 +254,7 @@ def session_measures(
     case: Negotiation, decisions: Sequence[SlotDecision], measured: Sequence[DecisionMeasures]
 ) -> dict[str, float]:
     """Return the measures of a session by name. NaN means that a measure does not apply."""
-    means = _means_of_members(case, measured, left_open=LOWEST)
+    member_means = _means_of_members(case, measured, left_open=LOWEST)
     # The bounds replace every unknown satisfaction by the lowest and by the highest score.
     unknown = ("left_open", "unreadable", DECLINED, UNKNOWN_OPTION, NOT_SCORED)
     low, high = (
@@ -244,14 +264,16 @@ def session_measures(
     # C2 has expectations. Their mean is the expected mean, but their minimum is not the expected
     # minimum: it is higher, so C2 would look fairer than conditions that decide.
     outcomes = (
-        [] if any(slot_decision.source == "preferences" for slot_decision in decisions) else means
+        []
+        if any(slot_decision.source == "preferences" for slot_decision in decisions)
+        else member_means
     )
     # The Gini coefficient needs values that are not negative.
     rescaled = [(outcome - LOWEST) / (HIGHEST - LOWEST) for outcome in outcomes]
-    spoke = case.condition.synthesis != "none"
+    has_synthesis = case.condition.synthesis != "none"
     one_member = case.condition.one_member
     return {
-        "satisfaction": _mean_of_known(means),
+        "satisfaction": _mean_of_known(member_means),
         "satisfaction_decided": _mean_of_known(_means_of_members(case, measured)),
         "satisfaction_if_lowest": _mean_of_known(low),
         "satisfaction_if_highest": _mean_of_known(high),
@@ -285,7 +307,7 @@ def session_measures(
             if slot_decision.slot_name in SUBGROUP_SLOTS
         ),
         "words_per_decision": _mean_of_known(
-            float(slot_decision.words) for slot_decision in decisions if spoke
+            float(slot_decision.words) for slot_decision in decisions if has_synthesis
         ),
         "confirmed_share": _mean_of_known(
             float(word)
@@ -296,7 +318,7 @@ def session_measures(
         "undecided_share": _mean_of_known(
             float(slot_decision.undecided_reason is not None)
             for slot_decision in decisions
-            if spoke
+            if has_synthesis
         ),
     }
 
@@ -376,15 +398,15 @@ class SessionResult:
     def values(self, left_out: Collection[str] = ()) -> dict[str, float]:
         """Return the measures by name, without the decisions on the topics in `left_out`."""
         pairs = zip(self.decisions, self.measured, strict=True)
-        kept = [
+        kept_pairs = [
             (slot_decision, decision_measures)
             for slot_decision, decision_measures in pairs
             if slot_decision.topic not in left_out
         ]
         return session_measures(
             self.case,
-            [slot_decision for slot_decision, _ in kept],
-            [decision_measures for _, decision_measures in kept],
+            [slot_decision for slot_decision, _ in kept_pairs],
+            [decision_measures for _, decision_measures in kept_pairs],
         )
 
 
@@ -411,13 +433,15 @@ def compare_measures(
 ) -> Comparison:
     """Return the comparison from the rows of these tables."""
     groups = measures["group_id"].unique(maintain_order=True).to_list()
-    by = _by_session(measures)
+    values_of = _by_session(measures)
     return {
         "groups": len(groups),
         "measures": MEASURES,
-        "conditions": _condition_means(by, groups, conditions),
-        "paired_differences": _condition_differences(by, groups, conditions),
-        "without_asked_again": _compare_not_asked_again(by, not_asked_again, groups, conditions),
+        "conditions": _condition_means(values_of, groups, conditions),
+        "paired_differences": _condition_differences(values_of, groups, conditions),
+        "without_asked_again": _compare_not_asked_again(
+            values_of, not_asked_again, groups, conditions
+        ),
         "conflict_rate_by_slot": _conflict_rates(decisions, conditions),
         "intervals": "95 %, by group (t, groups − 1 degrees of freedom)",
     }
@@ -441,7 +465,7 @@ def _by_session(measures: pl.DataFrame) -> Values:
 
 
 def _compare_not_asked_again(
-    by: Values,
+    values_of: Values,
     not_asked_again: pl.DataFrame | None,
     groups: Sequence[str],
     conditions: Sequence[str],
@@ -449,23 +473,25 @@ def _compare_not_asked_again(
     if not_asked_again is None or not_asked_again.is_empty():
         return None
     left_out = not_asked_again.select("group_id", "left_out").unique()
-    by = {**by, **_by_session(not_asked_again)}
+    values_of = {**values_of, **_by_session(not_asked_again)}
     return {
         "decisions": int(left_out["left_out"].sum()),
-        "conditions": _condition_means(by, groups, conditions),
-        "paired_differences": _condition_differences(by, groups, conditions),
+        "conditions": _condition_means(values_of, groups, conditions),
+        "paired_differences": _condition_differences(values_of, groups, conditions),
     }
 
 
 def _condition_means(
-    by: Values, groups: Sequence[str], conditions: Sequence[str]
+    values_of: Values, groups: Sequence[str], conditions: Sequence[str]
 ) -> dict[str, dict[str, Figure]]:
     means: dict[str, dict[str, Figure]] = {}
     for condition in conditions:
-        own = [group for group in groups if (group, condition) in by]
+        own_groups = [group for group in groups if (group, condition) in values_of]
         means[condition] = {
             name: _estimate_figure(
-                clustered_mean([by[group, condition][name] for group in own], own)
+                clustered_mean(
+                    [values_of[group, condition][name] for group in own_groups], own_groups
+                )
             )
             for name in MEASURES
         }
@@ -473,19 +499,28 @@ def _condition_means(
 
 
 def _condition_differences(
-    by: Values, groups: Sequence[str], conditions: Sequence[str]
+    values_of: Values, groups: Sequence[str], conditions: Sequence[str]
 ) -> list[Difference]:
     differences: list[Difference] = []
     for earlier, later in combinations(conditions, 2):
-        both = [group for group in groups if (group, earlier) in by and (group, later) in by]
+        shared_groups = [
+            group
+            for group in groups
+            if (group, earlier) in values_of and (group, later) in values_of
+        ]
         for name in MEASURES:
-            pairs = ((group, by[group, later][name], by[group, earlier][name]) for group in both)
+            pairs = (
+                (group, values_of[group, later][name], values_of[group, earlier][name])
+                for group in shared_groups
+            )
             # A paired contrast needs a value of the group under both conditions.
-            kept = [pair for pair in pairs if math.isfinite(pair[1]) and math.isfinite(pair[2])]
-            if kept:
-                ids, after, before = zip(*kept, strict=True)
-                found = _estimate_figure(paired_difference(after, before, ids))
-                differences.append({**found, "measure": name, "of": later, "minus": earlier})
+            known_pairs = [
+                pair for pair in pairs if math.isfinite(pair[1]) and math.isfinite(pair[2])
+            ]
+            if known_pairs:
+                ids, after, before = zip(*known_pairs, strict=True)
+                figure = _estimate_figure(paired_difference(after, before, ids))
+                differences.append({**figure, "measure": name, "of": later, "minus": earlier})
     return [difference for difference in differences if difference["estimate"] is not None]
 
 
@@ -494,11 +529,14 @@ def _conflict_rates(
 ) -> dict[str, dict[str, float]]:
     table: dict[str, dict[str, float]] = {}
     for condition in conditions:
-        own = decisions.filter(pl.col("condition") == condition)
-        if not CONDITIONS[condition].one_member and not own.is_empty():
-            by_topic = own.partition_by("topic", as_dict=True, maintain_order=True).items()
+        condition_rows = decisions.filter(pl.col("condition") == condition)
+        if not CONDITIONS[condition].one_member and not condition_rows.is_empty():
+            by_topic = condition_rows.partition_by(
+                "topic", as_dict=True, maintain_order=True
+            ).items()
             table[condition] = {
-                topic: _mean_of_known(map(float, of["has_conflict"])) for (topic,), of in by_topic
+                topic: _mean_of_known(map(float, topic_rows["has_conflict"]))
+                for (topic,), topic_rows in by_topic
             }
     return table
 
@@ -507,7 +545,7 @@ def _estimate_figure(estimate: Estimate) -> Figure:
     def finite_or_none(value: float) -> float | None:
         return round(value, 6) if math.isfinite(value) else None
 
-    each = [round(x, 6) for x in estimate.each]
+    each = [round(value, 6) for value in estimate.each]
     return Figure(
         estimate=finite_or_none(estimate.value),
         low=finite_or_none(estimate.low),

@@ -152,11 +152,13 @@ async def ask_mediator(
         answer_format=answer.describe_format({}),
     )
     question = Question(mediator_speaker(scope), prompt, topic.label)
-    got, problems = await ask_and_check(scope, question, answer, find_problems)
-    if isinstance(got.value, Missing):
-        reason = DECLINED if got.value.reason == DECLINED else "minimal"
-        return MediatorReply(minimal, reason, got.reply.finish, problems, got.address)
-    return MediatorReply(got.value, got.parse_step, got.reply.finish, problems, got.address)
+    result, problems = await ask_and_check(scope, question, answer, find_problems)
+    if isinstance(result.value, Missing):
+        reason = DECLINED if result.value.reason == DECLINED else "minimal"
+        return MediatorReply(minimal, reason, result.reply.finish, problems, result.address)
+    return MediatorReply(
+        result.value, result.parse_step, result.reply.finish, problems, result.address
+    )
 
 
 # --- the proposal ------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ async def propose_decision(
 
     def find_problems(reply: PlainSynthesis | GuidedSynthesis) -> Problems:
         problems: dict[str, Mapping[str, Sequence[str]]] = {}
-        if unmatched := _read_statement(case, topic, on_table, reply).unmatched:
+        if unmatched := _read_statement(case, topic, vocabulary, reply).unmatched:
             problems[UNMATCHED] = unmatched
         if strategy is None:
             terms_first.extend(case.find_terms(topic, _all_words(reply)).theory)
@@ -236,14 +238,14 @@ async def propose_decision(
                 problems[THEORY] = {THEORY: terms_first}
         return problems
 
-    in_force = outcome.portions if outcome else ()
-    on_table = Vocabulary(group, topic.id, tally.options, case.config.days, in_force)
-    got = await ask_mediator(scope, case, variables, on_table, minimal, find_problems)
-    reply = got.value
-    opening, said, dropped = sort_lines(reply.dialogue, names)
-    words = (opening, reply.conflict_description, reply.resolution_explanation)
+    portions_in_force = outcome.portions if outcome else ()
+    vocabulary = Vocabulary(group, topic.id, tally.options, case.config.days, portions_in_force)
+    result = await ask_mediator(scope, case, variables, vocabulary, minimal, find_problems)
+    reply = result.value
+    opening, lines, dropped = sort_lines(reply.dialogue, names)
+    texts = (opening, reply.conflict_description, reply.resolution_explanation)
     label = None
-    if isinstance(reply, GuidedSynthesis) and got.parse_step not in UNREAD_STEPS:
+    if isinstance(reply, GuidedSynthesis) and result.parse_step not in UNREAD_STEPS:
         label = reply.resolution_strategy or None
     return Proposal(
         reply.has_conflict,
@@ -251,16 +253,16 @@ async def propose_decision(
         reply.resolution_explanation,
         label,
         opening,
-        "\n".join(filter(None, (*words, *_words_of_statement(reply)))),
-        _read_statement(case, topic, on_table, reply),
-        tuple(said),
-        got.parse_step,
+        "\n".join(filter(None, (*texts, *_words_of_statement(reply)))),
+        _read_statement(case, topic, vocabulary, reply),
+        tuple(lines),
+        result.parse_step,
         dropped,
-        got.finish,
-        got.address,
+        result.finish,
+        result.address,
         case.find_terms(topic, _all_words(reply)) if strategy is None else NO_TERMS,
         tuple(terms_first),
-        tuple(got.first_problems),
+        tuple(result.first_problems),
     )
 
 
@@ -275,7 +277,7 @@ def say_for_members(
     case: Negotiation,
     topic: Topic,
     intent: str,
-    said: Sequence[tuple[str, str]],
+    lines: Sequence[tuple[str, str]],
     origin: Origin,
 ) -> list[DialogueTurn]:
     """Record the utterances (name, text) that the mediator wrote for members, as numbered parts."""
@@ -289,7 +291,7 @@ def say_for_members(
             topic,
             origin._replace(part=f"{origin.part}{number}", author=SYSTEM_SPEAKER.id),
         )
-        for number, (name, words) in enumerate(said, start=1)
+        for number, (name, words) in enumerate(lines, start=1)
     ]
 
 
@@ -301,9 +303,11 @@ def _read_statement(
 ) -> Settlement:
     """Return a stated decision. New options with a word of theory are not accepted."""
     # Such an option would carry the word to the planner and to later decisions.
-    named = (new_option_of(share.new_option, ()) for share in reply.decision)
-    theory = tuple(option for option in named if option and case.find_terms(topic, option).theory)
-    return parse_settlement(replace(vocabulary, forbidden=theory), reply)
+    new_options = (new_option_of(share.new_option, ()) for share in reply.decision)
+    theory_options = tuple(
+        option for option in new_options if option and case.find_terms(topic, option).theory
+    )
+    return parse_settlement(replace(vocabulary, forbidden=theory_options), reply)
 
 
 def _words_of_statement(reply: PlainSynthesis | GuidedSynthesis) -> list[str]:
@@ -315,9 +319,9 @@ def _words_of_statement(reply: PlainSynthesis | GuidedSynthesis) -> list[str]:
 
 def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
     """Return the complete text that the mediator wrote, with its utterances for members."""
-    words = (reply.conflict_description, reply.resolution_explanation)
+    texts = (reply.conflict_description, reply.resolution_explanation)
     lines = (line.text for line in reply.dialogue)
-    return "\n".join((*words, *lines, *_words_of_statement(reply), *reply.dropped))
+    return "\n".join((*texts, *lines, *_words_of_statement(reply), *reply.dropped))
 
 
 # --- the members' word on what was decided -----------------------------------------------------
@@ -332,14 +336,16 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
     topic = case.topic(decision.topic)
     lines = (_show_line(case, topic, decision, line) for line in decision.lines)
     dialogue = [line for line in lines if line is not None]
-    stated = decision.source in MEDIATORS
-    shares = show_shares(scope, case, topic, RECORD, decision.portions, stated=stated)
+    is_stated = decision.source in MEDIATORS
+    shares = show_shares(scope, case, topic, RECORD, decision.portions, stated=is_stated)
     dropped = quote_options(case, topic, decision.dropped, decision.came_up)
-    given = {
+    refusals_by_member = {
         member.id: _stated_refusals(decision.portions, member.id) for member in case.heard_members
     }
     # The dialogue of C5 begins with that of C4, so a cache breakpoint after each line pays off.
-    goes_on = case.condition.has_locked_strategy and {"C4", "C5"} <= set(case.config.conditions)
+    negotiation_goes_on = case.condition.has_locked_strategy and {"C4", "C5"} <= set(
+        case.config.conditions
+    )
 
     def quote_refusal(words: str, options: Sequence[str]) -> str:
         if len(options) > 1:
@@ -347,47 +353,47 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
         option = quote_options(case, topic, options, decision.came_up)[0]
         return concatenate_texts((words.removesuffix(option), option), plain=None)
 
-    async def ask_member(at: Scope, member: Member) -> str | Missing:
-        refusals = given[member.id]
-        prompt = at.prompt(
+    async def ask_member(member_scope: Scope, member: Member) -> str | Missing:
+        refusals = refusals_by_member[member.id]
+        prompt = member_scope.prompt(
             "confirm",
             label=quote_topic(topic, "label"),
             dialogue=dialogue,
-            goes_on=goes_on,
+            goes_on=negotiation_goes_on,
             decision=shares,
             dropped=dropped,
             refusals=[quote_refusal(words, options) for words, options in refusals.items()],
         )
-        who = member_speaker(at, case.group, member, case.config.days)
-        words = Choice(("yes", "no", *refusals), with_labels=False)
-        return await at.ask(who, prompt, answer_type=words, about=topic.label)
+        speaker = member_speaker(member_scope, case.group, member, case.config.days)
+        answer_type = Choice(("yes", "no", *refusals), with_labels=False)
+        return await member_scope.ask(speaker, prompt, answer_type=answer_type, about=topic.label)
 
-    words = await scope.map(case.heard_members, ask_member)
-    refused = {
-        member_id: given[member_id][word]
-        for member_id, word in words.items()
-        if isinstance(word, str) and word in given[member_id]
+    answers = await scope.map(case.heard_members, ask_member)
+    refused_options = {
+        member_id: refusals_by_member[member_id][answer]
+        for member_id, answer in answers.items()
+        if isinstance(answer, str) and answer in refusals_by_member[member_id]
     }
     return replace(
         decision,
         confirmed={
-            member_id: word if isinstance(word, Missing) else word != "no"
-            for member_id, word in words.items()
+            member_id: answer if isinstance(answer, Missing) else answer != "no"
+            for member_id, answer in answers.items()
         },
-        refused=refused,
-        overridden=_with_refused(decision.overridden, refused),
+        refused=refused_options,
+        overridden=_with_refused(decision.overridden, refused_options),
     )
 
 
 def _with_refused(
-    overridden: Mapping[str, tuple[str, ...]], refused: Mapping[str, Sequence[str]]
+    overridden: Mapping[str, tuple[str, ...]], refused_options: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
     """Return option → members who get it against a firm rejection, with the new refusals."""
-    found = {option: list(members) for option, members in overridden.items()}
-    for member, options in refused.items():
+    members_by_option = {option: list(members) for option, members in overridden.items()}
+    for member, options in refused_options.items():
         for option in options:
-            found.setdefault(option, []).append(member)
-    return {option: tuple(dict.fromkeys(members)) for option, members in found.items()}
+            members_by_option.setdefault(option, []).append(member)
+    return {option: tuple(dict.fromkeys(members)) for option, members in members_by_option.items()}
 
 
 def _show_line(
@@ -399,23 +405,28 @@ def _show_line(
     System with such a word is replaced by the rendered decision. Other utterances with such a word
     are left out.
     """
-    said = line.utterance
-    name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", said.id))
-    theory = case.condition.synthesis == "raw" and case.find_terms(topic, line.text).theory
-    if theory:
-        id = cell_id(RESOLUTION, case.group.id, case.compared_as, topic.id)
-        text = quote_value(decision.resolution_text, "value", id)
+    utterance = line.utterance
+    name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", utterance.id))
+    theory_terms = case.condition.synthesis == "raw" and case.find_terms(topic, line.text).theory
+    if theory_terms:
+        source_id = cell_id(RESOLUTION, case.group.id, case.compared_as, topic.id)
+        text = quote_value(decision.resolution_text, "value", source_id)
         return {"name": name, "text": text} if text and line.speaker == SYSTEM else None
     if line.speaker == SYSTEM:
-        return {"name": name, "text": alter_text(said.quoted_text, " ".join(line.text.split()))}
-    return {"name": name, "text": in_quotation_marks(said)}
+        return {
+            "name": name,
+            "text": alter_text(utterance.quoted_text, " ".join(line.text.split())),
+        }
+    return {"name": name, "text": in_quotation_marks(utterance)}
 
 
 def _stated_refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
     """Return the answers by which a member refuses something of its share → the options."""
-    got = tuple(dict.fromkeys(portion.option for portion in portions if member in portion.members))
-    refusals = {f"refused: {option}": (option,) for option in got}
-    return refusals | ({"refused: all of it": got} if len(got) > 1 else {})
+    received = tuple(
+        dict.fromkeys(portion.option for portion in portions if member in portion.members)
+    )
+    refusals = {f"refused: {option}": (option,) for option in received}
+    return refusals | ({"refused: all of it": received} if len(received) > 1 else {})
 
 
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
@@ -432,20 +443,24 @@ async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision)
 
 def _member_to_ask(case: Negotiation, topic: Topic, decision: SlotDecision) -> tuple[Member, bool]:
     """Return the member to ask next, and whether the decision left that member out."""
-    asked = {feedback_round.target for feedback_round in decision.feedback}
+    asked_ids = {feedback_round.target for feedback_round in decision.feedback}
     texts = case.texts(topic.id)
-    wanting = left_out(case.group, texts, decision.resolution_text)
-    if wanting:
-        return next((member for member in wanting if member.id not in asked), wanting[0]), True
+    left_out_members = left_out(case.group, texts, decision.resolution_text)
+    if left_out_members:
+        return next(
+            (member for member in left_out_members if member.id not in asked_ids),
+            left_out_members[0],
+        ), True
     # Use the source's scores of texts. The members' own scores are for the researcher alone, so
     # they must not influence the mediation.
     scores = text_scores_of(case.group, texts, decision.options, decision.portions)
-    content = satisfaction_of_members(scores, decision.portions)
-    fresh = [
-        member for member in case.heard_members if member.id not in asked
+    satisfaction = satisfaction_of_members(scores, decision.portions)
+    candidates = [
+        member for member in case.heard_members if member.id not in asked_ids
     ] or case.heard_members
     return min(
-        fresh, key=lambda member: (content.get(member.id, 0.0), natural_sort_key(member.id))
+        candidates,
+        key=lambda member: (satisfaction.get(member.id, 0.0), natural_sort_key(member.id)),
     ), False
 
 
@@ -454,25 +469,27 @@ async def _feedback_round(
 ) -> SlotDecision:
     """Run one feedback round and return the decision after it."""
     number = len(standing.feedback) + 1
-    target, targeted = _member_to_ask(case, topic, standing)
-    quote_listed = partial(quote_options, case, topic, came_up=standing.came_up)
-    wish = quote_listed(_wished_option(case.texts(topic.id).get(target.id, ""), standing.options))
+    target, is_targeted = _member_to_ask(case, topic, standing)
+    quote_listed_options = partial(quote_options, case, topic, came_up=standing.came_up)
+    wished_options = quote_listed_options(
+        _wished_option(case.texts(topic.id).get(target.id, ""), standing.options)
+    )
     question = concatenate_texts(
         (
             quote_name(case.group, target.id),
             ", does this decision address your wish",
-            *((" for ", *wish) if wish else ()),
+            *((" for ", *wished_options) if wished_options else ()),
             "?",
         ),
         plain=None,
     )
-    before = case.tally_topic(topic, standing.cast)
-    on_table = tuple(
+    tally = case.tally_topic(topic, standing.cast)
+    options_on_table = tuple(
         dict.fromkeys([*standing.options, *(portion.option for portion in standing.portions)])
     )
-    step, by_mediator = f"round{number}", standing.source in MEDIATORS
+    step, is_by_mediator = f"round{number}", standing.source in MEDIATORS
     standing_text = show_sentence(
-        scope, case, topic, step, standing.resolution_text, stated=by_mediator
+        scope, case, topic, step, standing.resolution_text, stated=is_by_mediator
     )
     target_cell = cell_id(TARGET_NAME, *(case.group.id, case.compared_as, topic.id), number)
     variables = {
@@ -480,21 +497,24 @@ async def _feedback_round(
         "rounds": quote_value(
             case.config.max_feedback_rounds, "material", "study.max_feedback_rounds"
         ),
-        "options": quote_listed(case.shuffled_names(topic, standing.options)),
+        "options": quote_listed_options(case.shuffled_names(topic, standing.options)),
         "decision": standing_text or SourcedText("nothing is decided"),
-        "shares": show_shares(scope, case, topic, step, standing.portions, stated=by_mediator),
+        "shares": show_shares(scope, case, topic, step, standing.portions, stated=is_by_mediator),
         "refusals": [
-            {"name": quote_name(case.group, member.id), "options": quote_listed(no)}
+            {
+                "name": quote_name(case.group, member.id),
+                "options": quote_listed_options(rejected_options),
+            }
             for member in case.mediation_order(topic)
-            if (no := _rejections(before, member))
+            if (rejected_options := _rejections(tally, member))
         ],
         "target": quote_value(target.name, "value", target_cell),
-        "targeted": targeted,
+        "targeted": is_targeted,
         "question": question,
     }
 
     vocabulary = Vocabulary(
-        case.group, topic.id, on_table, case.config.days, in_force=standing.portions
+        case.group, topic.id, options_on_table, case.config.days, in_force=standing.portions
     )
 
     def parse_settlement(reply: FeedbackReply) -> Settlement:
@@ -503,55 +523,64 @@ async def _feedback_round(
     def read_refusals(
         reply: FeedbackReply,
     ) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-        given = (portion.option for portion in parse_settlement(reply).portions)
+        portion_options = (portion.option for portion in parse_settlement(reply).portions)
         unmatched: list[str] = []
-        known = tuple(dict.fromkeys([*on_table, *given]))
-        return *read_hard_no(reply, known, unmatched), unmatched
+        known_options = tuple(dict.fromkeys([*options_on_table, *portion_options]))
+        return *read_hard_no(reply, known_options, unmatched), unmatched
 
     def find_problems(reply: FeedbackReply) -> Problems:
         unmatched = dict(parse_settlement(reply).unmatched)
-        if others := read_refusals(reply)[2]:
-            unmatched[OPTIONS_ON_THE_TABLE] = (*unmatched.get(OPTIONS_ON_THE_TABLE, ()), *others)
+        if unread_refusals := read_refusals(reply)[2]:
+            unmatched[OPTIONS_ON_THE_TABLE] = (
+                *unmatched.get(OPTIONS_ON_THE_TABLE, ()),
+                *unread_refusals,
+            )
         return {UNMATCHED: unmatched} if unmatched else {}
 
     minimal = FeedbackReply(decision=[])
-    got = await ask_mediator(scope, case, variables, vocabulary, minimal, find_problems)
-    reply = got.value
+    result = await ask_mediator(scope, case, variables, vocabulary, minimal, find_problems)
+    reply = result.value
     stated = parse_settlement(reply)
     hard_no, objections, _ = read_refusals(reply)
     cast = _with_refusals(standing, target.id, hard_no, objections)
     decision = _state_after_revision(case, topic, replace(standing, cast=cast), reply, stated)
-    asked = reply.targeted_feedback_question
+    asked_question = reply.targeted_feedback_question
     # A round is not resolved if the revision was rejected, or if the member gets an option that the
     # member rejects in this round.
-    refused = cast.get(target.id, Ballot(target.id)).hard_no if cast is not standing.cast else ()
-    content = not decision.feedback[-1].because and not any(
-        target.id in decision.overridden.get(option, ()) for option in refused
+    rejected = cast.get(target.id, Ballot(target.id)).hard_no if cast is not standing.cast else ()
+    is_content = not decision.feedback[-1].because and not any(
+        target.id in decision.overridden.get(option, ()) for option in rejected
     )
     round_ = replace(
         decision.feedback[-1],
         round=number,
         target=target.id,
-        targeted=targeted,
-        resolved=None if reply.resolved is None else reply.resolved and content,
-        question=asked if target.name.casefold() in asked.casefold() else str(question),
+        targeted=is_targeted,
+        resolved=None if reply.resolved is None else reply.resolved and is_content,
+        question=asked_question
+        if target.name.casefold() in asked_question.casefold()
+        else str(question),
         hard_no=hard_no,
         objections=objections,
-        parse_error=got.parse_step in UNREAD_STEPS,
+        parse_error=result.parse_step in UNREAD_STEPS,
     )
-    again = dict.fromkeys([*standing.asked_again, *got.first_problems])
-    decision = replace(decision, feedback=(*standing.feedback, round_), asked_again=tuple(again))
-    _, said, dropped = sort_lines(reply.dialogue, [member.name for member in case.heard_members])
+    asked_again = dict.fromkeys([*standing.asked_again, *result.first_problems])
+    decision = replace(
+        decision, feedback=(*standing.feedback, round_), asked_again=tuple(asked_again)
+    )
+    _, reactions, dropped = sort_lines(
+        reply.dialogue, [member.name for member in case.heard_members]
+    )
     decision = replace(decision, dropped_lines=standing.dropped_lines + dropped)
     decision = record_late_options(scope, case, topic, decision)
-    return decision.with_lines(*_say_round(scope, case, topic, decision, said, got))
+    return decision.with_lines(*_say_round(scope, case, topic, decision, reactions, result))
 
 
 def _wished_option(text: str, options: Sequence[str]) -> list[str]:
     """Return the option with the highest score in a text as a list, [] if none is above zero."""
-    scored = text_scores(text, options)
-    best = min(scored, key=lambda option: (-scored[option], option), default="")
-    return [best] if best and scored[best] > 0 else []
+    scores = text_scores(text, options)
+    best = min(scores, key=lambda option: (-scores[option], option), default="")
+    return [best] if best and scores[best] > 0 else []
 
 
 def _rejections(tally: Tally, member: Member) -> list[str]:
@@ -559,14 +588,17 @@ def _rejections(tally: Tally, member: Member) -> list[str]:
 
 
 def _with_refusals(
-    slot_decision: SlotDecision, member: str, refused: Sequence[str], objections: Sequence[str]
+    slot_decision: SlotDecision, member: str, rejected: Sequence[str], objections: Sequence[str]
 ) -> Mapping[str, Ballot]:
-    if not (refused or objections):
+    if not (rejected or objections):
         return slot_decision.cast
-    own = slot_decision.cast.get(member, Ballot(member))
-    hard_no = tuple(dict.fromkeys((*own.hard_no, *refused)))
-    others = tuple(dict.fromkeys((*own.objections, *objections)))
-    return {**slot_decision.cast, member: replace(own, hard_no=hard_no, objections=others)}
+    own_ballot = slot_decision.cast.get(member, Ballot(member))
+    hard_no = tuple(dict.fromkeys((*own_ballot.hard_no, *rejected)))
+    all_objections = tuple(dict.fromkeys((*own_ballot.objections, *objections)))
+    return {
+        **slot_decision.cast,
+        member: replace(own_ballot, hard_no=hard_no, objections=all_objections),
+    }
 
 
 def _state_after_revision(
@@ -604,26 +636,34 @@ def _revision_problem(
     reply: FeedbackReply,
 ) -> tuple[str, tuple[str, ...]]:
     """Return why a revision is rejected and the options that it may not give, or ("", ())."""
-    served = {member for portion in stated.portions for member in portion.members}
+    served_members = {member for portion in stated.portions for member in portion.members}
     if (
         stated.unread_count
-        or {member for portion in standing.portions for member in portion.members} - served
+        or {member for portion in standing.portions for member in portion.members} - served_members
     ):
-        unchanged = (), words_of(standing.resolution_text)
-        words = words_of(reply.final_revised_decision)
-        moved = stated.unread_count or stated.portions or words not in unchanged
-        return ("unstated" if moved else ""), ()
-    ruled_out = {option for option, _ in standing.outcome.removed} if standing.outcome else set()
-    struck = tuple(
-        dict.fromkeys(portion.option for portion in stated.portions if portion.option in ruled_out)
+        empty_wordings = (), words_of(standing.resolution_text)
+        revised_words = words_of(reply.final_revised_decision)
+        has_change = stated.unread_count or stated.portions or revised_words not in empty_wordings
+        return ("unstated" if has_change else ""), ()
+    removed_options = (
+        {option for option, _ in standing.outcome.removed} if standing.outcome else set()
     )
-    if struck:
-        return "struck", struck
-    stood = case.overridden_members(topic, standing.portions, standing.cast)
-    against = case.overridden_members(topic, stated.portions, standing.cast).items()
-    rejected = tuple(option for option, who in against if set(who) - set(stood.get(option, ())))
-    if rejected:
-        return "rejected", rejected
+    returned_options = tuple(
+        dict.fromkeys(
+            portion.option for portion in stated.portions if portion.option in removed_options
+        )
+    )
+    if returned_options:
+        return "struck", returned_options
+    overridden_before = case.overridden_members(topic, standing.portions, standing.cast)
+    overridden_after = case.overridden_members(topic, stated.portions, standing.cast).items()
+    rejected_options = tuple(
+        option
+        for option, member_ids in overridden_after
+        if set(member_ids) - set(overridden_before.get(option, ()))
+    )
+    if rejected_options:
+        return "rejected", rejected_options
     if standing.subgrouping_required and _split_branches(case, stated.portions) is None:
         return "split", ()
     return "", ()
@@ -633,8 +673,8 @@ def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement)
     """Return the revised decision, or `standing` if options, members and times are the same."""
     portions = stated.portions
     if standing.subgrouping_required:
-        portion, b = portions
-        portions = (replace(portion, when="Group A"), replace(b, when="Group B"))
+        first_portion, second_portion = portions
+        portions = (replace(first_portion, when="Group A"), replace(second_portion, when="Group B"))
     if is_same_decision(portions, standing.portions, case.config.days):
         return standing
     return replace(
@@ -651,35 +691,41 @@ def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Bra
     """Return the branches of a split, or None if the portions do not divide the group in two."""
     if len(portions) != 2:
         return None
-    branch, b = (Branch(portion.option, portion.members) for portion in portions)
-    whole = sorted((*branch.members, *b.members)) == sorted(
+    first_branch, second_branch = (Branch(portion.option, portion.members) for portion in portions)
+    has_all_members = sorted((*first_branch.members, *second_branch.members)) == sorted(
         member.id for member in case.heard_members
     )
-    return (branch, b) if whole and branch.anchor != b.anchor else None
+    return (
+        (first_branch, second_branch)
+        if has_all_members and first_branch.anchor != second_branch.anchor
+        else None
+    )
 
 
 def derive_decision(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> SlotDecision:
     """Return the decision with all fields that follow from its portions and ballots."""
     tally = case.tally_topic(topic, slot_decision.cast)
-    counted = (
+    is_counted = (
         slot_decision.source == "vote"
         or slot_decision.subgrouping_required
         or slot_decision.subgrouping_optional
     )
-    counted = counted or slot_decision.vote_summary is not None
-    given = {
+    is_counted = is_counted or slot_decision.vote_summary is not None
+    options_by_member = {
         member.id: {
             portion.option for portion in slot_decision.portions if member.id in portion.members
         }
         for member in tally.voters
     }
-    promises = counted and slot_decision.strategy is not None and slot_decision.strategy.votes
-    id, chosen = slot_decision.strategy_id or "", slot_decision.selected_option
-    got = {portion.option for portion in slot_decision.portions}
+    has_coverage = (
+        is_counted and slot_decision.strategy is not None and slot_decision.strategy.votes
+    )
+    id, selected_option = slot_decision.strategy_id or "", slot_decision.selected_option
+    given_options = {portion.option for portion in slot_decision.portions}
     dropped = slot_decision.dropped
     # In feedback the mediator states the dropped options itself.
     if slot_decision.source != "feedback":
-        dropped = tuple(option for option in tally.options if option not in got)
+        dropped = tuple(option for option in tally.options if option not in given_options)
     overridden = case.overridden_members(topic, slot_decision.portions, slot_decision.cast)
     return replace(
         slot_decision,
@@ -687,8 +733,12 @@ def derive_decision(case: Negotiation, topic: Topic, slot_decision: SlotDecision
         dropped=dropped,
         overridden=overridden,
         overridden_unasked=overridden,
-        vote_summary=summarise_vote(tally, id, chosen, slot_decision.ballots) if counted else None,
-        coverage=describe_coverage(topic.slot_name, tally, chosen, given) if promises else None,
+        vote_summary=summarise_vote(tally, id, selected_option, slot_decision.ballots)
+        if is_counted
+        else None,
+        coverage=describe_coverage(topic.slot_name, tally, selected_option, options_by_member)
+        if has_coverage
+        else None,
         split=_split_branches(case, slot_decision.portions)
         if slot_decision.subgrouping_required
         else None,
@@ -709,7 +759,7 @@ def _say_round(
     topic: Topic,
     decision: SlotDecision,
     reactions: Sequence[tuple[str, str]],
-    got: MediatorReply[FeedbackReply],
+    mediator_reply: MediatorReply[FeedbackReply],
 ) -> list[DialogueTurn]:
     """Record the last round: the question, the reactions (name, text) and the System's answer."""
     round_ = decision.feedback[-1]
@@ -723,33 +773,40 @@ def _say_round(
     if round_.because:
         reason = _WHY_NOT[round_.because].format(refused=join_words(round_.refused))
     else:
-        accepts = f"{target} {'accepts it' if round_.resolved else 'is not content yet'}"
+        acceptance = f"{target} {'accepts it' if round_.resolved else 'is not content yet'}"
         if round_.resolved is None:
-            accepts = f"It is not clear whether {target} accepts it"
-        if round_.resolved and any(round_.target in who for who in decision.overridden.values()):
-            accepts += " all the same"
-        reason = round_.change or accepts
-    against = overridden_rejections(case.group, decision.overridden)
-    reason = " ".join(filter(None, (as_sentence(reason), as_sentence(against))))
+            acceptance = f"It is not clear whether {target} accepts it"
+        if round_.resolved and any(
+            round_.target in member_ids for member_ids in decision.overridden.values()
+        ):
+            acceptance += " all the same"
+        reason = round_.change or acceptance
+    overridden_text = overridden_rejections(case.group, decision.overridden)
+    reason = " ".join(filter(None, (as_sentence(reason), as_sentence(overridden_text))))
     reason = restore_capitals(reason[:1].upper() + reason[1:])
     if round_.resolved:
-        then = "Take the decision to the plan"
+        next_step = "Take the decision to the plan"
     elif number < case.config.max_feedback_rounds:
-        then = "Ask once more"
+        next_step = "Ask once more"
     else:
-        then = "Keep the decision as it is"
-    stands = "Stands as announced" if number == 1 else "Stands as it is now"
-    why = f"{target} is asked in round {number}"
-    question = format_contract(conflict, strategy, stands, why, round_.question)
-    decided = decision.resolution_text or NOTHING_DECIDED
-    answer = format_contract(conflict, strategy, decided, reason, then)
-    origin = Origin(got.address, finish=got.finish, round=number)
+        next_step = "Keep the decision as it is"
+    standing_text = "Stands as announced" if number == 1 else "Stands as it is now"
+    reason_asked = f"{target} is asked in round {number}"
+    question = format_contract(conflict, strategy, standing_text, reason_asked, round_.question)
+    decision_text = decision.resolution_text or NOTHING_DECIDED
+    answer = format_contract(conflict, strategy, decision_text, reason, next_step)
+    origin = Origin(mediator_reply.address, finish=mediator_reply.finish, round=number)
 
     def say_turn(text: str, part: str) -> DialogueTurn:
         return case.record_line(
             scope, SYSTEM, "sys_feedback", text, topic, origin._replace(part=part)
         )
 
-    asked, reaction = say_turn(question, "question"), origin._replace(part="reaction")
-    reacted = say_for_members(scope, case, topic, "user_feedback", reactions, reaction)
-    return [asked, *reacted, say_turn(answer, "answer")]
+    question_turn, reaction_origin = (
+        say_turn(question, "question"),
+        origin._replace(part="reaction"),
+    )
+    reaction_turns = say_for_members(
+        scope, case, topic, "user_feedback", reactions, reaction_origin
+    )
+    return [question_turn, *reaction_turns, say_turn(answer, "answer")]

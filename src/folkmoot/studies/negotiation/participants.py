@@ -62,15 +62,15 @@ def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
     The seats are closed if a condition has a mediator, because the mediator writes utterances of
     members.
     """
-    written = [condition for condition in config.conditions if condition not in ("C1", "C2")]
-    why = "under {} the mediator writes what members say; set conditions to [C1, C2]"
-    closed = why.format(written[0]) if written else ""
+    mediated = [condition for condition in config.conditions if condition not in ("C1", "C2")]
+    closed_template = "under {} the mediator writes what members say; set conditions to [C1, C2]"
+    closed_reason = closed_template.format(mediated[0]) if mediated else ""
     return [
         Seat(
             member.id,
             (group.id, *(f"{group.id}-{condition}" for condition in config.conditions)),
             member.role,
-            closed_reason=closed,
+            closed_reason=closed_reason,
         )
         for group in groups_of(config, folder)
         for member in group.members
@@ -87,28 +87,35 @@ def with_anonymous_humans(session: Session[NegotiationConfig], group: Group) -> 
     def keep_if_simulated(number: int, member: Member) -> Member:
         if not session.speaks_as_self(member.id, group.id):
             return member
-        called = _by_role(group.type, member.role, roles[: number + 1].count(member.role))
-        return replace(member, name=called, persona=SELF_DESCRIPTION_PLACEHOLDER, preferences={})
+        name = _by_role(group.type, member.role, roles[: number + 1].count(member.role))
+        return replace(member, name=name, persona=SELF_DESCRIPTION_PLACEHOLDER, preferences={})
 
     return replace(
-        group, members=tuple(keep_if_simulated(n, member) for n, member in enumerate(group.members))
+        group,
+        members=tuple(
+            keep_if_simulated(number, member) for number, member in enumerate(group.members)
+        ),
     )
 
 
 def _generate_groups(config: NegotiationConfig, folder: Path) -> list[Group]:
-    kinds = [group_type(name) for name in config.group_types]
+    group_kinds = [group_type(name) for name in config.group_types]
     seats = {
-        (f"{kind.id}_{n + 1:02d}", kind): _role_ids(config, kind)
-        for kind in kinds
-        for n in range(config.groups_per_type)
+        (f"{kind.id}_{index + 1:02d}", kind): _role_ids(config, kind)
+        for kind in group_kinds
+        for index in range(config.groups_per_type)
     }
-    people = _assign_personas(config, folder, sum(map(len, seats.values())))
-    given = iter(people or ())
+    persona_texts = _assign_personas(config, folder, sum(map(len, seats.values())))
+    texts_left = iter(persona_texts or ())
     groups: list[Group] = []
     for (group_id, kind), roles in seats.items():
         # Each group has its own random stream, so more groups do not change the existing ones.
         rng = generator(config.random_seed, ("negotiation", "travellers", group_id))
-        texts = _draw_travellers(roles, rng) if people is None else [next(given) for _ in roles]
+        texts = (
+            _draw_travellers(roles, rng)
+            if persona_texts is None
+            else [next(texts_left) for _ in roles]
+        )
         stated = [
             MemberInput(role=role, persona=text) for role, text in zip(roles, texts, strict=True)
         ]
@@ -129,15 +136,18 @@ def _draw_travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str
 
     A group repeats a life, manner or taste only if it has more members than there are texts.
     """
-    words = _load_wordings()
-    lives = {r: list(rng.permutation(words["lives"][r])) for r in dict.fromkeys(roles)}
-    rest = [
-        list(rng.permutation(w)) for w in (words["manners"], words["tastes"], words["dislikes"])
+    wordings = _load_wordings()
+    lives = {role: list(rng.permutation(wordings["lives"][role])) for role in dict.fromkeys(roles)}
+    other_wordings = [
+        list(rng.permutation(wordings_of_kind))
+        for wordings_of_kind in (wordings["manners"], wordings["tastes"], wordings["dislikes"])
     ]
     texts: list[str] = []
     for seat, role in enumerate(roles):
         life = lives[role][roles[:seat].count(role) % len(lives[role])]
-        manner, taste, dislike = (value[seat % len(value)] for value in rest)
+        manner, taste, dislike = (
+            wordings_of_kind[seat % len(wordings_of_kind)] for wordings_of_kind in other_wordings
+        )
         texts.append(f"{life}. You are someone {manner}. {taste} {dislike}")
     return texts
 
@@ -157,7 +167,7 @@ def _load_wordings() -> _Words:
     return words
 
 
-def _assign_personas(config: NegotiationConfig, folder: Path, needed: int) -> list[str] | None:
+def _assign_personas(config: NegotiationConfig, folder: Path, count: int) -> list[str] | None:
     """Return the researcher's personas in random order, `needed` of them.
 
     Return None if the study file names no personas.
@@ -168,17 +178,17 @@ def _assign_personas(config: NegotiationConfig, folder: Path, needed: int) -> li
     if not path.is_file():
         raise InputError(Problem(f"there is no file {path}", key="personas"))
     texts = [persona.text for persona in persona_table.read_personas(path)]
-    if len(texts) < needed:
+    if len(texts) < count:
         raise InputError(
             Problem(
-                f"{path.name} has {len(texts)} personas and the groups have {needed} members",
+                f"{path.name} has {len(texts)} personas and the groups have {count} members",
                 key="personas",
                 hint="add personas, or lower groups_per_type or sizes",
             )
         )
     # A random order, so that a file sorted by any attribute does not decide who is in which group.
     order = generator(config.random_seed, ("negotiation", "personas")).permutation(len(texts))
-    return [_without_you_are(texts[int(item_id)]) for item_id in order[:needed]]
+    return [_without_you_are(texts[int(index)]) for index in order[:count]]
 
 
 def _without_you_are(text: str) -> str:
@@ -191,12 +201,12 @@ def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Spe
     """Return a member as a speaker, with the system prompt."""
     id = cell_id("members.persona", group.id, member.id)
     persona = quote_value(member.full_description, "persona", id, member.id)
-    others = [m.id for m in group.members if m.id != member.id]
+    companion_ids = [companion.id for companion in group.members if companion.id != member.id]
     system = scope.prompt(
         "member_system",
         persona=persona,
         me=quote_names(group, [member.id])[0],
-        companions=enumerate_texts(quote_names(group, others)),
+        companions=enumerate_texts(quote_names(group, companion_ids)),
         group_title=quote_title(group),
         days=quote_value(days, "material", "study.days"),
     )
@@ -225,18 +235,31 @@ def build_group(
     """
     by_role: dict[str, int] = {}
     members: list[Member] = []
-    for n, draft in enumerate(stated, start=1):
-        by_role[draft.role] = by_role.get(draft.role, 0) + 1
-        name = draft.name or _by_role(type, draft.role, by_role[draft.role])
-        weight = draft.weight if draft.weight is not None else (weights or {}).get(draft.role, 1.0)
-        own = draft.preferences
-        members.append(Member(f"traveler_{n}", name, draft.role, weight, draft.persona, own))
+    for number, stated_member in enumerate(stated, start=1):
+        by_role[stated_member.role] = by_role.get(stated_member.role, 0) + 1
+        name = stated_member.name or _by_role(type, stated_member.role, by_role[stated_member.role])
+        weight = (
+            stated_member.weight
+            if stated_member.weight is not None
+            else (weights or {}).get(stated_member.role, 1.0)
+        )
+        preferences = stated_member.preferences
+        members.append(
+            Member(
+                f"traveler_{number}",
+                name,
+                stated_member.role,
+                weight,
+                stated_member.persona,
+                preferences,
+            )
+        )
     return Group(id, type, tuple(members))
 
 
 def _by_role(kind: GroupType, role: str, number: int) -> str:
-    known = kind.role(role)
-    return f"{known.name if known else role.replace('_', ' ').title()} {number}"
+    known_role = kind.role(role)
+    return f"{known_role.name if known_role else role.replace('_', ' ').title()} {number}"
 
 
 def group_problems(group: Group, key: str) -> list[Problem]:
@@ -245,18 +268,18 @@ def group_problems(group: Group, key: str) -> list[Problem]:
     It checks the id, the size, the roles, names and weights, and whether all members have
     preferences or none.
     """
-    found: list[Problem] = []
+    problems: list[Problem] = []
 
     def add_problem(message: str, hint: str = "") -> None:
-        found.append(Problem(f"group `{group.id}`: {message}", key=key, hint=hint))
+        problems.append(Problem(f"group `{group.id}`: {message}", key=key, hint=hint))
 
     kind, members = group.type, group.members
     if not _ID.fullmatch(group.id):
         add_problem("an id has letters, digits, `_`, `-` and `.`", "it names a folder of the run")
-    known = [role.id for role in kind.roles]
+    role_ids = [role.id for role in kind.roles]
     for member in members:
-        if member.role not in known:
-            roles = f"roles are {', '.join(known)}"
+        if member.role not in role_ids:
+            roles = f"roles are {', '.join(role_ids)}"
             add_problem(f"a {kind.id} group has no role `{member.role}`", roles)
         if member.name.casefold() in RESERVED or not _NAME.fullmatch(member.name):
             add_problem(
@@ -264,28 +287,36 @@ def group_problems(group: Group, key: str) -> list[Problem]:
             )
         if not member.weight > 0:
             add_problem(f"{member.name} has weight {member.weight:g}", "weights are above 0")
-        lacking = [topic for topic in TOPICS if not member.preferences.get(topic, "").strip()]
-        if lacking and any(member.preferences for member in members):
-            what = "" if len(lacking) == len(TOPICS) else f" for {', '.join(lacking)}"
+        missing_topics = [
+            topic for topic in TOPICS if not member.preferences.get(topic, "").strip()
+        ]
+        if missing_topics and any(member.preferences for member in members):
+            topics_text = (
+                "" if len(missing_topics) == len(TOPICS) else f" for {', '.join(missing_topics)}"
+            )
             add_problem(
-                f"{member.name} states no preference{what}",
+                f"{member.name} states no preference{topics_text}",
                 "give every member all slots, or give nobody any so that all are asked",
             )
         if not member.preferences and not member.persona:
             add_problem(f"{member.name} has neither preferences nor a persona to ask")
     for role in kind.roles:
         if sum(member.role == role.id for member in members) < role.needed:
-            need = f"at least {role.needed} {role.id}{'s' if role.needed > 1 else ''}"
-            add_problem(f"a {kind.id} group needs {need}", "its strategies give that role a part")
+            needed_text = f"at least {role.needed} {role.id}{'s' if role.needed > 1 else ''}"
+            add_problem(
+                f"a {kind.id} group needs {needed_text}", "its strategies give that role a part"
+            )
     if len(members) < 2:
         add_problem(f"{len(members)} member(s) cannot negotiate", "two or more are needed")
     if kind.largest is not None and len(members) > kind.largest:
         add_problem(f"{len(members)} members", f"{kind.id} are {kind.largest}")
     names = [member.name for member in members]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        add_problem(f"two members are called {', '.join(twice)}", "speakers are told apart by name")
-    return found
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        add_problem(
+            f"two members are called {', '.join(duplicates)}", "speakers are told apart by name"
+        )
+    return problems
 
 
 # Group type → role → weight.
@@ -317,7 +348,7 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
     if tree.problems:
         raise InputError(tree.problems)
     if isinstance(tree.value, list):
-        places = {("groups", *path): place for path, place in tree.locations.items()}
+        places = {("groups", *keys): location for keys, location in tree.locations.items()}
         tree = YamlTree({"groups": tree.value}, places)
     if not isinstance(tree.value, Mapping) or not isinstance(tree.value.get("groups"), list):
         raise InputError(Problem("is not a list of groups", file=name, hint="start with `groups:`"))
@@ -328,14 +359,18 @@ def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Gro
     """Return the groups under `groups` in a tree. Raises InputError with every problem."""
     problems: list[Problem] = []
     groups: list[Group] = []
-    for n, entry in enumerate(tree.value["groups"]):
+    for index, entry in enumerate(tree.value["groups"]):
         # Locations are relative to the entry, because the entry is validated alone.
-        at = {p[2:]: place for p, place in tree.locations.items() if p[:2] == ("groups", n)}
-        where, key = str(at[()].line) if () in at else "", f"groups[{n + 1}]"
+        locations = {
+            path[2:]: location
+            for path, location in tree.locations.items()
+            if path[:2] == ("groups", index)
+        }
+        where, key = str(locations[()].line) if () in locations else "", f"groups[{index + 1}]"
         try:
             stated = GroupInput.model_validate(entry)
         except ValidationError as error:
-            found = problems_from_validation(error, YamlTree(entry, at), GroupInput)
+            entry_problems = problems_from_validation(error, YamlTree(entry, locations), GroupInput)
             problems += [
                 replace(
                     problem,
@@ -343,20 +378,21 @@ def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Gro
                     where=problem.where or where,
                     key=f"{key}.{problem.key}".strip("."),
                 )
-                for problem in found
+                for problem in entry_problems
             ]
             continue
         kind = group_type(stated.type)
-        id = stated.id or f"group_{n + 1:02d}"
+        id = stated.id or f"group_{index + 1:02d}"
         group = build_group(id, kind, stated.members, weights.get(kind.id))
         groups.append(group)
         problems += [
             replace(problem, file=file, where=where) for problem in group_problems(group, key)
         ]
     ids = [group.id.casefold() for group in groups]
-    twice = sorted({item_id for item_id in ids if ids.count(item_id) > 1})
+    duplicate_ids = sorted({group_id for group_id in ids if ids.count(group_id) > 1})
     problems += [
-        Problem(f"duplicate group id `{item_id}`", file=file, key="groups") for item_id in twice
+        Problem(f"duplicate group id `{group_id}`", file=file, key="groups")
+        for group_id in duplicate_ids
     ]
     if not tree.value["groups"]:
         problems.append(Problem("holds no group", file=file, key="groups"))
@@ -367,10 +403,18 @@ def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Gro
 
 def _from_csv(text: str, name: str) -> YamlTree:
     columns, rows = read_csv(text, name)
-    wrong = [f"no column `{c}`" for c in ("group_id", "group_type", "role") if c not in columns]
-    wrong += [f"unknown column `{column}`" for column in columns if column not in _CSV_KEYS]
-    known = f"columns are {', '.join(_CSV_KEYS)}"
-    problems = [Problem(word, file=name, where="1", hint=known) for word in wrong]
+    header_problems = [
+        f"no column `{column}`"
+        for column in ("group_id", "group_type", "role")
+        if column not in columns
+    ]
+    header_problems += [
+        f"unknown column `{column}`" for column in columns if column not in _CSV_KEYS
+    ]
+    columns_hint = f"columns are {', '.join(_CSV_KEYS)}"
+    problems = [
+        Problem(message, file=name, where="1", hint=columns_hint) for message in header_problems
+    ]
     kinds: dict[str, str] = {}
     members: dict[str, list[dict[str, object]]] = {}
     places: dict[tuple[str | int, ...], SourceLocation] = {}
@@ -378,19 +422,22 @@ def _from_csv(text: str, name: str) -> YamlTree:
         id, kind = cells["group_id"], cells["group_type"]
         if not id:
             problems.append(Problem("a row without group_id", file=name, where=str(line)))
-        own = members.setdefault(id, [])
+        group_members = members.setdefault(id, [])
         if kind not in ("", kinds.setdefault(id, kind)):
-            two = f"group `{id}` is {kinds[id]} and {kind}"
-            problems.append(Problem(two, file=name, where=str(line)))
-        at = ("groups", list(members).index(id))
+            message = f"group `{id}` is {kinds[id]} and {kind}"
+            problems.append(Problem(message, file=name, where=str(line)))
+        path = ("groups", list(members).index(id))
         member = {key: cells.get(key) for key in ("role", "name", "weight", "persona")}
-        wishes = {key: cells[key] for key in (*LODGING, *SLOTS) if cells.get(key)}
+        preferences = {key: cells[key] for key in (*LODGING, *SLOTS) if cells.get(key)}
         # Keep the line of each row, so that a problem of a member can name it.
-        places.setdefault(at, SourceLocation(name, line))
-        places.setdefault((*at, "members"), SourceLocation(name, line))
-        places[*at, "members", len(own)] = SourceLocation(name, line)
-        own.append({**member, "preferences": wishes})
+        places.setdefault(path, SourceLocation(name, line))
+        places.setdefault((*path, "members"), SourceLocation(name, line))
+        places[*path, "members", len(group_members)] = SourceLocation(name, line)
+        group_members.append({**member, "preferences": preferences})
     if problems:
         raise InputError(problems)
-    groups = [{"id": id, "type": kinds[id], "members": own} for id, own in members.items()]
+    groups = [
+        {"id": id, "type": kinds[id], "members": group_members}
+        for id, group_members in members.items()
+    ]
     return YamlTree({"groups": groups}, places)

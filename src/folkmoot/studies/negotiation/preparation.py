@@ -18,9 +18,9 @@ from folkmoot.studies.negotiation.participants import groups_of
 def check_config(config: NegotiationConfig, folder: Path) -> list[Problem]:
     """Return the problems of the groups, personas and trips that a study file names."""
     problems: list[Problem] = []
-    for read in (groups_of, read_trips):
+    for reader in (groups_of, read_trips):
         try:
-            read(config, folder)
+            reader(config, folder)
         except InputError as error:
             problems += error.problems
     return problems
@@ -34,9 +34,14 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
         for condition in sealed.get("conditions", [])
     )
     members = tuple(
-        {"group_id": group["id"], "member_id": m["id"], "member_name": m["name"], "role": m["role"]}
+        {
+            "group_id": group["id"],
+            "member_id": member["id"],
+            "member_name": member["name"],
+            "role": member["role"],
+        }
         for group in sealed.get("groups", [])
-        for m in group["members"]
+        for member in group["members"]
     )
     return [
         ExpectedRows("measures", ("group_id", "condition"), rows, "session", part="group_id"),
@@ -52,8 +57,8 @@ def limit_groups(config: NegotiationConfig, limit: int) -> NegotiationConfig:
     if config.groups is not None:
         return config.model_copy(update={"groups": config.groups[: max(1, limit)]})
     types = config.group_types[: max(1, limit)]
-    per = max(1, min(config.groups_per_type, limit // len(types)))
-    return config.model_copy(update={"group_types": types, "groups_per_type": per})
+    groups_per_type = max(1, min(config.groups_per_type, limit // len(types)))
+    return config.model_copy(update={"group_types": types, "groups_per_type": groups_per_type})
 
 
 def template_files() -> dict[str, str | bytes]:

@@ -101,99 +101,119 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
         with_anonymous_humans(session, group) for group in groups_of(config, session.study_folder)
     ]
     trips = read_trips(config, session.study_folder)
-    subjects = load_topics(config.options)
+    topics = load_topics(config.options)
     # Seal the groups before the first call, so that nothing later can change who takes part.
     await session.seal("groups", [sealed_group(group) for group in groups])
     await session.seal("conditions", list(conditions))
-    record_groups(session, groups, subjects)
+    record_groups(session, groups, topics)
     # Create all scopes first. Rows are placed by the position of their scope, so tables are ordered
     # by stage even if one group is faster than another.
-    stating = {group.id: session.child("preferences", group.id) for group in groups}
-    scoring = {group.id: session.child("own_scores", group.id) for group in groups}
+    preference_scopes = {group.id: session.child("preferences", group.id) for group in groups}
+    score_scopes = {group.id: session.child("own_scores", group.id) for group in groups}
     # C5 continues the decisions of C4, so C4 runs for C5 even if the study does not compare it.
-    held = [
+    conditions_played = [
         condition
         for condition in CONDITIONS
         if condition in config.conditions or (condition, "C5") == ("C4", conditions[-1])
     ]
-    talking = {
+    negotiation_scopes = {
         (group.id, condition): session.child("negotiation", f"{group.id}-{condition}")
         for group in groups
-        for condition in held
+        for condition in conditions_played
     }
-    journeys = {group.id: trip_of(trips, group.id, n) for n, group in enumerate(groups)}
+    trip_of_group = {
+        group.id: trip_of(trips, group.id, index) for index, group in enumerate(groups)
+    }
 
     async def run_group(scope: Scope, group: Group) -> list[Talks]:
-        stated = await state_preferences(stating[group.id], group, subjects, config.days)
+        statements = await state_preferences(
+            preference_scopes[group.id], group, topics, config.days
+        )
         # C2 stands in for all conditions here: it hears all members and has no mediator.
-        hearing_all = Negotiation(group, CONDITIONS["C2"], stated, subjects, config)
-        record_options(stating[group.id], hearing_all)
-        own_scores = await collect_own_scores(scoring[group.id], hearing_all)
+        with_all = Negotiation(group, CONDITIONS["C2"], statements, topics, config)
+        record_options(preference_scopes[group.id], with_all)
+        own_scores = await collect_own_scores(score_scopes[group.id], with_all)
 
         def build_negotiation(condition: str) -> Negotiation:
-            return Negotiation(group, CONDITIONS[condition], stated, subjects, config, own_scores)
+            return Negotiation(group, CONDITIONS[condition], statements, topics, config, own_scores)
 
-        ended: dict[str, tuple[SessionResult, Talks]] = {}
+        results: dict[str, tuple[SessionResult, Talks]] = {}
 
         async def finish_condition(
             condition: str, decisions: list[SlotDecision]
         ) -> list[SlotDecision]:
             if condition in conditions:
-                at, mine = talking[group.id, condition], build_negotiation(condition)
+                condition_scope, case = (
+                    negotiation_scopes[group.id, condition],
+                    build_negotiation(condition),
+                )
                 decisions = [
                     await confirm_standing_decision(
-                        at.child(slot_decision.topic), mine, slot_decision
+                        condition_scope.child(slot_decision.topic), case, slot_decision
                     )
                     for slot_decision in decisions
                 ]
                 decisions = [
                     await score_late_options(
-                        at.child(slot_decision.topic, "own_scores"), mine, slot_decision
+                        condition_scope.child(slot_decision.topic, "own_scores"),
+                        case,
+                        slot_decision,
                     )
                     for slot_decision in decisions
                 ]
-                trip = journeys[group.id]
-                result = finish_session(at, mine, decisions, trip)
-                ended[condition] = result, texts_of(mine, decisions)
+                trip = trip_of_group[group.id]
+                result = finish_session(condition_scope, case, decisions, trip)
+                results[condition] = result, texts_of(case, decisions)
             return decisions
 
         async def run_condition(_: Scope, condition: str) -> None:
-            at, mine = talking[group.id, condition], build_negotiation(condition)
-            decisions = [await decide_topic(at.child(topic.id), mine, topic) for topic in subjects]
+            condition_scope, case = (
+                negotiation_scopes[group.id, condition],
+                build_negotiation(condition),
+            )
+            decisions = [
+                await decide_topic(condition_scope.child(topic.id), case, topic) for topic in topics
+            ]
             decisions = await finish_condition(condition, decisions)
             # C5 gives feedback on the decisions of C4, so it follows C4 in the same task.
             if condition == "C4" and "C5" in conditions:
-                at, mine = talking[group.id, "C5"], build_negotiation("C5")
+                condition_scope, case = negotiation_scopes[group.id, "C5"], build_negotiation("C5")
                 await finish_condition(
                     "C5",
                     [
-                        await hold_feedback(at.child(slot_decision.topic), mine, slot_decision)
+                        await hold_feedback(
+                            condition_scope.child(slot_decision.topic), case, slot_decision
+                        )
                         for slot_decision in decisions
                     ],
                 )
 
         # C5 is not in this list, because it starts from the decisions of C4.
-        await scope.map([condition for condition in held if condition != "C5"], run_condition)
+        await scope.map(
+            [condition for condition in conditions_played if condition != "C5"], run_condition
+        )
         # The robustness measures leave out every topic with a re-ask, under all conditions, so that
         # conditions are compared on the same topics.
-        again = {
+        asked_again = {
             slot_decision.topic
-            for result, _ in ended.values()
+            for result, _ in results.values()
             for slot_decision in result.decisions
             if slot_decision.asked_again
         }
         for condition in conditions:
             # Measures come last: only when all conditions are done it is known which topics had a
             # re-ask.
-            record_measures(talking[group.id, condition], ended[condition][0], again)
-        return [ended[condition][1] for condition in conditions]
+            record_measures(
+                negotiation_scopes[group.id, condition], results[condition][0], asked_again
+            )
+        return [results[condition][1] for condition in conditions]
 
     # A group is one block. Conditions are compared within groups, so a budget must not end inside
     # one.
-    by_group = await session.child("negotiation").map(
+    talks_by_group = await session.child("negotiation").map(
         groups, run_group, block=lambda group: group.id
     )
-    await code_talks(session, [talks for group in by_group.values() for talks in group])
+    await code_talks(session, [talks for group in talks_by_group.values() for talks in group])
 
 
 # --- phase 1: preferences ----------------------------------------------------------------------
@@ -208,12 +228,16 @@ async def state_preferences(
     recorded without a question.
     """
 
-    async def interview_member(at: Scope, member: Member) -> Mapping[str, Utterance]:
-        return await _interview_member(at, group, member, subjects, days)
+    async def interview_member(member_scope: Scope, member: Member) -> Mapping[str, Utterance]:
+        return await _interview_member(member_scope, group, member, subjects, days)
 
-    said = await scope.map(group.members, interview_member)
+    utterances = await scope.map(group.members, interview_member)
     return {
-        topic.id: {member_id: own[topic.id] for member_id, own in said.items() if topic.id in own}
+        topic.id: {
+            member_id: member_utterances[topic.id]
+            for member_id, member_utterances in utterances.items()
+            if topic.id in member_utterances
+        }
         for topic in subjects
     }
 
@@ -221,33 +245,34 @@ async def state_preferences(
 async def _interview_member(
     scope: Scope, group: Group, member: Member, subjects: Sequence[Topic], days: int
 ) -> Mapping[str, Utterance]:
-    who = member_speaker(scope, group, member, days)
-    stated: dict[str, Utterance] = {}
+    speaker = member_speaker(scope, group, member, days)
+    statements: dict[str, Utterance] = {}
     for topic in subjects:
-        at = scope.child(topic.id)
-        ready, shown = member.preferences.get(topic.id), list[str]()
-        answer: str | Missing = ready or ""
-        if not ready:
+        topic_scope = scope.child(topic.id)
+        given_text, options_shown = member.preferences.get(topic.id), list[str]()
+        answer: str | Missing = given_text or ""
+        if not given_text:
             # Each member sees the usual options in a random order, against position bias.
-            shown = [
-                topic.options[int(item_id)] for item_id in at.rng.permutation(len(topic.options))
+            options_shown = [
+                topic.options[int(index)]
+                for index in topic_scope.rng.permutation(len(topic.options))
             ]
-            asked = at.prompt(
+            prompt = topic_scope.prompt(
                 "preference",
                 label=quote_topic(topic, "label"),
                 question=quote_topic(topic, "question"),
-                options=quote_usual_options(topic, shown),
+                options=quote_usual_options(topic, options_shown),
             )
-            answer = await at.ask(who, asked, about=topic.label)
+            answer = await topic_scope.ask(speaker, prompt, about=topic.label)
         missing = answer.reason if isinstance(answer, Missing) else None
         if not isinstance(answer, Missing):
-            stated[topic.id] = at.say(
-                who,
+            statements[topic.id] = topic_scope.say(
+                speaker,
                 answer,
-                author="" if ready else member.id,
+                author="" if given_text else member.id,
                 **columns_of_line(group, BEFORE, topic, "user_provide"),
             )
-        at.record(
+        topic_scope.record(
             PreferenceRow(
                 group_id=group.id,
                 group_type=group.type.id,
@@ -258,12 +283,12 @@ async def _interview_member(
                 topic=topic.id,
                 text=None if isinstance(answer, Missing) else answer,
                 missing=missing,
-                finish=at.finish,
-                given=bool(ready),
-                options_shown="; ".join(shown),
+                finish=topic_scope.finish,
+                given=bool(given_text),
+                options_shown="; ".join(options_shown),
             )
         )
-    return stated
+    return statements
 
 
 # --- phases 2 to 5: one decision ---------------------------------------------------------------
@@ -290,41 +315,41 @@ async def confirm_standing_decision(
     Members confirm a decision that a mediator wrote. A decision that is already confirmed causes no
     question.
     """
-    mediated = case.config.confirm and case.condition.synthesis != "none"
-    if not mediated or decision.confirmed:
+    needs_confirmation = case.config.confirm and case.condition.synthesis != "none"
+    if not needs_confirmation or decision.confirmed:
         return decision
     return await confirm_decision(scope.child("confirm"), case, decision)
 
 
 def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
     """Return the decision of C1: the first choice of the one member who is heard."""
-    tally, lead = case.tally_topic(topic), case.heard_members[0].id
-    wish = tally.first_choice(lead)
+    tally, lead_id = case.tally_topic(topic), case.heard_members[0].id
+    first_choice = tally.first_choice(lead_id)
     everyone = tuple(member.id for member in case.group.members)
-    portions = (Portion(wish, everyone),) if wish else ()
+    portions = (Portion(first_choice, everyone),) if first_choice else ()
     return SlotDecision(
         topic.id,
         "single_user",
         has_conflict=False,
         resolution_text=render_decision(case.group, portions),
         options=tally.options,
-        selected_option=wish,
+        selected_option=first_choice,
         portions=portions,
-        cause="" if lead in case.texts(topic.id) else UNREADABLE,
+        cause="" if lead_id in case.texts(topic.id) else UNREADABLE,
     )
 
 
 def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
     """Return the decision of C2: all preferences go to the planner and nothing is decided."""
     tally = case.tally_topic(topic)
-    said = case.texts(topic.id).items()
+    texts = case.texts(topic.id).items()
     return SlotDecision(
         topic.id,
         "preferences",
         has_conflict=tally.has_conflict,
         resolution_text=" ".join(
             f"{case.group.names_by_member[member_id]}: {as_sentence(text)}"
-            for member_id, text in said
+            for member_id, text in texts
         ),
         options=tally.options,
     )
@@ -335,7 +360,7 @@ async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> 
     tally = case.tally_topic(topic)
     proposal = await propose_decision(scope, case, topic, tally)
     portions = proposal.stated.portions
-    said = proposal.opening or proposal.explanation or proposal.conflict_description
+    opening = proposal.opening or proposal.explanation or proposal.conflict_description
     decision = replace(
         _unresolved_decision(topic, proposal),
         source="synthesis",
@@ -349,10 +374,10 @@ async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> 
         cause=_why_undecided(proposal),
     )
     decision = record_late_options(scope, case, topic, decision)
-    if said:
+    if opening:
         origin = proposal.line_origin("opening", SYSTEM_SPEAKER.id)
         decision = decision.with_lines(
-            case.record_line(scope, SYSTEM, "sys_synthesize", said, topic, origin)
+            case.record_line(scope, SYSTEM, "sys_synthesize", opening, topic, origin)
         )
     return decision.with_lines(*_say_responses(scope, case, topic, proposal))
 
@@ -361,8 +386,8 @@ def _why_undecided(proposal: Proposal) -> str:
     """Return why a statement that gives no member an option decides nothing."""
     if proposal.parse_step == DECLINED:
         return DECLINED
-    unread = proposal.parse_step in UNREAD_STEPS or proposal.stated.unread_count
-    return UNREADABLE if unread else LEFT_OPEN
+    is_unread = proposal.parse_step in UNREAD_STEPS or proposal.stated.unread_count
+    return UNREADABLE if is_unread else LEFT_OPEN
 
 
 def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
@@ -393,8 +418,8 @@ async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) ->
     strategy = strategy_for(case.group.type.id, topic.id)
     tally, days = case.tally_topic(topic), case.config.days
     # Without a vote the operator decides first, and the mediator explains the result.
-    decided = None if strategy.votes else apply_operator(tally, strategy, days)
-    proposal = await propose_decision(scope, case, topic, tally, strategy, decided)
+    fixed_outcome = None if strategy.votes else apply_operator(tally, strategy, days)
+    proposal = await propose_decision(scope, case, topic, tally, strategy, fixed_outcome)
     # The mediator judges whether there is a conflict. Without one the subgroup operators keep all
     # members together, so the operator is applied with this judgement.
     outcome = apply_operator(tally, strategy, days, has_conflict=proposal.has_conflict)
@@ -430,15 +455,15 @@ def _announce_decision(
     reason = proposal.conflict_description or decision.strategy.rule
     if votes:
         proposed = render_decision(case.group, proposal.stated.portions)
-        said = proposed or f"Put {topic.label} to the vote"
+        decision_text = proposed or f"Put {topic.label} to the vote"
     else:
-        said = decision.resolution_text or NOTHING_DECIDED
-        against = overridden_rejections(case.group, decision.overridden)
-        reason = " ".join(filter(None, (as_sentence(reason), as_sentence(against))))
+        decision_text = decision.resolution_text or NOTHING_DECIDED
+        overridden_text = overridden_rejections(case.group, decision.overridden)
+        reason = " ".join(filter(None, (as_sentence(reason), as_sentence(overridden_text))))
     text = format_contract(
         conflict_part(topic.id, decision.has_conflict),
         decision.strategy.strategy_id,
-        said,
+        decision_text,
         reason,
         _next_step(decision, votes=votes),
     )
@@ -478,18 +503,22 @@ async def _run_vote(
     proposed = render_decision(group, decision.stated.portions) if decision.stated else ""
     proposed = show_sentence(scope, case, topic, PROPOSAL, proposed, stated=True)
     conflict, id = conflict_part(topic.id, True), strategy.strategy_id
-    how = "Name your top choice, what is acceptable, and any hard no"
+    instructions = "Name your top choice, what is acceptable, and any hard no"
     if case.config.ballots == "scores":
-        how = "Score every option from -4 to 4, and name any hard no"
-    request = format_contract(conflict, id, "Open until the ballots are in", strategy.rule, how)
+        instructions = "Score every option from -4 to 4, and name any hard no"
+    request = format_contract(
+        conflict, id, "Open until the ballots are in", strategy.rule, instructions
+    )
     lines = [case.record_line(scope, SYSTEM, "sys_request_vote", request, topic)]
-    read = await collect_ballots(scope, case, topic, stated, proposed)
+    ballots_read = await collect_ballots(scope, case, topic, stated, proposed)
     cast = {
         member_id: ballot_read.ballot
-        for member_id, ballot_read in read.items()
+        for member_id, ballot_read in ballots_read.items()
         if ballot_read.ballot is not None
     }
-    again = [UNMATCHED] if any(ballot_read.asked_again for ballot_read in read.values()) else []
+    asked_again = (
+        [UNMATCHED] if any(ballot_read.asked_again for ballot_read in ballots_read.values()) else []
+    )
     tally = case.tally_topic(topic, cast)
     outcome = apply_operator(tally, strategy, days)
     voted = replace(
@@ -499,22 +528,24 @@ async def _run_vote(
         portions=outcome.portions,
         selected_option=outcome.selected_option,
         resolution_text=decision_sentence(group, outcome) if outcome.portions else "",
-        ballots=state_of_ballots(read),
+        ballots=state_of_ballots(ballots_read),
         cast=cast,
-        ballots_read=read,
-        asked_again=tuple(dict.fromkeys([*decision.asked_again, *again])),
+        ballots_read=ballots_read,
+        asked_again=tuple(dict.fromkeys([*decision.asked_again, *asked_again])),
     )
     if case.config.ballots == "scores":
         # Count the same ballots without scores, so that the report can say whether the source's
         # form of ballot would have another winner.
-        plain = {member_id: replace(ballot, scores={}) for member_id, ballot in cast.items()}
-        by_source = apply_operator(case.tally_topic(topic, plain), strategy, days)
-        voted = replace(voted, source_winner=by_source.selected_option)
+        source_ballots = {
+            member_id: replace(ballot, scores={}) for member_id, ballot in cast.items()
+        }
+        source_outcome = apply_operator(case.tally_topic(topic, source_ballots), strategy, days)
+        voted = replace(voted, source_winner=source_outcome.selected_option)
     voted = record_late_options(scope, case, topic, derive_decision(case, topic, voted))
     for member, ballot in cast.items():
-        cast_at = Origin(read[member].address)
+        origin = Origin(ballots_read[member].address)
         lines.append(
-            case.record_line(scope, member, "user_vote", ballot_as_text(ballot), topic, cast_at)
+            case.record_line(scope, member, "user_vote", ballot_as_text(ballot), topic, origin)
         )
     result = _vote_result(case, topic, voted)
     lines.append(case.record_line(scope, SYSTEM, "sys_vote_result", result, topic))
@@ -525,17 +556,17 @@ def _vote_result(case: Negotiation, topic: Topic, decision: SlotDecision) -> str
     """Return the System's utterance after the ballots."""
     strategy, outcome, group = decision.strategy, decision.outcome, case.group
     assert strategy is not None and outcome is not None
-    promised = decision.coverage
-    then = (
-        coverage_sentence(group, promised["minority_targets"])
-        if promised
+    coverage = decision.coverage
+    next_step = (
+        coverage_sentence(group, coverage["minority_targets"])
+        if coverage
         else "Take this to the plan"
     )
-    steps = (*outcome.steps, as_sentence(overridden_rejections(group, decision.overridden)))
-    reason = " ".join(filter(None, steps))
-    decided = decision.resolution_text or NOTHING_DECIDED
+    sentences = (*outcome.steps, as_sentence(overridden_rejections(group, decision.overridden)))
+    reason = " ".join(filter(None, sentences))
+    decision_text = decision.resolution_text or NOTHING_DECIDED
     return format_contract(
-        conflict_part(topic.id, True), strategy.strategy_id, decided, reason, then
+        conflict_part(topic.id, True), strategy.strategy_id, decision_text, reason, next_step
     )
 
 
@@ -557,50 +588,59 @@ def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
     """
     wishes, mediators, talks = [], [], []
     for slot_decision in decisions:
-        place = f"{case.group.id}/{case.condition.id}/{slot_decision.topic}"
+        text_id = f"{case.group.id}/{case.condition.id}/{slot_decision.topic}"
         # The preferences are the same under all conditions. Code them once, under the first
         # condition that hears all members.
         if case.condition.id == next(
             (condition for condition in case.config.conditions if condition != "C1"), ""
         ):
-            stated = [
+            preference_turns = [
                 dialogue_turn
                 for dialogue_turn in slot_decision.lines
                 if dialogue_turn.phase == "preference"
             ]
             wishes.append(
                 coding.TextToCode(
-                    f"{case.group.id}/{slot_decision.topic}", _format_talk_for_coder(stated)
+                    f"{case.group.id}/{slot_decision.topic}",
+                    _format_talk_for_coder(preference_turns),
                 )
             )
         if slot_decision.said and case.condition.synthesis == "raw":
-            mediators.append(coding.TextToCode(place, slot_decision.said))
-        own = (
+            mediators.append(coding.TextToCode(text_id, slot_decision.said))
+        is_coded_here = (
             case.condition.id != "C5"
             or slot_decision.feedback
             or "C4" not in case.config.conditions
         )
-        if slot_decision.said and own and slot_decision.options:
+        if slot_decision.said and is_coded_here and slot_decision.options:
             slots = {
                 "option": slot_decision.options,
                 "member": [member.name for member in case.heard_members],
             }
             talks.append(
-                coding.TextToCode(place, _format_talk_for_coder(slot_decision.lines), slots=slots)
+                coding.TextToCode(text_id, _format_talk_for_coder(slot_decision.lines), slots=slots)
             )
     return Talks(tuple(wishes), tuple(mediators), tuple(talks))
 
 
-async def code_talks(session: Session[NegotiationConfig], held: Sequence[Talks]) -> None:
+async def code_talks(session: Session[NegotiationConfig], talks: Sequence[Talks]) -> None:
     """Code the texts of all sessions. With coding off, only record the texts."""
     for name, texts, rule in (
-        ("conflict", [text_to_code for each in held for text_to_code in each.wishes], None),
+        (
+            "conflict",
+            [text_to_code for group_talks in talks for text_to_code in group_talks.wishes],
+            None,
+        ),
         (
             "mediator",
-            [text_to_code for each in held for text_to_code in each.mediators],
+            [text_to_code for group_talks in talks for text_to_code in group_talks.mediators],
             _theory_terms_in,
         ),
-        ("decision", [text_to_code for each in held for text_to_code in each.talks], None),
+        (
+            "decision",
+            [text_to_code for group_talks in talks for text_to_code in group_talks.talks],
+            None,
+        ),
     ):
         if texts:
             await coding.code_texts(session, CODEBOOKS / f"{name}.yaml", texts, rule=rule)

@@ -75,7 +75,7 @@ def quote_name(group: Group, member_id: str) -> str:
 
 def quote_names(group: Group, member_ids: Iterable[str]) -> list[str]:
     """Return the names of members."""
-    return [quote_name(group, id) for id in member_ids]
+    return [quote_name(group, member_id) for member_id in member_ids]
 
 
 def quote_title(group: Group) -> str:
@@ -126,8 +126,8 @@ def in_quotation_marks(utterance: Utterance) -> SourcedText:
 
     The marks tell a model that this is a quotation and no instruction.
     """
-    words = alter_text(utterance.quoted_text, in_one_line(utterance.text))
-    return concatenate_texts(("“", words, "”"), plain=None)
+    quoted = alter_text(utterance.quoted_text, in_one_line(utterance.text))
+    return concatenate_texts(("“", quoted, "”"), plain=None)
 
 
 def quote_preference(case: Negotiation, topic: Topic, member_id: str) -> SourcedText:
@@ -166,12 +166,14 @@ def quote_options(
 
     `came_up` maps options to conditions, for options that came up after the statements.
     """
-    known = came_up or {}
+    entered_in = came_up or {}
     return [
         quote_value(
             option,
             "option",
-            cell_id("options.option", case.group.id, known.get(option, BEFORE), topic.id, option),
+            cell_id(
+                "options.option", case.group.id, entered_in.get(option, BEFORE), topic.id, option
+            ),
         )
         for option in options
     ]
@@ -190,13 +192,16 @@ def record_late_options(
 ) -> SlotDecision:
     """Record the options that have come up since the statements and return the new decision."""
     stated = decision.stated.portions if decision.stated else ()
-    named = [*decision.options, *(portion.option for portion in (*decision.portions, *stated))]
+    named_options = [
+        *decision.options,
+        *(portion.option for portion in (*decision.portions, *stated)),
+    ]
     known = {*case.with_all_statements.tally_topic(topic).options, *decision.came_up}
-    late = [option for option in dict.fromkeys(named) if option not in known]
-    for option in late:
+    late_options = [option for option in dict.fromkeys(named_options) if option not in known]
+    for option in late_options:
         ids = ids_of_decision(case, topic)
         scope.record(OptionRow(**ids, option=option, usual=option in topic.options))
-    return decision.with_options(dict.fromkeys(late, case.compared_as))
+    return decision.with_options(dict.fromkeys(late_options, case.compared_as))
 
 
 # --- decisions ---------------------------------------------------------------------------------
@@ -219,11 +224,11 @@ def show_shares(
     kind: Kind = "proposal" if stated else "value"
     shares = []
     for number, portion in enumerate(portions):
-        plain = share_of(case.group, portion)
-        everyone = len(portion.members) == len(case.group.members)
+        share_texts = share_of(case.group, portion)
+        is_everyone = len(portion.members) == len(case.group.members)
         names = (
             [EVERYONE]
-            if everyone
+            if is_everyone
             else [case.group.names_by_member[member] for member in portion.members]
         )
         row = ShownShareRow(
@@ -235,14 +240,14 @@ def show_shares(
             time=portion.when,
         )
         scope.record(row)
-        where = row.group_id, row.condition, row.topic, step, number
-        name_cell = cell_id(SHARE_MEMBERS, *where)
+        row_key = row.group_id, row.condition, row.topic, step, number
+        name_cell = cell_id(SHARE_MEMBERS, *row_key)
         owner = quote_name(case.group, portion.owner) if portion.owner else ""
         shares.append(
             Share(
-                option=quote_value(plain.option, kind, cell_id(SHARE_OPTION, *where)),
+                option=quote_value(share_texts.option, kind, cell_id(SHARE_OPTION, *row_key)),
                 who=enumerate_texts([quote_value(name, kind, name_cell) for name in names]),
-                when=quote_value(plain.when, kind, cell_id(SHARE_TIME, *where)),
+                when=quote_value(share_texts.when, kind, cell_id(SHARE_TIME, *row_key)),
                 owner=owner,
             )
         )
@@ -260,8 +265,8 @@ def show_sentence(
         return ""
     row = ShownDecisionRow(**ids_of_decision(case, topic), step=step, text=str(text))
     scope.record(row)
-    id = cell_id(SENTENCE, row.group_id, row.condition, row.topic, step)
-    return quote_value(text, "proposal" if stated else "value", id)
+    source_id = cell_id(SENTENCE, row.group_id, row.condition, row.topic, step)
+    return quote_value(text, "proposal" if stated else "value", source_id)
 
 
 # Words that our rendering adds for times and groups. They meet no wish of a member.
@@ -274,11 +279,11 @@ def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Me
     Case and simple plurals are folded. Stop words, cue words, numbers and words for days and parts
     of the trip do not count. A member without a stated preference cannot be left out.
     """
-    decided = _significant_words(resolution)
+    decided_words = _significant_words(resolution)
     return [
         member
         for member in sorted(group.members, key=lambda member: natural_sort_key(member.id))
-        if (words := _significant_words(texts.get(member.id, ""))) and not words & decided
+        if (words := _significant_words(texts.get(member.id, ""))) and not words & decided_words
     ]
 
 

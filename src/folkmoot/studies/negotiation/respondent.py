@@ -67,8 +67,10 @@ def _option_names(config: NegotiationConfig) -> Sequence[str]:
 @cache
 def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
     """Return sentence frames by kind, and also by voice if voices differ."""
-    said: dict[str, list[str] | dict[str, list[str]]] = packaged_yaml(__file__, "respondent.yaml")
-    return {kind: frames for kind, frames in said.items() if kind != "phrases"}
+    frames_by_kind: dict[str, list[str] | dict[str, list[str]]] = packaged_yaml(
+        __file__, "respondent.yaml"
+    )
+    return {kind: frames for kind, frames in frames_by_kind.items() if kind != "phrases"}
 
 
 @cache
@@ -81,9 +83,9 @@ def _option_phrases() -> Mapping[str, str]:
 def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
     """Return a sentence of respondent.yaml. `names` fill its slots, in their form for sentences."""
     frames, phrases = _load_frames()[kind], _option_phrases()
-    voiced = frames[mind.who.voice] if isinstance(frames, dict) else frames
-    spelled = {key: phrases.get(name, name) for key, name in names.items()}
-    text = mind.speech.pick_unused(voiced).format(**spelled)
+    voice_frames = frames[mind.who.voice] if isinstance(frames, dict) else frames
+    spelled_names = {key: phrases.get(name, name) for key, name in names.items()}
+    text = mind.speech.pick_unused(voice_frames).format(**spelled_names)
     return text[:1].upper() + text[1:]
 
 
@@ -104,14 +106,14 @@ def _last_key(passage: Passage) -> str:
 
 def _stated_preferences(mind: SimulatedRespondent) -> list[Passage]:
     """Return the passages with preferences from before the mediation."""
-    said = of_kind(mind.reading.passages, "utterance")
-    return [passage for passage in said if passage.source.id.startswith(quotes.PREFERENCES)]
+    utterances = of_kind(mind.reading.passages, "utterance")
+    return [passage for passage in utterances if passage.source.id.startswith(quotes.PREFERENCES)]
 
 
 def _listed_options(mind: SimulatedRespondent) -> list[str]:
     """Return the options that the request lists, by their usual names, each once."""
-    found = (passage.text for passage in of_kind(mind.reading.passages, "option"))
-    return list(dict.fromkeys(_usual_name(text, mind.at.names) for text in found))
+    option_texts = (passage.text for passage in of_kind(mind.reading.passages, "option"))
+    return list(dict.fromkeys(_usual_name(text, mind.at.names) for text in option_texts))
 
 
 def _usual_name(text: str, options: Sequence[str]) -> str:
@@ -134,26 +136,28 @@ def _on_table(mind: SimulatedRespondent, model: str, field: str) -> list[str]:
 
 def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[str, float]:
     """Return a traveller's liking of each option: the taste, plus what the persona says of it."""
-    told = text_scores(mind.who.key, options)
-    return {option: mind.who.option_taste(option) + 0.8 * told[option] for option in options}
+    persona_scores = text_scores(mind.who.key, options)
+    return {
+        option: mind.who.option_taste(option) + 0.8 * persona_scores[option] for option in options
+    }
 
 
 def answer_wish(mind: SimulatedRespondent) -> str | None:
     """Return a member's preference among the listed options, in one to three sentences."""
-    liking = _option_liking(mind, _listed_options(mind))
-    if not liking:
+    utilities = _option_liking(mind, _listed_options(mind))
+    if not utilities:
         return None
-    best, *rest = sorted(liking, key=lambda option: -liking[option])
+    best, *rest = sorted(utilities, key=lambda option: -utilities[option])
     phrases = _option_phrases()
-    said = [
+    sentences = [
         _fill_sentence(mind, "wish", W=best) if best in phrases else f"What I want most: {best}."
     ]
-    if rest and liking[rest[0]] > 0.8 and mind.draws.draw_chance(0.35):
-        said.append(_fill_sentence(mind, "second", W=rest[0]))
-    turned_down = not NEGATION_CUES & set(words_of(" ".join(liking)))
-    if rest and turned_down and liking[rest[-1]] < -1 and mind.draws.draw_chance(0.4):
-        said.append(_fill_sentence(mind, "reject", R=rest[-1]))
-    return " ".join(said)
+    if rest and utilities[rest[0]] > 0.8 and mind.draws.draw_chance(0.35):
+        sentences.append(_fill_sentence(mind, "second", W=rest[0]))
+    can_reject = not NEGATION_CUES & set(words_of(" ".join(utilities)))
+    if rest and can_reject and utilities[rest[-1]] < -1 and mind.draws.draw_chance(0.4):
+        sentences.append(_fill_sentence(mind, "reject", R=rest[-1]))
+    return " ".join(sentences)
 
 
 def answer_confirmation(mind: SimulatedRespondent) -> str | None:
@@ -163,20 +167,26 @@ def answer_confirmation(mind: SimulatedRespondent) -> str | None:
     """
     if not {"yes", "no"} <= set(mind.reading.offered):
         return None
-    recorded = {
+    recorded_options = {
         _usual_name(passage.text, mind.at.names)
         for passage in _shown_passages(mind, quotes.SHARE_OPTION)
     }
-    if not recorded:
+    if not recorded_options:
         mind.mark_unread()
-    by_system = of_kind(mind.reading.passages, "utterance")
-    spoken = [passage for passage in by_system if passage.source.speaker == SYSTEM_SPEAKER.id]
-    spoken += _shown_passages(mind, quotes.RESOLUTION)
-    known = [*mind.at.names, *recorded]
+    utterances = of_kind(mind.reading.passages, "utterance")
+    system_passages = [
+        passage for passage in utterances if passage.source.speaker == SYSTEM_SPEAKER.id
+    ]
+    system_passages += _shown_passages(mind, quotes.RESOLUTION)
+    known_options = [*mind.at.names, *recorded_options]
     return (
         "yes"
-        if recorded
-        <= {mention.option for passage in spoken for mention in find_mentions(passage.text, known)}
+        if recorded_options
+        <= {
+            mention.option
+            for passage in system_passages
+            for mention in find_mentions(passage.text, known_options)
+        }
         else "no"
     )
 
@@ -189,26 +199,27 @@ def _own_view(
     The options are those that a field of the answer may name.
     """
     options = _on_table(mind, model, field)
-    said = text_scores(
+    stated_scores = text_scores(
         " ".join(passage.text for passage in _stated_preferences(mind) if passage.own), options
     )
     return {
-        option: value + said[option] for option, value in _option_liking(mind, options).items()
-    }, said
+        option: value + stated_scores[option]
+        for option, value in _option_liking(mind, options).items()
+    }, stated_scores
 
 
 def answer_ballot(mind: SimulatedRespondent) -> Reply:
     """Return a ballot that agrees with the member's own statement."""
-    liking, said = _own_view(mind, "BallotForm", "top_choice")
-    ranked = sorted(liking, key=lambda option: (-said[option], -liking[option]))
-    refused = [option for option in ranked if said[option] < 0]
-    liked = [
+    utilities, stated_scores = _own_view(mind, "BallotForm", "top_choice")
+    ranked = sorted(utilities, key=lambda option: (-stated_scores[option], -utilities[option]))
+    rejected = [option for option in ranked if stated_scores[option] < 0]
+    acceptable = [
         option
         for option in ranked[1:]
-        if option not in refused and (said[option] > 0 or liking[option] > 0)
+        if option not in rejected and (stated_scores[option] > 0 or utilities[option] > 0)
     ]
-    top = next((option for option in ranked if option not in refused), NONE_OF_THESE)
-    return {"top_choice": top, "acceptable": liked[:2], "hard_no": refused} | _NOTHING_ELSE
+    top = next((option for option in ranked if option not in rejected), NONE_OF_THESE)
+    return {"top_choice": top, "acceptable": acceptable[:2], "hard_no": rejected} | _NOTHING_ELSE
 
 
 # The respondent never names an option that the request does not list.
@@ -217,17 +228,17 @@ _NOTHING_ELSE: Reply = {"new_option": "", "objection": ""}
 
 def answer_scores(mind: SimulatedRespondent) -> Reply:
     """Return scores that agree with the member's own statement."""
-    liking, said = _own_view(mind, "Score", "option")
-    given = {option: max(-4, min(4, round(value))) for option, value in liking.items()}
-    refused = [option for option in liking if said[option] < 0]
-    listed = [{"option": option, "score": s} for option, s in given.items()]
-    return {"scores": listed, "hard_no": refused} | _NOTHING_ELSE
+    utilities, stated_scores = _own_view(mind, "Score", "option")
+    scores = {option: max(-4, min(4, round(value))) for option, value in utilities.items()}
+    rejected = [option for option in utilities if stated_scores[option] < 0]
+    score_items = [{"option": option, "score": score} for option, score in scores.items()]
+    return {"scores": score_items, "hard_no": rejected} | _NOTHING_ELSE
 
 
 def own_scores(mind: SimulatedRespondent) -> Reply:
     """Return the scores for the researcher alone: the same liking, with the wish as the reason."""
-    liking, _ = _own_view(mind, "Score", "option")
-    best = max(liking, key=lambda option: liking[option], default="")
+    utilities, _ = _own_view(mind, "Score", "option")
+    best = max(utilities, key=lambda option: utilities[option], default="")
     return {"reason": _fill_sentence(mind, "wish", W=best) if best else ""} | answer_scores(mind)
 
 
@@ -244,18 +255,18 @@ class Meeting:
 
     def __init__(self, mind: SimulatedRespondent) -> None:
         self.mind = mind
-        spoken = mind.schema.get("$defs", {}).get("Spoken", {}).get("properties", {})
-        speakers: Sequence[str] = spoken.get("speaker", {}).get("enum", ())
+        line_fields = mind.schema.get("$defs", {}).get("Spoken", {}).get("properties", {})
+        speakers: Sequence[str] = line_fields.get("speaker", {}).get("enum", ())
         self.names = [name for name in speakers if name != SYSTEM]
         by_id = {
             _last_key(passage): self._member_name(passage.text)
             for passage in _shown_passages(mind, quotes.MEMBER_NAME)
         }
-        stated = (
+        named_texts = (
             (by_id.get(passage.source.speaker, ""), passage.text)
             for passage in _stated_preferences(mind)
         )
-        self.texts = {name: text for name, text in stated if name}
+        self.texts = {name: text for name, text in named_texts if name}
         members = [Member(name, name, "") for name in self.names]
         self.tally = count_votes(members, self.texts, _on_table(mind, "Share", "option"))
         self.in_force = self._current_shares()
@@ -272,21 +283,21 @@ class Meeting:
             _row_key(passage): passage.text
             for passage in _shown_passages(self.mind, quotes.SHARE_TIME)
         }
-        people: dict[str, list[str]] = {}
+        members_by_row: dict[str, list[str]] = {}
         for passage in _shown_passages(self.mind, quotes.SHARE_MEMBERS):
-            people.setdefault(_row_key(passage), []).append(self._member_name(passage.text))
-        found: dict[str, Reply] = {}
+            members_by_row.setdefault(_row_key(passage), []).append(self._member_name(passage.text))
+        share_by_row: dict[str, Reply] = {}
         for passage in _shown_passages(self.mind, quotes.SHARE_OPTION):
             row = _row_key(passage)
             # A sentence shows shares of the same members as one, with the members of the first.
-            named = people.get(row) or next(iter(people.values()), [])
-            everyone = any(fold_name(name) == fold_name(EVERYONE) for name in named)
-            found[row] = {
+            member_names = members_by_row.get(row) or next(iter(members_by_row.values()), [])
+            is_everyone = any(fold_name(name) == fold_name(EVERYONE) for name in member_names)
+            share_by_row[row] = {
                 "option": _usual_name(passage.text, self.tally.options),
-                "members": [] if everyone else list(dict.fromkeys(named)),
+                "members": [] if is_everyone else list(dict.fromkeys(member_names)),
                 "when": times.get(row, ""),
             }
-        return [found[row] for row in sorted(found, key=natural_sort_key)]
+        return [share_by_row[row] for row in sorted(share_by_row, key=natural_sort_key)]
 
     def options_for(self, name: str, shares: Sequence[Reply]) -> set[str]:
         return {
@@ -301,40 +312,41 @@ class Meeting:
         A mediator that follows a minority also gives the other members their first choices on
         another day.
         """
-        firsts = self.tally.first_choices()
-        wanted = list(firsts.values()) or list(self.tally.ranked_options()[:1])
-        if not wanted:
+        first_choices = self.tally.first_choices()
+        wanted_options = list(first_choices.values()) or list(self.tally.ranked_options()[:1])
+        if not wanted_options:
             return []
-        most = min(
-            wanted, key=lambda option: (-wanted.count(option), -self.tally.total(option), option)
+        majority_option = min(
+            wanted_options,
+            key=lambda option: (-wanted_options.count(option), -self.tally.total(option), option),
         )
-        shares: list[Reply] = [{"option": most, "members": [], "when": ""}]
-        others: dict[str, list[str]] = {}
-        for name, option in firsts.items():
-            if option != most:
-                others.setdefault(option, []).append(name)
-        if others and _follows_minority(self.mind, follows):
+        shares: list[Reply] = [{"option": majority_option, "members": [], "when": ""}]
+        names_by_option: dict[str, list[str]] = {}
+        for name, option in first_choices.items():
+            if option != majority_option:
+                names_by_option.setdefault(option, []).append(name)
+        if names_by_option and _follows_minority(self.mind, follows):
             shares += [
-                {"option": option, "members": other, "when": LATER}
-                for option, other in others.items()
+                {"option": option, "members": names, "when": LATER}
+                for option, names in names_by_option.items()
             ]
         return shares
 
     def dropped_options(self, shares: Sequence[Reply]) -> list[str]:
-        given = {share["option"] for share in shares}
-        return [option for option in self.tally.options if option not in given]
+        given_options = {share["option"] for share in shares}
+        return [option for option in self.tally.options if option not in given_options]
 
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
         """Return a member's reaction to a decision: glad, against, indifferent or resigned."""
-        got, own = self.options_for(name, shares), self.tally.first_choice(name)
-        refused = [option for option in got if name in self.tally.rejecting_voters(option)]
-        if own in got:
-            return _fill_sentence(self.mind, "glad", W=own or "")
-        if refused:
-            return _fill_sentence(self.mind, "against", R=refused[0])
-        if own is None:
+        received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
+        rejected = [option for option in received if name in self.tally.rejecting_voters(option)]
+        if first_choice in received:
+            return _fill_sentence(self.mind, "glad", W=first_choice or "")
+        if rejected:
+            return _fill_sentence(self.mind, "against", R=rejected[0])
+        if first_choice is None:
             return _fill_sentence(self.mind, "easy")
-        return _fill_sentence(self.mind, "resigned" if content else "asks", W=own)
+        return _fill_sentence(self.mind, "resigned" if content else "asks", W=first_choice)
 
 
 def _row_key(passage: Passage) -> str:
@@ -366,9 +378,9 @@ def _shares_as_stated(shares: Sequence[Reply]) -> list[Reply]:
 def _format_allocations(shares: Sequence[Reply]) -> str:
     parts = []
     for share in shares:
-        who = join_words(_as_list(share["members"])) or "everyone"
+        names = join_words(_as_list(share["members"])) or "everyone"
         parts.append(
-            f"{share['option']} for {who}" + (f" ({share['when']})" if share["when"] else "")
+            f"{share['option']} for {names}" + (f" ({share['when']})" if share["when"] else "")
         )
     text = "; ".join(parts)
     return text[:1].upper() + text[1:]
@@ -380,27 +392,32 @@ def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
     If the request shows the operator's decision, the mediator states that decision. Otherwise it
     proposes its own.
     """
-    at = Meeting(mind)
-    shares = at.in_force or at.propose_shares(follows)
+    meeting = Meeting(mind)
+    shares = meeting.in_force or meeting.propose_shares(follows)
     wants = [
         f"{name} wants {_option_phrases().get(option, option)}"
-        for name, option in at.tally.first_choices().items()
+        for name, option in meeting.tally.first_choices().items()
     ]
-    said = (
-        at.told
+    proposal = (
+        meeting.told
         or _format_allocations(shares)
         or "Nobody has named anything yet, so we look again on the spot"
     )
     return {
-        "has_conflict": at.tally.has_conflict,
-        "conflict_description": f"{join_words(wants)}." if at.tally.has_conflict and wants else "",
+        "has_conflict": meeting.tally.has_conflict,
+        "conflict_description": f"{join_words(wants)}."
+        if meeting.tally.has_conflict and wants
+        else "",
         "resolution_strategy": _strategy_label(mind),
-        "resolution_explanation": f"{said}.",
+        "resolution_explanation": f"{proposal}.",
         "decision": _shares_as_stated(shares),
-        "dropped": at.dropped_options(shares),
+        "dropped": meeting.dropped_options(shares),
         "dialogue": [
-            {"speaker": "System", "text": _fill_sentence(mind, "proposes", D=f"{said}.")},
-            *({"speaker": name, "text": at.member_reaction(name, shares)} for name in at.names),
+            {"speaker": "System", "text": _fill_sentence(mind, "proposes", D=f"{proposal}.")},
+            *(
+                {"speaker": name, "text": meeting.member_reaction(name, shares)}
+                for name in meeting.names
+            ),
         ],
     }
 
@@ -421,34 +438,44 @@ def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
 
     If the asked member does not get the first choice, the mediator may add it on another day.
     """
-    at = Meeting(mind)
-    name, shares = at.asked, at.in_force
-    own = at.tally.first_choice(name) if name else None
-    got = at.options_for(name, shares)
-    missing = own is not None and own not in got
-    against = own is None and any(name in at.tally.rejecting_voters(option) for option in got)
-    parted = any(str(share["when"]).startswith("Group") for share in shares)
-    room = bool(missing and shares and not parted and _follows_minority(mind, follows))
-    resolved = not (missing or against) or room or mind.draws.draw_chance(0.25)
-    added: Reply = {"option": own, "members": [name], "when": LATER}
-    revised = [*shares, added] if room else shares
-    said = f"{name} gets {own} on another day." if room else "Nothing changes, the plan stands."
-    question = f"would {own} on another day answer your concern?" if missing else "are you content?"
+    meeting = Meeting(mind)
+    name, shares = meeting.asked, meeting.in_force
+    first_choice = meeting.tally.first_choice(name) if name else None
+    received = meeting.options_for(name, shares)
+    is_missing = first_choice is not None and first_choice not in received
+    is_rejected = first_choice is None and any(
+        name in meeting.tally.rejecting_voters(option) for option in received
+    )
+    is_split = any(str(share["when"]).startswith("Group") for share in shares)
+    adds_option = bool(is_missing and shares and not is_split and _follows_minority(mind, follows))
+    resolved = not (is_missing or is_rejected) or adds_option or mind.draws.draw_chance(0.25)
+    added_share: Reply = {"option": first_choice, "members": [name], "when": LATER}
+    revised = [*shares, added_share] if adds_option else shares
+    decision_text = (
+        f"{name} gets {first_choice} on another day."
+        if adds_option
+        else "Nothing changes, the plan stands."
+    )
+    question = (
+        f"would {first_choice} on another day answer your concern?"
+        if is_missing
+        else "are you content?"
+    )
     return {
         "resolved": resolved,
-        "updated_resolution_explanation": said if room else "",
+        "updated_resolution_explanation": decision_text if adds_option else "",
         "targeted_feedback_question": f"{name}, {question}",
-        "final_revised_decision": _format_allocations(revised) if room else "",
+        "final_revised_decision": _format_allocations(revised) if adds_option else "",
         "decision": _shares_as_stated(revised),
-        "dropped": at.dropped_options(revised),
+        "dropped": meeting.dropped_options(revised),
         "hard_no": [],
         "objection": "",
         "dialogue": [
             {
                 "speaker": name,
-                "text": at.member_reaction(name, shares, content=resolved and not room),
+                "text": meeting.member_reaction(name, shares, content=resolved and not adds_option),
             },
-            {"speaker": "System", "text": said},
+            {"speaker": "System", "text": decision_text},
         ],
     }
 

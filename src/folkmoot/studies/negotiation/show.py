@@ -52,10 +52,10 @@ def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
     yield from _list_dialogue(run, group, condition.upper(), slot)
 
 
-def _check_known_name(name: str, known: list[str], what: str) -> None:
+def _check_known_name(name: str, known: list[str], kind: str) -> None:
     if name not in known:
         hint = did_you_mean(name, known, f"there are {', '.join(known)}")
-        raise InputError(Problem(f"there is no {what} `{name}`", hint=hint))
+        raise InputError(Problem(f"there is no {kind} `{name}`", hint=hint))
 
 
 def _list_decisions(decisions: pl.DataFrame) -> Iterator[str]:
@@ -63,19 +63,24 @@ def _list_decisions(decisions: pl.DataFrame) -> Iterator[str]:
     if decisions.is_empty():
         yield "\nNothing has been decided yet."
         return
-    last = decisions["condition"].unique(maintain_order=True)[-1]
-    yield f"\n[bold]What was decided under {last}[/bold] ({CONDITIONS[last].title})"
-    decided = decisions.filter(condition=last)
+    last_condition = decisions["condition"].unique(maintain_order=True)[-1]
+    yield (
+        f"\n[bold]What was decided under {last_condition}[/bold] "
+        f"({CONDITIONS[last_condition].title})"
+    )
+    decided = decisions.filter(condition=last_condition)
     columns = ("topic", "resolution_text", "subgrouping_required", "overridden", "undecided")
     for group in decisions["group_id"].unique(maintain_order=True):
         yield f"\n[bold cyan]{escape(group)}[/bold cyan]"
-        for topic, text, parts, over, why in decided.filter(group_id=group)[columns].iter_rows():
-            split = " [yellow](split)[/yellow]" if parts else ""
-            split += f" [red](against a firm no: {escape(over)})[/red]" if over else ""
-            words = text or f"undecided ({(why or 'unknown').replace('_', ' ')})"
-            head, *more = wrap(words, WIDTH - 23)
-            lines = [f"  {topic:<20} {escape(head)}"]
-            lines += [" " * 23 + escape(rest) for rest in more]
+        for topic, text, is_split, overridden, reason in decided.filter(group_id=group)[
+            columns
+        ].iter_rows():
+            split = " [yellow](split)[/yellow]" if is_split else ""
+            split += f" [red](against a firm no: {escape(overridden)})[/red]" if overridden else ""
+            decision_text = text or f"undecided ({(reason or 'unknown').replace('_', ' ')})"
+            first_line, *other_lines = wrap(decision_text, WIDTH - 23)
+            lines = [f"  {topic:<20} {escape(first_line)}"]
+            lines += [" " * 23 + escape(line) for line in other_lines]
             yield "\n".join(lines) + split
 
 

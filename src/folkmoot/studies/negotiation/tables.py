@@ -437,8 +437,8 @@ TABLES = (
 )
 # Measure of a session → its meaning.
 MEASURES = {
-    name: said
-    for name, said in MeasuresRow.column_meanings().items()
+    name: meaning
+    for name, meaning in MeasuresRow.column_meanings().items()
     if name not in OfSession.columns()
 }
 
@@ -464,8 +464,8 @@ def unusable_reason(run: RunFolder) -> str:
     if run.read_table("preferences")["text"].is_null().all():
         return "no member stated a preference that could be read"
     mediated = run.read_table("decisions").filter(~pl.col("condition").is_in(["C1", "C2"]))
-    unread = mediated["parse_error"].all() and not mediated.is_empty()
-    return "no reply of the mediator could be read" if unread else ""
+    is_unread = mediated["parse_error"].all() and not mediated.is_empty()
+    return "no reply of the mediator could be read" if is_unread else ""
 
 
 def record_groups(scope: Scope, groups: Sequence[Group], subjects: Sequence[Topic]) -> None:
@@ -528,23 +528,23 @@ def decision_rows(
     `satisfaction`, `unknown` and `covered` are the measures of the decision by member id.
     """
     topic = case.topic(slot_decision.topic)
-    at = ids_of_decision(case, topic)
-    yield _decision_row(case, topic, slot_decision, at)
-    yield from _ballot_rows(case, topic, slot_decision, at)
+    decision_key = ids_of_decision(case, topic)
+    yield _decision_row(case, topic, slot_decision, decision_key)
+    yield from _ballot_rows(case, topic, slot_decision, decision_key)
     for portion in slot_decision.portions:
         for id in portion.members:
-            yield PortionRow(**at, member_id=id, option=portion.option, when=portion.when)
-    for id, word in slot_decision.confirmed.items():
+            yield PortionRow(**decision_key, member_id=id, option=portion.option, when=portion.when)
+    for id, answer in slot_decision.confirmed.items():
         yield ConfirmationRow(
-            **at,
+            **decision_key,
             member_id=id,
-            confirmed=None if isinstance(word, Missing) else word,
+            confirmed=None if isinstance(answer, Missing) else answer,
             refused="; ".join(slot_decision.refused.get(id, ())) or None,
-            missing=word.reason if isinstance(word, Missing) else None,
+            missing=answer.reason if isinstance(answer, Missing) else None,
         )
     for feedback_round in slot_decision.feedback:
         yield FeedbackRow(
-            **at,
+            **decision_key,
             round=feedback_round.round,
             target=feedback_round.target,
             target_name=case.group.names_by_member[feedback_round.target],
@@ -560,23 +560,23 @@ def decision_rows(
             objection="; ".join(feedback_round.objections) or None,
             parse_error=feedback_round.parse_error,
         )
-    used, plain = case.tally_topic(topic, slot_decision.cast), case.tally_topic(topic)
-    yield from _counterfactual_rows(case, slot_decision, used, at)
-    for voter in used.voters:
-        for option, score in used.scores[voter.id].items():
-            stated = plain.scores[voter.id].get(option)
+    tally, text_tally = case.tally_topic(topic, slot_decision.cast), case.tally_topic(topic)
+    yield from _counterfactual_rows(case, slot_decision, tally, decision_key)
+    for voter in tally.voters:
+        for option, score in tally.scores[voter.id].items():
+            text_score = text_tally.scores[voter.id].get(option)
             yield ScoreRow(
-                **at,
+                **decision_key,
                 member_id=voter.id,
                 option=option,
                 score=int(score),
-                text_score=None if stated is None else int(stated),
+                text_score=None if text_score is None else int(text_score),
                 strong_rejection=score <= STRONG_REJECTION,
-                primary=option == used.first_choice(voter.id),
+                primary=option == tally.first_choice(voter.id),
             )
     for member in case.group.members:
         yield SatisfactionRow(
-            **at,
+            **decision_key,
             member_id=member.id,
             satisfaction=satisfaction.get(member.id),
             unknown=unknown.get(member.id),
@@ -599,11 +599,11 @@ def _finite_values(values: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _decision_row(
-    case: Negotiation, topic: Topic, slot_decision: SlotDecision, at: Mapping[str, str]
+    case: Negotiation, topic: Topic, slot_decision: SlotDecision, decision_key: Mapping[str, str]
 ) -> Row:
-    raw = case.condition.synthesis == "raw"
+    is_raw = case.condition.synthesis == "raw"
     return DecisionRow(
-        **at,
+        **decision_key,
         source=slot_decision.source,
         has_conflict=slot_decision.has_conflict,
         stated_conflict=case.with_all_statements.tally_topic(topic).has_conflict,
@@ -619,9 +619,9 @@ def _decision_row(
         overridden=_format_overridden(slot_decision.overridden),
         overridden_unasked=_format_overridden(slot_decision.overridden_unasked),
         mediator_words=slot_decision.said or None,
-        theory_words="; ".join(slot_decision.terms.theory) if raw else None,
-        theory_words_quoted="; ".join(slot_decision.terms.quoted) if raw else None,
-        theory_words_first="; ".join(slot_decision.terms_first) if raw else None,
+        theory_words="; ".join(slot_decision.terms.theory) if is_raw else None,
+        theory_words_quoted="; ".join(slot_decision.terms.quoted) if is_raw else None,
+        theory_words_first="; ".join(slot_decision.terms_first) if is_raw else None,
         asked_again="; ".join(slot_decision.asked_again) or None,
         statement_agrees=slot_decision.statement_agrees,
         unread_entries=slot_decision.stated.unread_count if slot_decision.stated else None,
@@ -648,55 +648,61 @@ def _decision_row(
 
 
 def _format_overridden(overridden: Mapping[str, Sequence[str]]) -> str:
-    return "; ".join(f"{option}: {', '.join(who)}" for option, who in overridden.items())
+    return "; ".join(
+        f"{option}: {', '.join(member_ids)}" for option, member_ids in overridden.items()
+    )
 
 
 def _ballot_rows(
-    case: Negotiation, topic: Topic, slot_decision: SlotDecision, at: Mapping[str, str]
+    case: Negotiation, topic: Topic, slot_decision: SlotDecision, decision_key: Mapping[str, str]
 ) -> Iterator[Row]:
     voters = [member.id for member in case.eligible_voters(topic)]
     for member in (
         case.heard_members if slot_decision.ballots in ("collected", "partial", "missing") else ()
     ):
-        read = slot_decision.ballots_read.get(member.id)
-        ballot, votes = (read.ballot if read else None), member.id in voters
+        ballot_read = slot_decision.ballots_read.get(member.id)
+        ballot, is_eligible = (ballot_read.ballot if ballot_read else None), member.id in voters
         scores = ballot.scores.items() if ballot else ()
-        shown = "; ".join(case.shuffled_names(topic, slot_decision.options, member.id))
+        options_shown = "; ".join(case.shuffled_names(topic, slot_decision.options, member.id))
         yield BallotRow(
-            **at,
+            **decision_key,
             member_id=member.id,
             top_choice=(ballot.top_choice or None) if ballot else None,
             acceptable="; ".join(ballot.acceptable) if ballot else None,
             hard_no="; ".join(ballot.hard_no) if ballot else None,
             objection=("; ".join(ballot.objections) or None) if ballot else None,
-            scores="; ".join(f"{option} {s:g}" for option, s in scores) or None,
-            unmatched="; ".join(read.unmatched.get(OPTIONS_ON_THE_TABLE, ())) or None
-            if read
+            scores="; ".join(f"{option} {score:g}" for option, score in scores) or None,
+            unmatched="; ".join(ballot_read.unmatched.get(OPTIONS_ON_THE_TABLE, ())) or None
+            if ballot_read
             else None,
-            asked_again=bool(read and read.asked_again),
-            missing=votes and ballot is None,
-            reason=(read.missing or None) if read and ballot is None else None,
-            excluded=not votes,
-            options_shown=shown if votes else None,
+            asked_again=bool(ballot_read and ballot_read.asked_again),
+            missing=is_eligible and ballot is None,
+            reason=(ballot_read.missing or None) if ballot_read and ballot is None else None,
+            excluded=not is_eligible,
+            options_shown=options_shown if is_eligible else None,
         )
 
 
 def _counterfactual_rows(
-    case: Negotiation, slot_decision: SlotDecision, tally: Tally, at: Mapping[str, str]
+    case: Negotiation, slot_decision: SlotDecision, tally: Tally, decision_key: Mapping[str, str]
 ) -> Iterator[Row]:
     """Yield what every operator would decide on the same texts and ballots.
 
     There is one set of rows per group, from C4 before feedback, or from C5 if C4 is not compared.
     """
-    once = "C4" if "C4" in case.config.conditions else "C5"
-    if slot_decision.strategy is None or slot_decision.outcome is None or case.condition.id != once:
+    first_condition = "C4" if "C4" in case.config.conditions else "C5"
+    if (
+        slot_decision.strategy is None
+        or slot_decision.outcome is None
+        or case.condition.id != first_condition
+    ):
         return
-    found = counterfactual_outcomes(
+    outcomes = counterfactual_outcomes(
         tally, slot_decision.strategy, case.config.days, has_conflict=slot_decision.has_conflict
     )
-    for operator, outcome in found.items():
+    for operator, outcome in outcomes.items():
         yield CounterfactualRow(
-            **at,
+            **decision_key,
             operator=operator,
             in_force=operator == slot_decision.strategy.operator,
             selected_option=outcome.selected_option,

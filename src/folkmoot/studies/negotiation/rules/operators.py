@@ -112,12 +112,12 @@ def apply_operator(
     rule = OPERATIONS[operator]
     if not has_conflict and operator in ("subgroup_required", "subgroup_optional"):
         rule = decide_together
-    found = rule(tally, Case(strategy, days))
+    outcome = rule(tally, Case(strategy, days))
     # If all members strongly reject every option, no rule can find an acceptable one.
-    hopeless = all(
+    is_hopeless = all(
         len(tally.rejecting_voters(option)) == len(tally.voters) for option in tally.options
     )
-    return replace(found, operator=operator, infeasible=found.infeasible or hopeless)
+    return replace(outcome, operator=operator, infeasible=outcome.infeasible or is_hopeless)
 
 
 def counterfactual_outcomes(
@@ -129,15 +129,19 @@ def counterfactual_outcomes(
     does not use it, all members are binding.
     """
     binding = {
-        s.operator: s.binding
-        for (kind, _), s in strategy_table().items()
+        row.operator: row.binding
+        for (kind, _), row in strategy_table().items()
         if kind == strategy.group_type
     }
-    found = {}
-    for name in OPERATIONS:
-        row = replace(strategy, operator=name, binding=binding.get(name, "all"))
-        found[name] = apply_operator(tally, row, days, has_conflict=has_conflict)
-    return found
+    outcomes = {}
+    for operator in OPERATIONS:
+        changed_strategy = replace(
+            strategy, operator=operator, binding=binding.get(operator, "all")
+        )
+        outcomes[operator] = apply_operator(
+            tally, changed_strategy, days, has_conflict=has_conflict
+        )
+    return outcomes
 
 
 # --- what the rules share ----------------------------------------------------------------------
@@ -166,17 +170,17 @@ def pick_best(
 
     Ties are broken by total score, unless `by_score` is False, and then alphabetically.
     """
-    among = list(tally.options if options is None else options)
-    keys = {option: key(option) for option in among}
+    candidates = list(tally.options if options is None else options)
+    keys = {option: key(option) for option in candidates}
     # Keys are tuples, so a later criterion decides only between options that are equal in the
     # earlier ones.
-    top = max(keys.values())
-    level = [option for option in among if keys[option] == top]
-    most = max(tally.total(option) for option in level)
-    ahead = sorted(option for option in level if not by_score or tally.total(option) == most)
-    settled = "rule" if len(level) == 1 else "score" if len(ahead) == 1 else "alphabetical"
-    others = [keys[option][0] for option in among if option != ahead[0]]
-    return Pick(ahead[0], settled, top[0] - max(others) if others else None)
+    top_key = max(keys.values())
+    tied = [option for option in candidates if keys[option] == top_key]
+    top_total = max(tally.total(option) for option in tied)
+    leading = sorted(option for option in tied if not by_score or tally.total(option) == top_total)
+    settled_by = "rule" if len(tied) == 1 else "score" if len(leading) == 1 else "alphabetical"
+    other_values = [keys[option][0] for option in candidates if option != leading[0]]
+    return Pick(leading[0], settled_by, top_key[0] - max(other_values) if other_values else None)
 
 
 def allocate_to_all(tally: Tally, option: str, when: str = WHOLE_TRIP, owner: str = "") -> Portion:
@@ -189,11 +193,16 @@ def decide_for_all(tally: Tally, pick: Pick, step: str) -> Outcome:
 
 
 def allocate_own_choices(
-    tally: Tally, own: Mapping[str, Sequence[str]], chosen: str | None, pick: Pick
+    tally: Tally, members_by_option: Mapping[str, Sequence[str]], chosen: str | None, pick: Pick
 ) -> Outcome:
     """Return an outcome that gives each option to its members (`own`: option → member ids)."""
-    portions = tuple(Portion(option, tuple(who)) for option, who in own.items())
-    steps = tuple(f"{format_names(tally, who)}: {option}." for option, who in own.items())
+    portions = tuple(
+        Portion(option, tuple(member_ids)) for option, member_ids in members_by_option.items()
+    )
+    steps = tuple(
+        f"{format_names(tally, member_ids)}: {option}."
+        for option, member_ids in members_by_option.items()
+    )
     return Outcome(chosen, portions, steps, pick.settled, margin=pick.margin)
 
 
@@ -210,10 +219,10 @@ def first_choice_groups(
 
 
 def _by_option(choice: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    members_by_option: dict[str, list[str]] = {}
     for member, option in choice.items():
-        found.setdefault(option, []).append(member)
-    return dict(sorted(found.items()))
+        members_by_option.setdefault(option, []).append(member)
+    return dict(sorted(members_by_option.items()))
 
 
 # --- the six rules that hold a ballot round ----------------------------------------------------
@@ -222,9 +231,9 @@ def _by_option(choice: Mapping[str, str]) -> dict[str, list[str]]:
 def decide_by_approval(tally: Tally, case: Case) -> Outcome:
     """Pick the option with the most approvals, which are members' scores above zero."""
     pick = pick_best(tally, lambda option: (len(tally.supporting_voters(option)),))
-    count, chosen = len(tally.supporting_voters(pick.option)), pick.option
-    approve = f"{count} of {len(tally.voters)} members approve of {chosen}"
-    return decide_for_all(tally, pick, f"{approve}; no option has more.")
+    count, option = len(tally.supporting_voters(pick.option)), pick.option
+    approval_text = f"{count} of {len(tally.voters)} members approve of {option}"
+    return decide_for_all(tally, pick, f"{approval_text}; no option has more.")
 
 
 def weighted_average(tally: Tally, case: Case) -> Outcome:
@@ -236,10 +245,10 @@ def weighted_average(tally: Tally, case: Case) -> Outcome:
         for option in tally.options
     }
     pick = pick_best(tally, lambda option: (means[option],))
-    mean = f"{means[pick.option]:.2f}"
-    step = f"The weighted average of {pick.option} is {mean}; no option has a higher one."
-    shown = {option: round(means[option], 6) for option in tally.ranked_options()}
-    return replace(decide_for_all(tally, pick, step), details={"weighted_average": shown})
+    mean_text = f"{means[pick.option]:.2f}"
+    step = f"The weighted average of {pick.option} is {mean_text}; no option has a higher one."
+    rounded_means = {option: round(means[option], 6) for option in tally.ranked_options()}
+    return replace(decide_for_all(tally, pick, step), details={"weighted_average": rounded_means})
 
 
 def least_misery(tally: Tally, case: Case) -> Outcome:
@@ -257,16 +266,16 @@ def least_misery(tally: Tally, case: Case) -> Outcome:
 
 def mutual_interest(tally: Tally, case: Case) -> Outcome:
     """Pick the best option that every member supports. If there is none, apply least misery."""
-    shared = [
+    shared_options = [
         option
         for option in tally.options
         if len(tally.supporting_voters(option)) == len(tally.voters)
     ]
-    if not shared:
-        other = least_misery(tally, case)
+    if not shared_options:
+        fallback = least_misery(tally, case)
         step = "No option has everyone's support, so the least unwelcome one is taken."
-        return replace(other, steps=(step, *other.steps), fell_back_to="least_misery")
-    pick = pick_best(tally, lambda option: (tally.total(option),), shared)
+        return replace(fallback, steps=(step, *fallback.steps), fell_back_to="least_misery")
+    pick = pick_best(tally, lambda option: (tally.total(option),), shared_options)
     step = f"Every member supports {pick.option}; its total score is {tally.total(pick.option):g}."
     return decide_for_all(tally, pick, step)
 
@@ -276,17 +285,17 @@ def higher_preference(tally: Tally, case: Case) -> Outcome:
 
     Members with another first choice are owed that choice.
     """
-    firsts = first_choice_groups(tally)
+    first_choice_members = first_choice_groups(tally)
     strongest = {
         option: max(
             tally.score_of(member.id, option)
             for member in tally.voters
-            if not firsts or member.id in firsts[option]
+            if not first_choice_members or member.id in first_choice_members[option]
         )
-        for option in firsts or tally.options
+        for option in first_choice_members or tally.options
     }
     chosen, settled, margin = pick_best(tally, lambda option: (strongest[option],), list(strongest))
-    won = [
+    winners = [
         member.id
         for member in tally.voters
         if tally.score_of(member.id, chosen) == strongest[chosen]
@@ -294,15 +303,17 @@ def higher_preference(tally: Tally, case: Case) -> Outcome:
     owed = tuple(
         (member_id, option)
         for member_id, option in tally.unmet_first_choices(chosen).items()
-        if member_id not in won
+        if member_id not in winners
     )
-    want = "wants" if len(won) == 1 else "want"
-    steps = [f"{format_names(tally, won)} {want} {chosen} most strongly, at {strongest[chosen]:g}."]
+    verb = "wants" if len(winners) == 1 else "want"
+    steps = [
+        f"{format_names(tally, winners)} {verb} {chosen} most strongly, at {strongest[chosen]:g}."
+    ]
     steps += [
         f"{format_names(tally, [member_id])} gave way and is owed {option}."
         for member_id, option in owed
     ]
-    portion = allocate_to_all(tally, chosen, owner=won[0])
+    portion = allocate_to_all(tally, chosen, owner=winners[0])
     return Outcome(chosen, (portion,), tuple(steps), settled, owed=owed, margin=margin)
 
 
@@ -313,18 +324,23 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
     parent wants a named option, least misery among the parents decides.
     """
     parents = tally.of_role(case.strategy.binding)
-    cast = {member.id: tally.first_choice(member.id) for member in parents}
-    count = {option: sum(vote == option for vote in cast.values()) for option in tally.options}
+    votes_cast = {member.id: tally.first_choice(member.id) for member in parents}
+    vote_counts = {
+        option: sum(vote == option for vote in votes_cast.values()) for option in tally.options
+    }
     fallback = ""
-    if any(count.values()):
+    if any(vote_counts.values()):
         pick = pick_best(
             tally,
-            lambda option: (count[option], -len(tally.rejecting_voters(option))),
-            list(count),
+            lambda option: (vote_counts[option], -len(tally.rejecting_voters(option))),
+            list(vote_counts),
             by_score=False,
         )
-        votes = count[pick.option]
-        step = f"{votes} of {len(parents)} parents vote{'s' * (votes == 1)} for {pick.option}."
+        vote_count = vote_counts[pick.option]
+        step = (
+            f"{vote_count} of {len(parents)} parents vote{'s' * (vote_count == 1)} for "
+            f"{pick.option}."
+        )
     else:
         pick = pick_best(
             tally,
@@ -335,8 +351,8 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
         )
         step = "No parent wants an option that was named; the least unwelcome to them is taken."
         fallback = "least_misery"
-    decided = decide_for_all(tally, pick, step)
-    return replace(decided, fell_back_to=fallback, details={"votes": cast})
+    outcome = decide_for_all(tally, pick, step)
+    return replace(outcome, fell_back_to=fallback, details={"votes": votes_cast})
 
 
 # --- hard constraints --------------------------------------------------------------------------
@@ -351,13 +367,18 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
     """
     binding = tally.of_role(case.strategy.binding)
     removed = {
-        option: by for option in tally.options if (by := tally.rejecting_voters(option, binding))
+        option: rejecting
+        for option in tally.options
+        if (rejecting := tally.rejecting_voters(option, binding))
     }
-    left = [option for option in tally.options if option not in removed]
-    steps = [f"Ruled out by {format_names(tally, by)}: {option}." for option, by in removed.items()]
-    if left:
+    remaining = [option for option in tally.options if option not in removed]
+    steps = [
+        f"Ruled out by {format_names(tally, rejecting)}: {option}."
+        for option, rejecting in removed.items()
+    ]
+    if remaining:
         chosen, settled, margin = pick_best(
-            tally, lambda option: (tally.total(option, binding),), left
+            tally, lambda option: (tally.total(option, binding),), remaining
         )
         steps.append(f"The binding members like {chosen} best among what remains.")
     else:
@@ -365,21 +386,21 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
             tally, lambda option: (-len(tally.rejecting_voters(option, binding)),)
         )
         steps.append(f"Nothing remains; the fewest binding members rule out {chosen}.")
-    rules = [chosen]
+    decided_options = [chosen]
     if case.strategy.topic == "house_rule":
-        wanted = [
+        wanted_options = [
             option
             for option in tally.ranked_options(binding)
-            if option in left and tally.supporting_voters(option, binding)
+            if option in remaining and tally.supporting_voters(option, binding)
         ]
-        rules += [option for option in wanted if option != chosen]
+        decided_options += [option for option in wanted_options if option != chosen]
     return Outcome(
         chosen,
-        tuple(allocate_to_all(tally, rule) for rule in rules),
+        tuple(allocate_to_all(tally, option) for option in decided_options),
         tuple(steps),
         settled,
         removed=tuple(removed.items()),
-        infeasible=not left,
+        infeasible=not remaining,
         margin=margin,
     )
 
@@ -395,31 +416,40 @@ def include_both(tally: Tally, case: Case) -> Outcome:
     best of the rest. Options that are rejected and that no member supports are not included.
     """
     side_a, side_b = _opposing_sides(tally)
-    bearable = [
+    bearable_options = [
         option
         for option in tally.options
         if tally.supporting_voters(option) or not tally.rejecting_voters(option)
     ]
-    bearable = bearable or list(tally.options)
-    pick = pick_best(tally, lambda option: (tally.total(option, side_a),), bearable)
-    first, others = pick.option, [option for option in bearable if option != pick.option]
-    if not others:
-        return decide_for_all(tally, pick, f"Only {first} can be included.")
-    second = pick_best(tally, lambda option: (tally.total(option, side_b),), bearable).option
-    if second == first:
+    bearable_options = bearable_options or list(tally.options)
+    pick = pick_best(tally, lambda option: (tally.total(option, side_a),), bearable_options)
+    first_option, other_options = (
+        pick.option,
+        [option for option in bearable_options if option != pick.option],
+    )
+    if not other_options:
+        return decide_for_all(tally, pick, f"Only {first_option} can be included.")
+    second_option = pick_best(
+        tally, lambda option: (tally.total(option, side_b),), bearable_options
+    ).option
+    if second_option == first_option:
         # Both sides have the same favourite, so the second side takes its best other option.
-        second = pick_best(tally, lambda option: (tally.total(option, side_b),), others).option
+        second_option = pick_best(
+            tally, lambda option: (tally.total(option, side_b),), other_options
+        ).option
     # One side gets the odd days and the other one the even days. A trip of one day is divided into
     # phases.
-    odd = join_words([f"Day {d}" for d in range(1, case.days + 1, 2)])
-    even = join_words([f"Day {d}" for d in range(2, case.days + 1, 2)]) or "a later phase of Day 1"
-    sides = ((side_a, first, odd), (side_b, second, even))
+    odd_days = join_words([f"Day {day}" for day in range(1, case.days + 1, 2)])
+    even_days = (
+        join_words([f"Day {day}" for day in range(2, case.days + 1, 2)]) or "a later phase of Day 1"
+    )
+    sides = ((side_a, first_option, odd_days), (side_b, second_option, even_days))
     return Outcome(
-        first,
+        first_option,
         tuple(allocate_to_all(tally, option, days) for _, option, days in sides),
         tuple(
-            f"{format_names(tally, [member.id for member in s])}: {option} on {days}."
-            for s, option, days in sides
+            f"{format_names(tally, [member.id for member in side])}: {option} on {days}."
+            for side, option, days in sides
         ),
         pick.settled,
     )
@@ -429,26 +459,27 @@ def _opposing_sides(tally: Tally) -> tuple[Sequence[Member], Sequence[Member]]:
     # The order of roles must not depend on the order of members. It is alphabetical with elders
     # first.
     roles = sorted(
-        {member.role for member in tally.voters}, key=lambda r: (r in ("child", "young_adult"), r)
+        {member.role for member in tally.voters},
+        key=lambda role: (role in ("child", "young_adult"), role),
     )
     if len(roles) > 1:
         return tally.of_role(roles[0]), [
             member for member in tally.voters if member.role != roles[0]
         ]
-    top = tally.ranked_options()[0]
-    for_it = [member for member in tally.voters if tally.first_choice(member.id) == top]
-    against = [member for member in tally.voters if member not in for_it]
-    return for_it or tally.voters, against or tally.voters
+    top_option = tally.ranked_options()[0]
+    supporters = [member for member in tally.voters if tally.first_choice(member.id) == top_option]
+    opponents = [member for member in tally.voters if member not in supporters]
+    return supporters or tally.voters, opponents or tally.voters
 
 
 def self_select(tally: Tally, case: Case) -> Outcome:
     """Give all members a shared option by least misery, and each member's first choice in it."""
     frame = least_misery(tally, case)
-    shared = frame.selected_option or ""
-    pick = Pick(shared, frame.decided_by, frame.margin)
-    outcome = allocate_own_choices(tally, _own_choices(tally, shared), shared, pick)
-    steps = (f"Shared frame: {shared}.", *outcome.steps)
-    return replace(outcome, steps=steps, details={"shared_frame": shared})
+    shared_option = frame.selected_option or ""
+    pick = Pick(shared_option, frame.decided_by, frame.margin)
+    outcome = allocate_own_choices(tally, _own_choices(tally, shared_option), shared_option, pick)
+    steps = (f"Shared frame: {shared_option}.", *outcome.steps)
+    return replace(outcome, steps=steps, details={"shared_frame": shared_option})
 
 
 def individual_choice(tally: Tally, case: Case) -> Outcome:
@@ -456,14 +487,14 @@ def individual_choice(tally: Tally, case: Case) -> Outcome:
 
     A member without one joins the most common choice.
     """
-    wanted = first_choice_groups(tally)
-    common = pick_best(tally, lambda option: (len(wanted.get(option, ())),))
-    return allocate_own_choices(tally, _own_choices(tally, common.option), None, common)
+    first_choice_members = first_choice_groups(tally)
+    common_pick = pick_best(tally, lambda option: (len(first_choice_members.get(option, ())),))
+    return allocate_own_choices(tally, _own_choices(tally, common_pick.option), None, common_pick)
 
 
-def _own_choices(tally: Tally, otherwise: str) -> dict[str, list[str]]:
+def _own_choices(tally: Tally, fallback: str) -> dict[str, list[str]]:
     return _by_option(
-        {member.id: tally.first_choice(member.id) or otherwise for member in tally.voters}
+        {member.id: tally.first_choice(member.id) or fallback for member in tally.voters}
     )
 
 
@@ -498,15 +529,17 @@ def log_roll(tally: Tally, case: Case) -> Outcome:
         )
     portions = []
     for day in range(case.days):
-        turn, place = divmod(day, len(order))
-        own = wins[order[place]]
+        turn, position = divmod(day, len(order))
+        won_options = wins[order[position]]
         portions.append(
-            allocate_to_all(tally, own[turn % len(own)], f"Day {day + 1}", order[place])
+            allocate_to_all(
+                tally, won_options[turn % len(won_options)], f"Day {day + 1}", order[position]
+            )
         )
     steps = [
-        f"{format_names(tally, [member_id])} wins {join_words(win)}."
-        for member_id, win in wins.items()
-        if win
+        f"{format_names(tally, [member_id])} wins {join_words(won_options)}."
+        for member_id, won_options in wins.items()
+        if won_options
     ]
     steps += [
         f"{portion.when}: {portion.option}, for {format_names(tally, [portion.owner])}."
@@ -521,41 +554,55 @@ def _traded_options(tally: Tally) -> dict[str, list[str]]:
     points = {member.id: _score_points(tally, member.id) for member in tally.voters}
     wins: dict[str, list[str]] = {member.id: [] for member in tally.voters}
     for option in tally.ranked_options():
-        most = max(point[option] for point in points.values())
-        if most > 0:
+        highest_points = max(points_of_member[option] for points_of_member in points.values())
+        if highest_points > 0:
             # Equal values go to the member with the fewest wins so far, then by member id.
-            level = [member_id for member_id, point in points.items() if point[option] == most]
-            wins[min(level, key=lambda member_id: len(wins[member_id]))].append(option)
-    for voter, first in tally.first_choices().items():
+            tied_members = [
+                member_id
+                for member_id, points_of_member in points.items()
+                if points_of_member[option] == highest_points
+            ]
+            wins[min(tied_members, key=lambda member_id: len(wins[member_id]))].append(option)
+    for voter, first_choice in tally.first_choices().items():
         if not wins[voter]:
-            _release_option(tally, wins, voter, first)
+            _release_option(tally, wins, voter, first_choice)
     return {
-        member_id: sorted(win, key=lambda option: (-points[member_id][option], option))
-        for member_id, win in wins.items()
+        member_id: sorted(won_options, key=lambda option: (-points[member_id][option], option))
+        for member_id, won_options in wins.items()
     }
 
 
 def _score_points(tally: Tally, voter: str) -> dict[str, float]:
     """Return the voter's positive scores as shares of their total, 0 if the voter wants nothing."""
-    wanted = {option: max(0.0, tally.score_of(voter, option)) for option in tally.options}
-    total = sum(wanted.values())
+    positive_scores = {option: max(0.0, tally.score_of(voter, option)) for option in tally.options}
+    total = sum(positive_scores.values())
     # Rounding makes equal shares compare as equal in spite of floating-point errors.
-    return {option: round(s / total, 12) if total else 0.0 for option, s in wanted.items()}
+    return {
+        option: round(score / total, 12) if total else 0.0
+        for option, score in positive_scores.items()
+    }
 
 
-def _release_option(tally: Tally, wins: dict[str, list[str]], voter: str, first: str) -> None:
+def _release_option(
+    tally: Tally, wins: dict[str, list[str]], voter: str, first_choice: str
+) -> None:
     for option in sorted(
         tally.options, key=lambda option: (-tally.score_of(voter, option), option)
     ):
         holder = next(
-            (member_id for member_id, won in wins.items() if option in won and len(won) > 1), None
+            (
+                member_id
+                for member_id, won_options in wins.items()
+                if option in won_options and len(won_options) > 1
+            ),
+            None,
         )
         if holder and tally.score_of(voter, option) > 0:
             wins[holder].remove(option)
             wins[voter].append(option)
             return
     # No member can spare an option that the voter wants, so the voter shares the first choice.
-    wins[voter].append(first)
+    wins[voter].append(first_choice)
 
 
 def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
@@ -564,16 +611,20 @@ def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
     A member joins the first choice of two or more members that the member scores highest. A member
     who likes none of these keeps the first choice.
     """
-    shared = [option for option, who in first_choice_groups(tally).items() if len(who) > 1]
+    shared_options = [
+        option for option, member_ids in first_choice_groups(tally).items() if len(member_ids) > 1
+    ]
 
     def cluster_anchor(voter: str) -> str:
-        liked = [option for option in shared if tally.score_of(voter, option) > 0]
-        if liked:
+        liked_options = [option for option in shared_options if tally.score_of(voter, option) > 0]
+        if liked_options:
             return min(
-                liked,
+                liked_options,
                 key=lambda option: (-tally.score_of(voter, option), -tally.total(option), option),
             )
-        return tally.first_choice(voter) or (shared[0] if shared else tally.ranked_options()[0])
+        return tally.first_choice(voter) or (
+            shared_options[0] if shared_options else tally.ranked_options()[0]
+        )
 
     groups = _by_option({member.id: cluster_anchor(member.id) for member in tally.voters})
     pick = pick_best(tally, lambda option: (len(groups[option]),), list(groups))
@@ -588,23 +639,25 @@ def shared_first(tally: Tally, case: Case) -> Outcome:
     chosen, settled, margin = pick_best(
         tally, lambda option: (-len(tally.rejecting_voters(option)),)
     )
-    apart = set(tally.rejecting_voters(chosen))
+    apart_ids = set(tally.rejecting_voters(chosen))
     # If all reject it, exceptions for all would leave no shared option.
-    if len(apart) == len(tally.voters):
-        apart = set()
-    elsewhere = first_choice_groups(
-        tally, [member for member in tally.voters if member.id in apart]
+    if len(apart_ids) == len(tally.voters):
+        apart_ids = set()
+    members_by_option = first_choice_groups(
+        tally, [member for member in tally.voters if member.id in apart_ids]
     )
-    together = [member.id for member in tally.voters if member.id not in apart]
-    gone = {member_id for who in elsewhere.values() for member_id in who}
+    staying_ids = [member.id for member in tally.voters if member.id not in apart_ids]
+    leaving_ids = {
+        member_id for member_ids in members_by_option.values() for member_id in member_ids
+    }
     # A member who rejects the shared option but wants no other one stays as well.
-    staying = tuple(member.id for member in tally.voters if member.id not in gone)
-    portions = [Portion(chosen, staying)]
-    steps = [f"Shared: {chosen}, for {format_names(tally, together)}."]
-    for option, who in elsewhere.items():
-        portions.append(Portion(option, tuple(who)))
+    portion_ids = tuple(member.id for member in tally.voters if member.id not in leaving_ids)
+    portions = [Portion(chosen, portion_ids)]
+    steps = [f"Shared: {chosen}, for {format_names(tally, staying_ids)}."]
+    for option, member_ids in members_by_option.items():
+        portions.append(Portion(option, tuple(member_ids)))
         steps.append(
-            f"Exception: {option} for {format_names(tally, who)}, who cannot share {chosen}."
+            f"Exception: {option} for {format_names(tally, member_ids)}, who cannot share {chosen}."
         )
     return Outcome(chosen, tuple(portions), tuple(steps), settled, margin=margin)
 
@@ -614,9 +667,9 @@ def shared_first(tally: Tally, case: Case) -> Outcome:
 
 def decide_together(tally: Tally, case: Case) -> Outcome:
     """Decide a subgroup slot without a conflict: the option of least misery, for all members."""
-    base = least_misery(tally, case)
-    steps = ("Nobody wants to part, so all stay together.", *base.steps)
-    return replace(base, steps=steps, fell_back_to="least_misery")
+    outcome = least_misery(tally, case)
+    steps = ("Nobody wants to part, so all stay together.", *outcome.steps)
+    return replace(outcome, steps=steps, fell_back_to="least_misery")
 
 
 def subgroup_required(tally: Tally, case: Case) -> Outcome:
@@ -646,20 +699,22 @@ def subgroup_optional(tally: Tally, case: Case) -> Outcome:
     The branch is the best option of the members with another first choice. Members who support it
     may take it.
     """
-    base = least_misery(tally, case)
-    backbone = base.selected_option or ""
+    outcome = least_misery(tally, case)
+    backbone = outcome.selected_option or ""
     portions = [allocate_to_all(tally, backbone, SHARED)]
     steps = [f"Shared backbone for all: {backbone}."]
-    elsewhere = tally.unmet_first_choices(backbone)
-    others = [member for member in tally.voters if member.id in elsewhere]
-    if others:
-        rest = [option for option in tally.options if option != backbone]
-        branch = pick_best(tally, lambda option: (tally.total(option, others),), rest).option
-        takers = tally.supporting_voters(branch, others)
+    unmet_choices = tally.unmet_first_choices(backbone)
+    unmet_members = [member for member in tally.voters if member.id in unmet_choices]
+    if unmet_members:
+        other_options = [option for option in tally.options if option != backbone]
+        branch_option = pick_best(
+            tally, lambda option: (tally.total(option, unmet_members),), other_options
+        ).option
+        takers = tally.supporting_voters(branch_option, unmet_members)
         if takers:
-            portions.append(Portion(branch, takers, BRANCH))
-            steps.append(f"Optional branch: {branch}, for {format_names(tally, takers)}.")
-    return replace(base, portions=tuple(portions), steps=tuple(steps))
+            portions.append(Portion(branch_option, takers, BRANCH))
+            steps.append(f"Optional branch: {branch_option}, for {format_names(tally, takers)}.")
+    return replace(outcome, portions=tuple(portions), steps=tuple(steps))
 
 
 Operator = Callable[[Tally, Case], Outcome]

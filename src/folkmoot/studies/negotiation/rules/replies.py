@@ -277,20 +277,20 @@ def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> Bal
     if way_out is not None and way_out.reason == DECLINED:
         return BallotRead(None, missing=DECLINED)
     unmatched: list[str] = []
-    own = new_option_of(form.new_option, options) or ""
-    if not own and not is_empty(form.new_option):
+    own_option = new_option_of(form.new_option, options) or ""
+    if not own_option and not is_empty(form.new_option):
         unmatched.append(form.new_option)
-    named = _match_all([form.top_choice], options, unmatched, own)
-    top = own if way_out is not None else "".join(named)
-    acceptable = _match_all(form.acceptable, options, unmatched, own)
+    top_options = _match_all([form.top_choice], options, unmatched, own_option)
+    top = own_option if way_out is not None else "".join(top_options)
+    acceptable = _match_all(form.acceptable, options, unmatched, own_option)
     acceptable = tuple(
-        option for option in dict.fromkeys((*acceptable, own)) if option and option != top
+        option for option in dict.fromkeys((*acceptable, own_option)) if option and option != top
     )
-    hard_no, objections = read_hard_no(form, options, unmatched, own)
-    found = {OPTIONS_ON_THE_TABLE: tuple(unmatched)} if unmatched else {}
+    hard_no, objections = read_hard_no(form, options, unmatched, own_option)
+    problems = {OPTIONS_ON_THE_TABLE: tuple(unmatched)} if unmatched else {}
     if not (top or acceptable or hard_no or objections):
-        return BallotRead(None, found, "unparsed" if way_out is None else way_out.reason)
-    return BallotRead(Ballot(member_id, top, acceptable, hard_no, objections=objections), found)
+        return BallotRead(None, problems, "unparsed" if way_out is None else way_out.reason)
+    return BallotRead(Ballot(member_id, top, acceptable, hard_no, objections=objections), problems)
 
 
 def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[str]) -> BallotRead:
@@ -300,43 +300,43 @@ def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[s
     highest score, acceptable are the others above zero.
     """
     unmatched: list[str] = []
-    given: dict[str, float] = {}
-    stated: set[str] = set()
+    scores: dict[str, float] = {}
+    stated_options: set[str] = set()
     for score in form.scores:
         for option in _match_all([score.option], options, unmatched):
-            stated.add(option)
+            stated_options.add(option)
             if score.score is not None:
-                given.setdefault(option, score.score)
+                scores.setdefault(option, score.score)
     hard_no, objections = read_hard_no(form, options, unmatched)
-    found: dict[str, Sequence[str]] = {OPTIONS_ON_THE_TABLE: unmatched} if unmatched else {}
-    lacking = [option for option in options if option not in stated]
-    if lacking:
-        found[OPTIONS_SCORED] = lacking
-    if not (given or hard_no or objections):
-        return BallotRead(None, found, CANNOT_SAY if stated else "unparsed")
-    liked = sorted(
-        (option for option, score in given.items() if score > 0 and option not in hard_no),
-        key=lambda option: -given[option],
+    problems: dict[str, Sequence[str]] = {OPTIONS_ON_THE_TABLE: unmatched} if unmatched else {}
+    unscored = [option for option in options if option not in stated_options]
+    if unscored:
+        problems[OPTIONS_SCORED] = unscored
+    if not (scores or hard_no or objections):
+        return BallotRead(None, problems, CANNOT_SAY if stated_options else "unparsed")
+    liked_options = sorted(
+        (option for option, score in scores.items() if score > 0 and option not in hard_no),
+        key=lambda option: -scores[option],
     )
-    top, acceptable = "".join(liked[:1]), tuple(liked[1:])
-    return BallotRead(Ballot(member_id, top, acceptable, hard_no, given, objections), found)
+    top, acceptable = "".join(liked_options[:1]), tuple(liked_options[1:])
+    return BallotRead(Ballot(member_id, top, acceptable, hard_no, scores, objections), problems)
 
 
 def read_hard_no(
     form: BallotForm | ScoreForm | OwnScores | FeedbackReply,
     options: Sequence[str],
     unmatched: list[str],
-    own: str = "",
+    own_option: str = "",
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the options that a member firmly rejects, and the other objections.
 
     An entry that names no listed option rejects something else. It is kept as an objection in the
     member's words and added to `unmatched`.
     """
-    others: list[str] = []
-    hard_no = _match_all(form.hard_no, options, others, own)
-    unmatched += others
-    return hard_no, tuple(filter(None, (form.objection, *others)))
+    unmatched_rejections: list[str] = []
+    hard_no = _match_all(form.hard_no, options, unmatched_rejections, own_option)
+    unmatched += unmatched_rejections
+    return hard_no, tuple(filter(None, (form.objection, *unmatched_rejections)))
 
 
 def _match_all(
@@ -346,17 +346,17 @@ def _match_all(
 
     Empty entries and ways out are skipped, because they name nothing and need no re-ask.
     """
-    known = (*options, own) if own else tuple(options)
-    found: dict[str, None] = {}
+    known_options = (*options, own) if own else tuple(options)
+    matched: dict[str, None] = {}
     for entry in entries:
         if not entry.strip() or parse_way_out(entry) is not None:
             continue
-        option = match_option(entry, known)
+        option = match_option(entry, known_options)
         if option is None:
             unmatched.append(entry)
         else:
-            found[option] = None
-    return tuple(found)
+            matched[option] = None
+    return tuple(matched)
 
 
 # --- the dialogue ------------------------------------------------------------------------------
@@ -372,17 +372,17 @@ def sort_lines(
     """
     by_key = {fold_name(name): name for name in names}
     opening = ""
-    said: list[tuple[str, str]] = []
+    lines: list[tuple[str, str]] = []
     dropped = 0
     for line in dialogue:
         text, key = line.text, fold_name(line.speaker)
         if text and key in by_key:
-            said.append((by_key[key], text))
+            lines.append((by_key[key], text))
         elif text and key in RESERVED:
             opening = opening or text
         else:
             dropped += 1
-    return opening, said, dropped
+    return opening, lines, dropped
 
 
 # --- the decision ------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ class Vocabulary:
         return values | ({"dropped": self.options} if self.options else {})
 
 
-def parse_settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
+def parse_settlement(vocabulary: Vocabulary, reply: Decided) -> Settlement:
     """Return a mediator's statement with options, members and times by their listed names.
 
     Entries that differ only in times or only in members are merged. An option that a member gets
@@ -447,38 +447,42 @@ def parse_settlement(vocabulary: Vocabulary, said: Decided) -> Settlement:
     not_times: list[str] = []
     times: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     known_times = [portion.when for portion in in_force]
-    given = dict.fromkeys((*vocabulary.options, *(portion.option for portion in in_force)))
-    for share in said.decision:
-        option = _option_of(share, tuple(given), vocabulary.forbidden)
+    known_options = dict.fromkeys((*vocabulary.options, *(portion.option for portion in in_force)))
+    for share in reply.decision:
+        option = _option_of(share, tuple(known_options), vocabulary.forbidden)
         if option is None:
-            new = parse_way_out(share.option) is not None and share.new_option
-            not_options.append(new or share.option or share.new_option)
+            new_option = parse_way_out(share.option) is not None and share.new_option
+            not_options.append(new_option or share.option or share.new_option)
         members = _members_of(share, group, not_members)
         when = parse_time(share.when, vocabulary.days, known_times)
         if when is None:
             not_times.append(share.when)
         if option and members:
             # A new option of this entry is a listed one for the entries that follow.
-            given[option] = None
+            known_options[option] = None
             times.setdefault((option, members), []).append(when or OPEN_TIME)
-    served: dict[tuple[str, str], set[str]] = {}
-    for (option, members), whens in times.items():
-        when = WHOLE_TRIP if WHOLE_TRIP in whens else " and ".join(dict.fromkeys(whens))
-        served.setdefault((option, when), set()).update(members)
+    members_of_share: dict[tuple[str, str], set[str]] = {}
+    for (option, members), stated_times in times.items():
+        when = (
+            WHOLE_TRIP if WHOLE_TRIP in stated_times else " and ".join(dict.fromkeys(stated_times))
+        )
+        members_of_share.setdefault((option, when), set()).update(members)
     portions = tuple(
-        Portion(option, tuple(member.id for member in group.members if member.id in who), when)
-        for (option, when), who in served.items()
+        Portion(
+            option, tuple(member.id for member in group.members if member.id in member_ids), when
+        )
+        for (option, when), member_ids in members_of_share.items()
     )
-    got = {portion.option for portion in portions}
+    given_options = {portion.option for portion in portions}
     # An entry of `dropped` that names no option changes nothing, so it causes no re-ask.
-    dropped = _match_all(said.dropped, tuple(given), [])
+    dropped = _match_all(reply.dropped, tuple(known_options), [])
     # Several house rules can hold at once, whereas other options need a time each.
     if vocabulary.topic != "house_rule":
         portions = _shared_options(portions)
     unmatched = {OPTIONS_ON_THE_TABLE: not_options, MEMBERS: not_members, TIMES: not_times}
     return Settlement(
         portions,
-        tuple(option for option in dropped if option not in got),
+        tuple(option for option in dropped if option not in given_options),
         {what: tuple(entries) for what, entries in unmatched.items() if entries},
     )
 
@@ -510,10 +514,15 @@ def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
     Each such option gets its own part of the trip, because portions with the same time are in force
     together.
     """
-    whole = [set(portion.members) for portion in portions if portion.when == WHOLE_TRIP]
+    whole_trip_members = [
+        set(portion.members) for portion in portions if portion.when == WHOLE_TRIP
+    ]
 
     def is_shared(portion: Portion) -> bool:
-        return portion.when == WHOLE_TRIP and sum(bool(set(portion.members) & m) for m in whole) > 1
+        return (
+            portion.when == WHOLE_TRIP
+            and sum(bool(set(portion.members) & members) for members in whole_trip_members) > 1
+        )
 
     return tuple(
         replace(portion, when=f"part with {portion.option}") if is_shared(portion) else portion
@@ -523,8 +532,8 @@ def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
 
 def summary_option(portions: Sequence[Portion]) -> str | None:
     """Return the option that most members get, the first of equals, or None."""
-    got = _who_gets(portions)
-    return max(got, key=lambda option: len(got[option]), default=None)
+    receivers = _who_gets(portions)
+    return max(receivers, key=lambda option: len(receivers[option]), default=None)
 
 
 def same_allocation(first: Sequence[Portion], second: Sequence[Portion]) -> bool:
@@ -538,20 +547,23 @@ def is_same_decision(first: Sequence[Portion], second: Sequence[Portion], days: 
 
 
 def _who_gets(portions: Sequence[Portion]) -> Mapping[str, frozenset[str]]:
-    got: dict[str, frozenset[str]] = {}
+    receivers: dict[str, frozenset[str]] = {}
     for portion in portions:
-        got[portion.option] = got.get(portion.option, frozenset()) | frozenset(portion.members)
-    return got
+        receivers[portion.option] = receivers.get(portion.option, frozenset()) | frozenset(
+            portion.members
+        )
+    return receivers
 
 
 def _who_gets_when(portions: Sequence[Portion], days: int) -> dict[tuple[str, str], frozenset[str]]:
-    got: dict[tuple[str, str], frozenset[str]] = {}
+    times_of: dict[tuple[str, str], frozenset[str]] = {}
     for portion in portions:
         times = frozenset(portion.when.replace(", ", " and ").split(" and "))
         for member in portion.members:
             key = portion.option, member
-            got[key] = got.get(key, frozenset()) | times
+            times_of[key] = times_of.get(key, frozenset()) | times
     every_day = frozenset(f"Day {day + 1}" for day in range(days))
     return {
-        key: frozenset({WHOLE_TRIP}) if times >= every_day else times for key, times in got.items()
+        key: frozenset({WHOLE_TRIP}) if times >= every_day else times
+        for key, times in times_of.items()
     }

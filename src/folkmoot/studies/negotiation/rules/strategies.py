@@ -45,9 +45,9 @@ class Topic:
 
 def load_topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[Topic, ...]:
     """Return the eight topics in order. `overrides` maps topics to other usual options."""
-    own = overrides or {}
+    own_options = overrides or {}
     return tuple(
-        replace(topic, options=tuple(own.get(topic.id, topic.options)))
+        replace(topic, options=tuple(own_options.get(topic.id, topic.options)))
         for topic in _topic_catalogue()
     )
 
@@ -210,7 +210,7 @@ class Strategy:
 
 
 Table = Mapping[tuple[str, str], Strategy]
-_COLUMNS = tuple(f.name for f in fields(Strategy))
+_COLUMNS = tuple(field.name for field in fields(Strategy))
 
 
 def strategy_for(group_type: str, topic: str) -> Strategy:
@@ -233,33 +233,37 @@ def read_table(text: str) -> Table:
     columns, rows = read_csv(text, "strategies.csv")
     if columns != _COLUMNS:
         raise ValueError(f"strategy table: columns must be {', '.join(_COLUMNS)}")
-    found: dict[tuple[str, str], Strategy] = {}
+    strategies: dict[tuple[str, str], Strategy] = {}
     # Collect all problems, so that one error names them all.
-    faults: list[str] = []
+    problems: list[str] = []
     for line, row in rows:
         strategy = Strategy(**row)
         key = (strategy.group_type, strategy.topic)
-        faults += [f"line {line}: {fault}" for fault in _strategy_problems(strategy)]
-        if key in found:
-            faults.append(f"line {line}: duplicate row for {key[0]}/{key[1]}")
-        found[key] = strategy
-    wanted = [(group, topic) for group in TYPE_IDS for topic in TOPICS]
-    faults += [f"no row for {group}/{text}" for group, text in wanted if (group, text) not in found]
-    if faults:
-        raise ValueError("strategy table: " + "; ".join(faults))
-    return {key: found[key] for key in wanted}
+        problems += [f"line {line}: {problem}" for problem in _strategy_problems(strategy)]
+        if key in strategies:
+            problems.append(f"line {line}: duplicate row for {key[0]}/{key[1]}")
+        strategies[key] = strategy
+    expected = [(group, topic) for group in TYPE_IDS for topic in TOPICS]
+    problems += [
+        f"no row for {group}/{topic}"
+        for group, topic in expected
+        if (group, topic) not in strategies
+    ]
+    if problems:
+        raise ValueError("strategy table: " + "; ".join(problems))
+    return {key: strategies[key] for key in expected}
 
 
 def _strategy_problems(strategy: Strategy) -> list[str]:
-    faults = [
+    problems = [
         f"no {column}"
         for column in _COLUMNS
         if column != "binding" and not getattr(strategy, column)
     ]
     if strategy.group_type not in TYPE_IDS or strategy.topic not in TOPICS:
-        faults.append(f"unknown pair {strategy.group_type}/{strategy.topic}")
+        problems.append(f"unknown pair {strategy.group_type}/{strategy.topic}")
     if strategy.operator not in OPERATORS:
-        faults.append(f"unknown operator `{strategy.operator}`")
+        problems.append(f"unknown operator `{strategy.operator}`")
     roles = {
         role.id
         for group_type in GROUP_TYPES
@@ -267,13 +271,13 @@ def _strategy_problems(strategy: Strategy) -> list[str]:
         for role in group_type.roles
     }
     if strategy.binding not in roles | {"all", ""}:
-        faults.append(f"a {strategy.group_type} group has no role `{strategy.binding}`")
+        problems.append(f"a {strategy.group_type} group has no role `{strategy.binding}`")
     if (
         strategy.operator in ("hard_constraint", "parent_vote_lower_misery")
         and not strategy.binding
     ):
-        faults.append(f"`{strategy.operator}` must say who is binding")
-    return faults
+        problems.append(f"`{strategy.operator}` must say who is binding")
+    return problems
 
 
 # --- a group of travellers ---------------------------------------------------------------------
@@ -320,4 +324,4 @@ class Group:
 
 def natural_sort_key(member_id: str) -> tuple[str | int, ...]:
     """Return a sort key that places `traveler_2` before `traveler_10`."""
-    return tuple(int(p) if p.isdigit() else p for p in re.split(r"(\d+)", member_id))
+    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", member_id))

@@ -84,26 +84,26 @@ def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
 @lru_cache(maxsize=4_096)
 def _split_sentences(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the folded words between clause ends other than commas, which stay as words."""
-    found: list[tuple[str, ...]] = []
+    clauses: list[tuple[str, ...]] = []
     for part in _BOUNDARY.split(_normalise_text(text)):
         words: list[str] = []
         tokens = [stem_word(text) for text in _TOKEN.findall(part)]
         for i, word in enumerate(tokens):
-            ends = word == "but"
+            ends_clause = word == "but"
             before_not = word == "and" and tokens[i + 1 : i + 2] == ["not"]
-            if ends or before_not:
-                found.append(tuple(words))
+            if ends_clause or before_not:
+                clauses.append(tuple(words))
                 words = []
             else:
                 words.append(word)
-        found.append(tuple(words))
-    return tuple(c for c in found if c)
+        clauses.append(tuple(words))
+    return tuple(clause for clause in clauses if clause)
 
 
 def _comma_parts(words: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the words between commas."""
     ends = [-1, *(i for i, word in enumerate(words) if word == ","), len(words)]
-    parts = (tuple(words[a + 1 : b]) for a, b in pairwise(ends))
+    parts = (tuple(words[left + 1 : right]) for left, right in pairwise(ends))
     return [part for part in parts if part]
 
 
@@ -116,7 +116,7 @@ def _normalise_text(text: str) -> str:
     # Participants and models write "don't" with many characters, or without an apostrophe.
     text = re.sub(r"\bdon[^a-z0-9]?t\b", "don't", text)
     decomposed = unicodedata.normalize("NFKD", text)
-    text = "".join(condition for condition in decomposed if not unicodedata.combining(condition))
+    text = "".join(character for character in decomposed if not unicodedata.combining(character))
     # "no-frills diner" rejects nothing, so "nofrills" must not contain the cue "no".
     text = re.sub(r"\b(no|not|non)[-‐‑](?=\w)", r"\1", text)
     return re.sub(r"[-‐‑–—/_]", " ", text.replace("&", " and "))
@@ -141,8 +141,10 @@ def match_option(entry: str, options: Iterable[str]) -> str | None:
 
 def content_words(text: str) -> frozenset[str]:
     """Return the folded words of a text without stop words and cue words."""
-    empty = _STOP_STEMS | POSITIVE_CUES | NEGATION_CUES
-    return frozenset(word for c in split_clauses(text) for word in c if word not in empty)
+    ignored_words = _STOP_STEMS | POSITIVE_CUES | NEGATION_CUES
+    return frozenset(
+        word for clause in split_clauses(text) for word in clause if word not in ignored_words
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +171,12 @@ class _Clause:
 
     def cue_near(self, start: int, end: int) -> bool:
         """Return whether a negation cue that is part of no option is near words[start:end]."""
-        near = range(max(0, start - WINDOW), min(len(self.words), end + WINDOW))
-        return any(self.taken[i] is None and self.words[i] in NEGATION_CUES for i in near)
+        window = range(max(0, start - WINDOW), min(len(self.words), end + WINDOW))
+        return any(self.taken[i] is None and self.words[i] in NEGATION_CUES for i in window)
 
     def wish_before(self, start: int) -> bool:
-        near = range(max(0, start - WINDOW), start)
-        return any(self.taken[i] is None and self.words[i] in POSITIVE_CUES for i in near)
+        window = range(max(0, start - WINDOW), start)
+        return any(self.taken[i] is None and self.words[i] in POSITIVE_CUES for i in window)
 
 
 def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
@@ -182,12 +184,12 @@ def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
 
     Longer options take precedence: "brew pub" is no mention of "pub".
     """
-    found: list[Mention] = []
+    mentions: list[Mention] = []
     for clause in _parse_clauses(text, options):
         for start, end, option in clause.spans:
             negated = clause.cue_near(start, end)
-            found.append(Mention(option, negated, not negated and clause.wish_before(start)))
-    return tuple(found)
+            mentions.append(Mention(option, negated, not negated and clause.wish_before(start)))
+    return tuple(mentions)
 
 
 def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
@@ -203,43 +205,47 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     If the option itself is negative, such as "no parties", words under a negation cue count and
     wished words do not. The window covers the whole list that contains the option.
     """
-    read = _parse_clauses(text, options)
-    named: dict[str, list[Mention]] = {}
+    clauses = _parse_clauses(text, options)
+    mentions_of: dict[str, list[Mention]] = {}
     for mention in find_mentions(text, options):
-        named.setdefault(mention.option, []).append(mention)
-    loose = _loose_words(read)
+        mentions_of.setdefault(mention.option, []).append(mention)
+    loose_words = _loose_words(clauses)
     result: dict[str, int] = {}
     for option in options:
-        hits = named.get(option, [])
-        if hits:
+        option_mentions = mentions_of.get(option, [])
+        if option_mentions:
             result[option] = (
                 NAMED
-                + (NEGATED if any(mention.negated for mention in hits) else 0)
-                + (WANTED if any(mention.wanted for mention in hits) else 0)
+                + (NEGATED if any(mention.negated for mention in option_mentions) else 0)
+                + (WANTED if any(mention.wanted for mention in option_mentions) else 0)
             )
         else:
             words = set(words_of(option))
-            agreeing = loose["refused" if words & NEGATION_CUES else "wanted"] | loose["plain"]
-            result[option] = WEAK * len((words - _STOP_STEMS) & agreeing)
+            agreeing_words = (
+                loose_words["refused" if words & NEGATION_CUES else "wanted"] | loose_words["plain"]
+            )
+            result[option] = WEAK * len((words - _STOP_STEMS) & agreeing_words)
     return result
 
 
 def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
     """Return the options that a text names and never negates, by first mention."""
-    seen = find_mentions(text, options)
-    refused = {mention.option for mention in seen if mention.negated}
-    return tuple(dict.fromkeys(mention.option for mention in seen if mention.option not in refused))
+    mentions = find_mentions(text, options)
+    rejected = {mention.option for mention in mentions if mention.negated}
+    return tuple(
+        dict.fromkeys(mention.option for mention in mentions if mention.option not in rejected)
+    )
 
 
-def _loose_words(read: Iterable[_Clause]) -> dict[str, set[str]]:
+def _loose_words(clauses: Iterable[_Clause]) -> dict[str, set[str]]:
     """Return the words that belong to no option, as `refused`, `wanted` or `plain`."""
-    found: dict[str, set[str]] = {"refused": set(), "wanted": set(), "plain": set()}
-    for clause in read:
+    words_by_kind: dict[str, set[str]] = {"refused": set(), "wanted": set(), "plain": set()}
+    for clause in clauses:
         for i, word in enumerate(clause.words):
             if clause.taken[i] is None:
                 near = clause.cue_near(i, i + 1), clause.wish_before(i)
-                found["refused" if near[0] else "wanted" if near[1] else "plain"].add(word)
-    return found
+                words_by_kind["refused" if near[0] else "wanted" if near[1] else "plain"].add(word)
+    return words_by_kind
 
 
 def _parse_clauses(text: str, options: Sequence[str]) -> list[_Clause]:
@@ -282,22 +288,26 @@ def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]
     It is divided at its commas, except those inside a list of options.
     """
     runs = _option_lists(words, spans)
-    held = {i for run in runs for i in range(spans[run[0]][0], spans[run[-1]][1])}
-    ends = [i for i, word in enumerate(words) if word == "," and i not in held]
-    found: list[_Clause] = []
-    for a, b in pairwise([-1, *ends, len(words)]):
-        kept = [i for i in range(a + 1, b) if words[i] != ","]
-        place = {i: n for n, i in enumerate(kept)}
-        inside = [[spans[s] for s in run] for run in runs if a < spans[run[0]][0] < b]
-        taken: list[str | None] = [None] * len(kept)
-        placed: list[tuple[int, int, str]] = []
-        for run in inside:
-            edges = place[run[0][0]], place[run[-1][1] - 1] + 1
+    positions_in_lists = {i for run in runs for i in range(spans[run[0]][0], spans[run[-1]][1])}
+    ends = [i for i, word in enumerate(words) if word == "," and i not in positions_in_lists]
+    clauses: list[_Clause] = []
+    for left, right in pairwise([-1, *ends, len(words)]):
+        kept_positions = [i for i in range(left + 1, right) if words[i] != ","]
+        new_position = {i: position for position, i in enumerate(kept_positions)}
+        runs_inside = [
+            [spans[span] for span in run] for run in runs if left < spans[run[0]][0] < right
+        ]
+        taken: list[str | None] = [None] * len(kept_positions)
+        new_spans: list[tuple[int, int, str]] = []
+        for run in runs_inside:
+            run_bounds = new_position[run[0][0]], new_position[run[-1][1] - 1] + 1
             for start, end, option in run:
-                placed.append((*edges, option))
-                taken[place[start] : place[end - 1] + 1] = [option] * (end - start)
-        found.append(_Clause(tuple(words[i] for i in kept), tuple(taken), tuple(placed)))
-    return [clause for clause in found if clause.words]
+                new_spans.append((*run_bounds, option))
+                taken[new_position[start] : new_position[end - 1] + 1] = [option] * (end - start)
+        clauses.append(
+            _Clause(tuple(words[i] for i in kept_positions), tuple(taken), tuple(new_spans))
+        )
+    return [clause for clause in clauses if clause.words]
 
 
 def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[list[int]]:
@@ -320,20 +330,22 @@ def _kept_together(
     words: Sequence[str], spans: Sequence[tuple[int, int, str]], run: list[int]
 ) -> list[list[int]]:
     """Return the parts of a run of options that form lists. `_option_lists` has the rules."""
-    gaps = [set(words[spans[i][1] : spans[j][0]]) for i, j in pairwise(run)]
+    words_between = [set(words[spans[i][1] : spans[j][0]]) for i, j in pairwise(run)]
     first = spans[run[0]][0]
-    before = set(words[max(0, first - WINDOW) : first])
-    cues = before & (NEGATION_CUES | POSITIVE_CUES)
-    closed_by_and = len(gaps) > 1 and "and" in gaps[-1] and "," in gaps[0]
+    words_before = set(words[max(0, first - WINDOW) : first])
+    cues = words_before & (NEGATION_CUES | POSITIVE_CUES)
+    closed_by_and = (
+        len(words_between) > 1 and "and" in words_between[-1] and "," in words_between[0]
+    )
     and_list = closed_by_and and (not cues or bool(cues - {"no", "not"}))
-    closed = bool(gaps and gaps[-1] & _OR) or and_list
-    parts = [[run[0]]]
-    for i, gap in zip(run[1:], gaps, strict=True):
-        if closed if "," in gap else bool(gap & _OR) or and_list:
-            parts[-1].append(i)
+    is_one_list = bool(words_between and words_between[-1] & _OR) or and_list
+    groups = [[run[0]]]
+    for i, gap in zip(run[1:], words_between, strict=True):
+        if is_one_list if "," in gap else bool(gap & _OR) or and_list:
+            groups[-1].append(i)
         else:
-            parts.append([i])
-    return parts
+            groups.append([i])
+    return groups
 
 
 # A longer entry of a ballot is a sentence and no option. A preference text without a cue counts as
@@ -380,16 +392,18 @@ def candidate_options(
     Top choices and acceptable options of ballots are on the table as well. Options that differ only
     in case, plurals or accents are one option.
     """
-    found: dict[tuple[str, ...], str] = {}
+    candidates: dict[tuple[str, ...], str] = {}
     for text in texts.values():
-        seen = find_mentions(text, catalogue)
-        own = set() if any(not mention.negated for mention in seen) else _own_words(text)
-        for option in {mention.option for mention in seen} | own:
-            _add_candidate(found, option, catalogue)
+        mentions = find_mentions(text, catalogue)
+        own_phrases = (
+            set() if any(not mention.negated for mention in mentions) else _own_words(text)
+        )
+        for option in {mention.option for mention in mentions} | own_phrases:
+            _add_candidate(candidates, option, catalogue)
     for ballot in (ballots or {}).values():
         for entry in (ballot.top_choice, *ballot.acceptable):
-            _add_candidate(found, entry, catalogue)
-    return tuple(sorted(found.values()))
+            _add_candidate(candidates, entry, catalogue)
+    return tuple(sorted(candidates.values()))
 
 
 def normalise_entry(entry: str) -> str:
@@ -405,15 +419,15 @@ def normalise_entry(entry: str) -> str:
 
 
 def _add_candidate(
-    found: dict[tuple[str, ...], str], option: str, catalogue: Sequence[str]
+    candidates: dict[tuple[str, ...], str], option: str, catalogue: Sequence[str]
 ) -> None:
     words = fold_option(option)
     if not words:
         return
     # An option has one spelling, independent of the order of members: that of the catalogue,
     # otherwise the alphabetically first one.
-    known = match_option(option, catalogue)
-    found[words] = known or min(option, found.get(words, option))
+    usual_option = match_option(option, catalogue)
+    candidates[words] = usual_option or min(option, candidates.get(words, option))
 
 
 def _own_words(text: str) -> set[str]:
@@ -421,8 +435,8 @@ def _own_words(text: str) -> set[str]:
     words = words_of(text)
     cues = POSITIVE_CUES | NEGATION_CUES
     if len(words) <= BARE_WORDS and not cues & set(words) and words not in NOTHING:
-        bare = _between_small_words(words)
-        return {_as_written(bare, text)} if any(len(word) > 2 for word in bare) else set()
+        content = _between_small_words(words)
+        return {_as_written(content, text)} if any(len(word) > 2 for word in content) else set()
     phrases: set[str] = set()
     for clause in split_clauses(text):
         cue = next((i for i, word in enumerate(clause) if word in POSITIVE_CUES), None)
@@ -444,20 +458,20 @@ def _wish_object(words: Sequence[str]) -> list[str]:
 
 def _as_written(phrase: Sequence[str], text: str) -> str:
     """Return folded words with the endings that the text gives them: "tapas", not "tapa"."""
-    written: dict[tuple[str, ...], str] = {}
+    written_forms: dict[tuple[str, ...], str] = {}
     for token in re.findall(r"[\w'’]+", text.casefold()):
-        written.setdefault(words_of(token), token)
-    return " ".join(written.get((word,), word) for word in phrase)
+        written_forms.setdefault(words_of(token), token)
+    return " ".join(written_forms.get((word,), word) for word in phrase)
 
 
 def _between_small_words(words: Iterable[str]) -> list[str]:
     """Return the first run of content words, at most four."""
     run: list[str] = []
     for word in words:
-        small = word in STOP_WORDS or word in POSITIVE_CUES
-        if small and run:
+        is_small = word in STOP_WORDS or word in POSITIVE_CUES
+        if is_small and run:
             break
-        if not small:
+        if not is_small:
             run.append(word)
     return run[:4] if not set(run) & NEGATION_CUES else []
 
@@ -487,9 +501,9 @@ class Tally:
 
     def rejecting_voters(self, option: str, voters: Voters | None = None) -> tuple[str, ...]:
         """Return the ids of the voters who strongly reject the option (score at most −2)."""
-        some = self._selected_voters(voters)
+        selected = self._selected_voters(voters)
         return tuple(
-            member.id for member in some if self.score_of(member.id, option) <= STRONG_REJECTION
+            member.id for member in selected if self.score_of(member.id, option) <= STRONG_REJECTION
         )
 
     def lowest_score(self, option: str, voters: Voters | None = None) -> float:
@@ -509,19 +523,22 @@ class Tally:
         It is the ballot's top choice, otherwise the option with the highest score. Ties go to the
         option that the text names first, then to the higher total score, then alphabetically.
         """
-        wanted = [option for option in self.options if self.score_of(voter, option) > 0]
-        top = self.top.get(voter)
-        if top in wanted or not wanted:
-            return top if wanted else None
+        wanted_options = [option for option in self.options if self.score_of(voter, option) > 0]
+        ballot_choice = self.top.get(voter)
+        if ballot_choice in wanted_options or not wanted_options:
+            return ballot_choice if wanted_options else None
         return min(
-            wanted, key=lambda option: (-self.score_of(voter, option), -self.total(option), option)
+            wanted_options,
+            key=lambda option: (-self.score_of(voter, option), -self.total(option), option),
         )
 
     def first_choices(self, voters: Voters | None = None) -> dict[str, str]:
         """Return voter id → first choice, for the voters who have one."""
-        some = self._selected_voters(voters)
+        selected = self._selected_voters(voters)
         return {
-            member.id: wish for member in some if (wish := self.first_choice(member.id)) is not None
+            member.id: wish
+            for member in selected
+            if (wish := self.first_choice(member.id)) is not None
         }
 
     def unmet_first_choices(self, selected: str | None) -> dict[str, str]:
@@ -541,8 +558,10 @@ class Tally:
     @property
     def has_conflict(self) -> bool:
         """True if first choices differ or one of them is strongly rejected."""
-        wanted = set(self.first_choices().values())
-        return len(wanted) > 1 or any(self.rejecting_voters(option) for option in wanted)
+        wanted_options = set(self.first_choices().values())
+        return len(wanted_options) > 1 or any(
+            self.rejecting_voters(option) for option in wanted_options
+        )
 
     def _selected_voters(self, voters: Voters | None) -> Voters:
         return self.voters if voters is None else voters
@@ -558,18 +577,18 @@ def count_votes(
 
     `texts` maps member ids to preference texts. A member without an entry has no text.
     """
-    ordered = tuple(sorted(options))
+    sorted_options = tuple(sorted(options))
     voters = tuple(sorted(members, key=lambda member: natural_sort_key(member.id)))
-    scored: dict[str, Mapping[str, float]] = {}
+    scores: dict[str, Mapping[str, float]] = {}
     top: dict[str, str] = {}
     for voter in voters:
         text, ballot = texts.get(voter.id, ""), (ballots or {}).get(voter.id)
-        scored[voter.id] = member_scores(text, ordered, ballot)
-        choice = match_option(ballot.top_choice, ordered) if ballot else None
-        choice = choice or _first_named(text, scored[voter.id])
+        scores[voter.id] = member_scores(text, sorted_options, ballot)
+        choice = match_option(ballot.top_choice, sorted_options) if ballot else None
+        choice = choice or _first_named(text, scores[voter.id])
         if choice:
             top[voter.id] = choice
-    return Tally(ordered, voters, scored, top)
+    return Tally(sorted_options, voters, scores, top)
 
 
 def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> dict[str, float]:
@@ -582,19 +601,23 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:
         return result
-    refused = _match_entries((*ballot.hard_no, *ballot.objections), options)
+    rejected = _match_entries((*ballot.hard_no, *ballot.objections), options)
     if ballot.scores:
-        given = ((match_option(option, options), score) for option, score in ballot.scores.items())
-        result |= {option: score for option, score in given if option}
+        matched_scores = (
+            (match_option(option, options), score) for option, score in ballot.scores.items()
+        )
+        result |= {option: score for option, score in matched_scores if option}
     else:
         acceptable = _match_entries(ballot.acceptable, options)
         for option in acceptable:
             result[option] += WEAK
-        if top := match_option(ballot.top_choice, options):
+        if top_option := match_option(ballot.top_choice, options):
             # If the text names the top choice, it already has the +2.
-            named = -math.inf if top in all_named(text, options) else NAMED
-            result[top] = max(named, result[top], *(result[option] for option in acceptable))
-    for option in refused:
+            named_score = -math.inf if top_option in all_named(text, options) else NAMED
+            result[top_option] = max(
+                named_score, result[top_option], *(result[option] for option in acceptable)
+            )
+    for option in rejected:
         result[option] = min(result[option], STRONG_REJECTION)
     return result
 
@@ -605,9 +628,9 @@ def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
     """Return the option that the text names first among those with the highest score."""
-    most = max(scores.values(), default=0)
+    highest = max(scores.values(), default=0)
     return next(
-        (option for option in all_named(text, tuple(scores)) if scores[option] == most), None
+        (option for option in all_named(text, tuple(scores)) if scores[option] == highest), None
     )
 
 
@@ -653,12 +676,12 @@ def summarise_vote(
 
     `ballots` is the state of the ballots, such as `collected`.
     """
-    parents = strategy_id == "parent_vote_lower_misery"
+    is_parent_vote = strategy_id == "parent_vote_lower_misery"
     return {
         "method": "deterministic_vote_parser",
         "strategy_id": strategy_id,
         "selected_option": selected,
-        "tie_break": f"{'strong_rejections' if parents else 'score'}_then_lexicographic",
+        "tie_break": f"{'strong_rejections' if is_parent_vote else 'score'}_then_lexicographic",
         "ballots": ballots,
         "option_details": [
             {
@@ -692,10 +715,10 @@ def describe_coverage(
     `given` maps a member to the options that the decision gives the member. A member who already
     gets the first choice is promised nothing.
     """
-    passed = tally.unmet_first_choices(selected)
+    unmet_choices = tally.unmet_first_choices(selected)
     targets = {
         member_id: wish
-        for member_id, wish in passed.items()
+        for member_id, wish in unmet_choices.items()
         if wish not in (given or {}).get(member_id, ())
     }
     if selected is None or not targets:
@@ -726,18 +749,23 @@ def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
     anchors = (*tally.ranked_options()[:2], *OPEN_ANCHORS)[:2]
     # `voters` are sorted by id, so the position of a voter does not depend on the order of the
     # input.
-    lean = {}
+    leanings = {}
     for voter in tally.voters:
-        a, b = (tally.scores[voter.id].get(anchor, 0.0) for anchor in anchors)
-        lean[voter.id] = a - b
-    in_a = {
-        member_id: by > 0 or (by == 0 and place % 2 == 0)
-        for place, (member_id, by) in enumerate(lean.items())
+        first_score, second_score = (tally.scores[voter.id].get(anchor, 0.0) for anchor in anchors)
+        leanings[voter.id] = first_score - second_score
+    is_in_first = {
+        member_id: leaning > 0 or (leaning == 0 and position % 2 == 0)
+        for position, (member_id, leaning) in enumerate(leanings.items())
     }
-    if len(set(in_a.values())) == 1:
-        moved = min(reversed(in_a), key=lambda member_id: abs(lean[member_id]))
-        in_a[moved] = not in_a[moved]
+    if len(set(is_in_first.values())) == 1:
+        moved_member = min(reversed(is_in_first), key=lambda member_id: abs(leanings[member_id]))
+        is_in_first[moved_member] = not is_in_first[moved_member]
     return (
-        Branch(anchors[0], tuple(member_id for member_id, a in in_a.items() if a)),
-        Branch(anchors[1], tuple(member_id for member_id, a in in_a.items() if not a)),
+        Branch(
+            anchors[0], tuple(member_id for member_id, is_first in is_in_first.items() if is_first)
+        ),
+        Branch(
+            anchors[1],
+            tuple(member_id for member_id, is_first in is_in_first.items() if not is_first),
+        ),
     )

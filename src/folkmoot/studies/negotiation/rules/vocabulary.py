@@ -45,9 +45,11 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
         return option
     if is_empty(entry) or re.fullmatch(r"\W*[a-z]\W*", entry, re.IGNORECASE):
         return None
-    named = all_named(entry, known)
-    taken_up = {word for option in named for word in words_of(option)}
-    if len(named) > 1 or (named and not content_words(entry) - taken_up - _AROUND):
+    named_options = all_named(entry, known)
+    option_words = {word for option in named_options for word in words_of(option)}
+    if len(named_options) > 1 or (
+        named_options and not content_words(entry) - option_words - _AROUND
+    ):
         return None
     return normalise_entry(entry) or None
 
@@ -116,13 +118,13 @@ def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None
         days: length of the trip in days. A day above it is no time.
         in_force: the times of the current decision, which a revision may repeat unchanged.
     """
-    said = " ".join(text.strip(" .;,()").split())
-    folded = said.casefold()
+    time_text = " ".join(text.strip(" .;,()").split())
+    folded = time_text.casefold()
     if folded in _WHOLE_TRIP:
         return WHOLE_TRIP
-    for known in in_force:
-        if folded == known.casefold():
-            return known
+    for known_time in in_force:
+        if folded == known_time.casefold():
+            return known_time
     tokens = _TIME_TOKEN.findall(folded)
     words = [token for token in tokens if not token.isdigit()]
     numbers = [int(token) for token in tokens if token.isdigit()]
@@ -131,22 +133,22 @@ def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None
     if numbers and set(words) <= {"day", "days", "and", "to", "through", "on"}:
         return format_days(_listed_days(folded, numbers), days)
     # Only "Day" gets a capital, as in the times that `format_days` returns.
-    return said[:1].upper() + said[1:] if folded.startswith("day") else said
+    return time_text[:1].upper() + time_text[1:] if folded.startswith("day") else time_text
 
 
 def _listed_days(text: str, numbers: Sequence[int]) -> set[int]:
-    listed = set(numbers)
+    days_listed = set(numbers)
     for first, last in _DAY_RANGE.findall(text):
-        listed |= set(range(int(first), int(last) + 1))
-    return listed
+        days_listed |= set(range(int(first), int(last) + 1))
+    return days_listed
 
 
-def format_days(listed: Iterable[int], days: int) -> str:
+def format_days(day_numbers: Iterable[int], days: int) -> str:
     """Return days as a time: "Day 1 and Day 3", or the whole trip for all days."""
-    chosen = sorted(set(listed))
-    if days > 1 and chosen == list(range(1, days + 1)):
+    sorted_days = sorted(set(day_numbers))
+    if days > 1 and sorted_days == list(range(1, days + 1)):
         return WHOLE_TRIP
-    return join_words([f"Day {day}" for day in chosen])
+    return join_words([f"Day {day}" for day in sorted_days])
 
 
 def describe_members(group: Group) -> str:
@@ -165,11 +167,11 @@ def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
 
 
 def _describe_mismatch(what: str, entries: Sequence[str]) -> SourcedText:
-    listed = enumerate_texts(
+    entry_list = enumerate_texts(
         [
             concatenate_texts(("“", entry, "”") if entry else ("an empty entry",), plain=None)
             for entry in entries
         ]
     )
     verb = "is" if len(entries) == 1 else "are"
-    return concatenate_texts((listed, f" {verb} none of the {what}."), plain=None)
+    return concatenate_texts((entry_list, f" {verb} none of the {what}."), plain=None)
