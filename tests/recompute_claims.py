@@ -67,6 +67,14 @@ def estimate(first: pd.Series, second: pd.Series, claim: Claim) -> float:
 
 
 def infer(first: pd.Series, second: pd.Series, claim: Claim, level: float) -> tuple:
+    """The interval at a level, and p. No difference of shares lies beyond −1 and 1."""
+    low, high, p = unlimited(first, second, claim, level)
+    if low is not None and (claim["kind"] == "share" or claim.get("is_mean_of_shares")):
+        low, high = max(low, -1.0), min(high, 1.0)
+    return low, high, p
+
+
+def unlimited(first: pd.Series, second: pd.Series, claim: Claim, level: float) -> tuple:
     """The interval at a level, and p; nothing with fewer than five independent units on a side."""
     units = [side.index.get_level_values("unit") for side in (first, second)]
     if claim["paired"]:
@@ -74,7 +82,8 @@ def infer(first: pd.Series, second: pd.Series, claim: Claim, level: float) -> tu
         of = moved.index.get_level_values("unit")
         if of.nunique() < FEWEST:
             return NOTHING
-        if claim["kind"] == "share" and of.nunique() == len(moved):
+        counted = moved.isin([-1.0, 0.0, 1.0]).all()
+        if claim["kind"] == "share" and of.nunique() == len(moved) and counted:
             both = pd.concat([first, second], axis=1, keys=["first", "second"]).dropna()
             return tango(both["first"].astype(int), both["second"].astype(int), level)
         return sandwich(moved.to_numpy(), np.ones((len(moved), 1)), of, level)
