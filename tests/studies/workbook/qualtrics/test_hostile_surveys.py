@@ -211,3 +211,22 @@ def _load(study: Any, folder: Path) -> Any:
     content = study.files["survey.xlsx"]
     (folder / "survey.xlsx").write_bytes(content)
     return load_workbook_config(folder / "survey.xlsx")
+
+
+def test_what_does_not_fit_into_a_cell_is_left_out_with_what_needs_it(tmp_path: Path) -> None:
+    document = survey(
+        [
+            entry("QID1", "word " * 8_000),
+            entry("QID2", "You said ${q://QID1/ChoiceTextEntryValue}."),
+            single("QID3", "Pick", *(f"{n} {'long ' * 30}" for n in range(300))),
+            entry("QID4", "Fine?"),
+        ]
+    )
+    study = make_study(write(document, tmp_path / "survey.qsf"))
+    assert [task.var_name for task in _load(study, tmp_path).workbook.tasks[1:]] == ["Q4"]
+    for id, words in {
+        "QID1": "its text has",
+        "QID2": "needs Q1",
+        "QID3": "list of choices",
+    }.items():
+        assert any(note.startswith(f"Left out: {id}: ") and words in note for note in study.notes)

@@ -75,7 +75,7 @@ class EmbeddedData:
                 if as_text(element.get("Type")) == "Branch":
                     below = all_of(here, Comparison(f"branch_{'_'.join(key)}"))
                 for given in nested_list(element.get("EmbeddedData")):
-                    name, value = as_text(given.get("Field")), as_text(given.get("Value"))
+                    name, value = as_text(given.get("Field")).strip(), as_text(given.get("Value"))
                     if name:
                         seen.setdefault(name, []).append((here, value))
                 visit(nested_list(element.get("Flow")), key, below)
@@ -108,7 +108,12 @@ class EmbeddedData:
     # --- use -----------------------------------------------------------------------------------
 
     def compare(self, field: str, name: str, operand: str) -> Condition | None:
-        """Return the condition that a field compares so at this point of the flow."""
+        """Return the condition that a field compares so at this point of the flow.
+
+        None if that is unknown.
+        """
+        if not field.strip():
+            return None
         condition = self._compare_column(field, name, operand)
         for setting in self.settings.get(field, []):
             if setting.value is None or condition is None:

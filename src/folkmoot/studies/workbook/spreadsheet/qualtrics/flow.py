@@ -224,7 +224,7 @@ class SurveyFlow:
 
     def _set_fields(self, element: Mapping[str, Any], where: str, condition: Condition) -> None:
         for given in nested_list(element.get("EmbeddedData")):
-            name, value = as_text(given.get("Field")), as_text(given.get("Value"))
+            name, value = as_text(given.get("Field")).strip(), as_text(given.get("Value"))
             # A field without a value is only declared.
             if not name or not value or not self.data.is_set_by_flow(name):
                 continue
@@ -489,17 +489,18 @@ class SurveyFlow:
 
     def _resolve_pipe(self, pipe: Pipe, where: str) -> str:
         found: str | None = None
-        if pipe.scheme == "e" and pipe.path.startswith("Field/"):
-            found = self._show_field(pipe.path.removeprefix("Field/"))
+        field = pipe.path.removeprefix("Field/").strip()
+        if pipe.scheme == "e" and field:
+            found = self._show_field(field)
         elif pipe.scheme == "lm" and self._loop:
-            name = pipe.path.removeprefix("Field/")
-            found = escape_braces(self._loop_fields[name]) if name in self._loop_fields else None
+            value = self._loop_fields.get(field)
+            found = None if value is None else escape_braces(value)
         elif pipe.scheme == "q" and (locator := read_locator(f"q://{pipe.path}")):
             found = self._show_answer(locator)
         if found is not None:
             return found
-        self._leave_out(where, f"the piped text {pipe.written}")
-        shown = f"{pipe.scheme}://{pipe.path}" if pipe.scheme else pipe.written
+        self._leave_out(where, f"the piped text {shorten(pipe.written, 120)}")
+        shown = shorten(f"{pipe.scheme}://{pipe.path}" if pipe.scheme else pipe.written, 120)
         return escape_braces(f"[{shown}]")
 
     def _show_field(self, name: str) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -14,11 +13,9 @@ from folkmoot.engine.study.study import ImportedStudy, import_notes_name
 from folkmoot.errors import InputError, LimitReached, Problem
 from folkmoot.hints import shorten
 from folkmoot.measures.inference.estimates import format_count
-from folkmoot.studies.workbook.config import FACILITATOR, MAX_TEXT, Scalar, number_text
-from folkmoot.studies.workbook.expressions import (
-    ExpressionProblem,
-    parse_expression,
-)
+from folkmoot.studies.workbook.config import FACILITATOR, Scalar, number_text
+from folkmoot.studies.workbook.expressions import ExpressionProblem
+from folkmoot.studies.workbook.placeholders import names_in
 from folkmoot.studies.workbook.spreadsheet.layouts import (
     COLUMNS,
     FLAGS,
@@ -148,11 +145,14 @@ def _task_row(**values: Scalar | None) -> Sequence[Scalar | None]:
 
 
 def _write_tasks(flow: SurveyFlow) -> Iterator[Sequence[Scalar | None]]:
-    """Yield the rows of the tasks. What does not fit into a cell is noted."""
+    """Yield the rows of the tasks. A task that cannot be written is noted."""
     order, last_group = 0, None
+    left_out: set[str] = set()
     for task in flow.tasks:
         text, options = _write_text(flow, task), _write_options(task.item)
-        if text is None or len(options) > MAX_CELL:
+        if problem := _find_problem(text, options, left_out):
+            flow.notes.append(ImportNote(task.task_id, problem))
+            left_out.add(task.variable)
             continue
         if task.group is None or task.group != last_group:
             order += 1
@@ -172,25 +172,23 @@ def _write_tasks(flow: SurveyFlow) -> Iterator[Sequence[Scalar | None]]:
         )
 
 
-def _write_text(flow: SurveyFlow, task: PlannedTask) -> str | None:
-    """Return the cell of a task's text, or None with a note if it cannot be written."""
+def _write_text(flow: SurveyFlow, task: PlannedTask) -> str:
     before = "".join(
         _under(flow, condition, f"{text}\n\n") for condition, text in task.before if text
     )
-    text = _under(flow, task.condition, f"{before}{task.text}")
-    limit = min(MAX_CELL, MAX_TEXT)
-    if len(text) > limit:
-        what = f"{task.task_id}: its text has {len(text):,} characters, a cell takes {limit:,}"
-        flow.notes.append(ImportNote(task.task_id, what))
-        return None
-    for expression in re.findall(r"\{% if (.*?) %\}", text):
-        try:
-            parse_expression(expression)
-        except ExpressionProblem as problem:
-            what = f"it cannot be asked, its condition is too long or too deep ({problem})"
-            flow.notes.append(ImportNote(task.task_id, what))
-            return None
-    return text
+    return _under(flow, task.condition, f"{before}{task.text}")
+
+
+def _find_problem(text: str, options: str, left_out: Collection[str]) -> str:
+    """Return why a task cannot be written, or an empty text."""
+    for what, cell in (("text", text), ("list of choices", options)):
+        if len(cell) > MAX_CELL:
+            return f"its {what} has {len(cell):,} characters, a cell takes {MAX_CELL:,}"
+    try:
+        needed = sorted(names_in(text) & set(left_out))
+    except ExpressionProblem as problem:
+        return f"its condition is too long or too deep ({problem})"
+    return f"its text or condition needs {needed[0]}, which is left out" if needed else ""
 
 
 def _under(flow: SurveyFlow, condition: Condition, text: str) -> str:
