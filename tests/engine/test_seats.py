@@ -33,6 +33,7 @@ from folkmoot.engine.seats.seats import (
     Seat,
     SeatSettings,
     describe_oneself,
+    entry_order,
     select_seats,
     with_self_description,
 )
@@ -305,6 +306,40 @@ def test_estimates_leave_people_out(study: Path) -> None:
         load_study_with_options(study, RunOptions(seats=("p_0001", "p_0002"))), "synthetic"
     )
     assert 0 < with_people.calls < alone.calls
+
+
+def test_an_open_entry_is_estimated_as_if_nobody_came(study: Path) -> None:
+    alone = estimate_run(load_study_with_options(study, RunOptions()), "synthetic")
+    found = load_study_with_options(study, RunOptions(seats=("open",)))
+    assert found.config.seats == SeatSettings(open=True)
+    assert estimate_run(found, "synthetic").calls == alone.calls
+
+
+def test_seats_of_an_open_entry_fill_group_by_group_and_conditions_take_turns() -> None:
+    """So people meet people, and who comes early is in any condition."""
+    seats = [
+        Seat(f"{group}_{n}", (group,), condition=group[0])
+        for group in ("a1", "a2", "a3", "b1", "b2", "b3")
+        for n in range(4)
+    ]
+    orders = [entry_order(seats, seed) for seed in range(40)]
+    for order in orders:
+        assert sorted(order, key=seats.index) == seats
+        groups = [order[start : start + 4] for start in range(0, 24, 4)]
+        assert all(len({seat.group for seat in group}) == 1 for group in groups)
+        conditions = [group[0].condition for group in groups]
+        assert all({*conditions[pair : pair + 2]} == {"a", "b"} for pair in (0, 2, 4))
+    assert orders[0] == entry_order(seats, 0)
+    assert {order[0].group for order in orders} == {"a1", "a2", "a3", "b1", "b2", "b3"}
+    # A participant without a group is a group of one.
+    alone = entry_order([Seat("p_1", condition="a"), Seat("p_2", condition="b")], 0)
+    assert {seat.condition for seat in alone} == {"a", "b"}
+
+
+def test_a_deadline_for_single_links_is_refused_for_an_open_entry(study: Path) -> None:
+    study.write_text(STUDY + "seats: {open: true, arrive_minutes: 5}\n")
+    with pytest.raises(InputError, match="lobby_minutes"):
+        load_study_with_options(study, RunOptions())
 
 
 def test_people_may_speak_for_themselves(study: Path) -> None:

@@ -110,7 +110,12 @@ class Visitor:
                 continue
             chosen = 'type="radio" name="a"' in page
             words = "0" if chosen else "Children could walk to school alone."
-            await self.post(f"{self.seat}/answer", question=question[1], a=words)
+            # A form of several fields has no field `a`, and is declined as a whole.
+            sent = {"a": words} if 'name="a"' in page else {"a~out": "~0"}
+            async with self.session.post(
+                f"{self.seat}/answer", data={"question": question[1], **sent}
+            ) as reply:
+                assert reply.status in (200, 409), await reply.text()
             given += 1
         return given
 
@@ -310,6 +315,59 @@ async def test_killed_and_resumed_the_same_people_have_the_same_seats(tmp_path: 
     assert humans["speaker_id"].n_unique() == 4
     found = verify_run(RunFolder(out))
     assert found.is_consistent, (found.differences, found.not_compared)
+
+
+async def test_when_the_time_is_over_models_take_the_free_seats_of_the_group(
+    tmp_path: Path,
+) -> None:
+    """Two of four come to a focus group. The clock starts with the first one, and both are in one
+    group with two models."""
+    study, out = tmp_path / "talk.yaml", tmp_path / "run"
+    study.write_text(
+        "study: focus_group\ncategory: coffee\nnum_personas: 4\nquestions_per_phase: 1\n"
+        "product_concept: A reusable cup that keeps coffee hot for six hours.\n"
+        "seats: {lobby_minutes: 0.05, minutes: 5}\n"
+    )
+    with open_run(study, out, "--seat", "open") as run:
+        # Nobody is there yet, so three seconds later everybody can still enter.
+        await asyncio.sleep(4)
+        async with visitors(run.entry, "", "") as people:
+            await asyncio.gather(*(one.enter(f"Kim {n}") for n, one in enumerate(people)))
+            given = await asyncio.gather(*(one.take_part() for one in people))
+        assert min(given) >= 3
+        assert await run.over() == 0
+    speakers = RunFolder(out).read_table("utterances").filter(speaker_role="participant")
+    assert speakers["speaker_id"].n_unique() == 4
+    answers = RunFolder(out).read_table("answers").filter(role="participant")
+    assert answers.filter(answered_by="human")["speaker_id"].n_unique() == 2
+    assert answers.filter(answered_by="synthetic")["speaker_id"].n_unique() == 2
+
+
+async def test_a_placeholder_is_no_id_and_another_host_is_no_entry(tmp_path: Path) -> None:
+    """A link whose id was never filled in would give one seat to everybody."""
+    places = [Seat("p_1"), Seat("p_2")]
+    async with served(tmp_path, SeatSettings(open=True), *places) as (desk, links):
+        entry = links["One link for everybody"]
+        async with visitors(entry, "?PROLIFIC_PID={{%PROLIFIC_PID%}}", "") as (one, two):
+            assert "no usable id" in await one.get(one.link)
+            assert "no usable id" in await one.post(one.link, visit="x" * 32)
+            assert "no such study" in await two.get(entry[:-1] + "_")
+            # The seats of an open entry have no link before they are given out.
+            for chair in desk:
+                link = entry.partition("/enter")[0] + f"/seat/{chair.token}"
+                assert "no such seat" in await two.get(link)
+            elsewhere = {"Host": "attacker.example"}
+            async with two.session.get(entry, headers=elsewhere) as reply:
+                assert reply.status == 421
+            async with two.session.get(entry) as reply:
+                policy = reply.headers["Content-Security-Policy"]
+                assert "script-src 'self'" in policy and "default-src 'none'" in policy
+            async with two.session.post(entry, data={"visit": "x" * 32, "name": " "}) as reply:
+                assert reply.status == 422
+            page = await two.enter("Kim")
+            assert "1 of 2 seats is taken" in page
+            cookie = next(iter(two.session.cookie_jar))
+            assert cookie["httponly"] and cookie["samesite"] == "lax"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
