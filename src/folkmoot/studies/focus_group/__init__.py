@@ -14,12 +14,9 @@ from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.focus_group.config import DiscussionConfig, declare_claims
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.files import derived_files
-from folkmoot.studies.focus_group.findings import (
-    compute_findings,
-    repeated_positions,
-    strict_tables,
-)
+from folkmoot.studies.focus_group.findings import compute_findings
 from folkmoot.studies.focus_group.participants import available_seats
+from folkmoot.studies.focus_group.positions import repeated_positions, strict_tables
 from folkmoot.studies.focus_group.preparation import (
     check_config,
     config_advisories,

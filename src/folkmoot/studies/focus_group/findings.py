@@ -27,16 +27,13 @@ from folkmoot.kit.findings import (
     join_clauses,
     known,
     respondent_checks_finding,
-    split_address,
 )
-from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.measures.diagnostics import check_answers, instability
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.measures.retest import Repeat
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
 from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.studies.focus_group import sycophancy
@@ -57,6 +54,7 @@ from folkmoot.studies.focus_group.positions import (
     has_moved,
     mean_position_by_question,
     position_pairs,
+    repeated_positions,
 )
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.reading import CODE_POSITIONS, kind_and_name
@@ -181,62 +179,6 @@ def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
     answers = RowStream(run.scan_table("answers"))
     stable = instability(repeated_positions(run))
     return respondent_checks_finding([*check_answers(answers), stable, pleasing.judge()])
-
-
-def repeated_positions(run: RunFolder) -> list[Repeat]:
-    """Return private answers given twice: before the discussion, and before and after it."""
-    statements = run.read_table("statements").filter(~pl.col("planted"))
-    statements = statements.rename({"position": "answer", "when": "occasion"})
-    intents = run.read_table("intents").rename({"when": "occasion"})
-    participant_keys, talk_times = (
-        ["stimulus", "group", "persona_id"],
-        [(InterviewTime.BEFORE.value, InterviewTime.AFTER.value)],
-    )
-    retest_times = [(InterviewTime.BEFORE.value, InterviewTime.RETEST.value)]
-    participant_unit, question_keys = ["group", "persona_id"], ["stimulus", "price"]
-    return [
-        *pair_answers(
-            statements,
-            retest_times,
-            participant_keys,
-            unit=participant_unit,
-            question=["stimulus"],
-            untouched=True,
-        ),
-        *pair_answers(
-            statements, talk_times, participant_keys, unit=["group"], question=["stimulus"]
-        ),
-        *pair_answers(
-            intents,
-            talk_times,
-            [*participant_keys, "price"],
-            unit=["group"],
-            question=question_keys,
-        ),
-    ]
-
-
-def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return `intents` with the excluded answers blanked."""
-    excluded_keys = set()
-    is_intent = (pl.col("kind") == "choice") & pl.col("address").str.contains("/intent/")
-    for address in excluded.filter(is_intent)["address"]:
-        # Addresses end in `group/concept/when/who/intent/ask0`, with a ladder price before `ask0`.
-        _, group, concept, when, persona_id, _, *price, _ask = split_address(address)
-        excluded_keys.add((group, concept, when, persona_id, *price))
-    intents = run.read_table("intents")
-    keys = intents.select(*TALK, "when", "persona_id", "ladder", "price").iter_rows()
-    left_out = pl.Series(
-        [
-            (*key, f"{parse_amount(price):g}") in excluded_keys
-            if ladder
-            else tuple(key) in excluded_keys
-            for *key, ladder, price in keys
-        ],
-        dtype=pl.Boolean,
-    )
-    kept_columns = pl.when(~pl.lit(left_out)).then(pl.col("answer", "score"))
-    return {"intents": intents.lazy().with_columns(kept_columns)}
 
 
 def purchase_intent(concept: Concept) -> Finding | None:

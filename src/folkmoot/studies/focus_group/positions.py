@@ -1,7 +1,8 @@
 """Positions on the concept: how to tell a move, and an approach to the other participants.
 
 A move is a change from the participant's own earlier position in any direction. An approach is a
-decrease of the distance to the positions of the others.
+decrease of the distance to the positions of the others. The tables of answers given twice, and
+without excluded answers, are made here too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from folkmoot.kit.findings import split_address
+from folkmoot.kit.retest import pair_answers
+from folkmoot.measures.retest import Repeat
 from folkmoot.people.sources.grounded.attributes import valence_label
+from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.focus_group.config import parse_amount
 from folkmoot.studies.focus_group.discussion import InterviewTime
 
 # Positions have two decimals, so their differences have two as well. Without rounding, floating
@@ -120,3 +126,59 @@ def position_pairs(
     )
     pairs = before.join(after, on=PERSON, suffix="_after", maintain_order="left")
     return pairs.select(*PERSON, "name", before=pl.col("position"), after=pl.col("position_after"))
+
+
+def repeated_positions(run: RunFolder) -> list[Repeat]:
+    """Return private answers given twice: before the discussion, and before and after it."""
+    statements = run.read_table("statements").filter(~pl.col("planted"))
+    statements = statements.rename({"position": "answer", "when": "occasion"})
+    intents = run.read_table("intents").rename({"when": "occasion"})
+    participant_keys, talk_times = (
+        ["stimulus", "group", "persona_id"],
+        [(InterviewTime.BEFORE.value, InterviewTime.AFTER.value)],
+    )
+    retest_times = [(InterviewTime.BEFORE.value, InterviewTime.RETEST.value)]
+    participant_unit, question_keys = ["group", "persona_id"], ["stimulus", "price"]
+    return [
+        *pair_answers(
+            statements,
+            retest_times,
+            participant_keys,
+            unit=participant_unit,
+            question=["stimulus"],
+            untouched=True,
+        ),
+        *pair_answers(
+            statements, talk_times, participant_keys, unit=["group"], question=["stimulus"]
+        ),
+        *pair_answers(
+            intents,
+            talk_times,
+            [*participant_keys, "price"],
+            unit=["group"],
+            question=question_keys,
+        ),
+    ]
+
+
+def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
+    """Return `intents` with the excluded answers blanked."""
+    excluded_keys = set()
+    is_intent = (pl.col("kind") == "choice") & pl.col("address").str.contains("/intent/")
+    for address in excluded.filter(is_intent)["address"]:
+        # Addresses end in `group/concept/when/who/intent/ask0`, with a ladder price before `ask0`.
+        _, group, concept, when, persona_id, _, *price, _ask = split_address(address)
+        excluded_keys.add((group, concept, when, persona_id, *price))
+    intents = run.read_table("intents")
+    keys = intents.select(*TALK, "when", "persona_id", "ladder", "price").iter_rows()
+    left_out = pl.Series(
+        [
+            (*key, f"{parse_amount(price):g}") in excluded_keys
+            if ladder
+            else tuple(key) in excluded_keys
+            for *key, ladder, price in keys
+        ],
+        dtype=pl.Boolean,
+    )
+    kept_columns = pl.when(~pl.lit(left_out)).then(pl.col("answer", "score"))
+    return {"intents": intents.lazy().with_columns(kept_columns)}
