@@ -130,16 +130,14 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
 
 def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
     """Return the share of members who confirm the recorded decision, per condition."""
-    confirmed_words = words.drop_nulls("confirmed")
-    conditions = confirmed_words["condition"].unique(maintain_order=True).to_list()
+    answered = words.drop_nulls("confirmed")
+    conditions = answered["condition"].unique(maintain_order=True).to_list()
     rows_by_condition = {
-        condition: confirmed_words.filter(condition=condition) for condition in conditions
+        condition: answered.filter(condition=condition) for condition in conditions
     }
     confirmed = {
-        condition: clustered_share(
-            condition_rows["confirmed"].to_list(), condition_rows["group_id"].to_list()
-        )
-        for condition, condition_rows in rows_by_condition.items()
+        condition: clustered_share(selected["confirmed"].to_list(), selected["group_id"].to_list())
+        for condition, selected in rows_by_condition.items()
     }
     if not confirmed:
         return None
@@ -164,7 +162,7 @@ def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
         kit.interval_chart(confirmed, "confirmed", percent=True),
         section="Process",
         unit="group",
-        units=confirmed_words["group_id"].n_unique(),
+        units=answered["group_id"].n_unique(),
     )
 
 
@@ -180,10 +178,8 @@ def _language_caveats(preferences: pl.DataFrame) -> tuple[str, ...]:
     foreign_count = sum(not is_english(text) for text in texts)
     if not foreign_count:
         return ()
-    members_text = f"{foreign_count} of {format_count(len(texts), 'member')} do not speak English"
-    return (
-        f"{members_text}, and the sentence parser reads English alone: their scores mean little.",
-    )
+    counted = f"{foreign_count} of {format_count(len(texts), 'member')} do not speak English"
+    return (f"{counted}, and the sentence parser reads English alone: their scores mean little.",)
 
 
 def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
@@ -251,9 +247,8 @@ def _left_open(satisfaction: pl.DataFrame) -> str:
     """Return how many member scores belong to open slots, per condition as text, or ""."""
     open_rows = satisfaction.filter(unknown="left_open")
     return kit.join_clauses(
-        f"{condition}: {len(condition_rows.filter(unknown='left_open'))} of "
-        f"{len(condition_rows)} member scores"
-        for (condition,), condition_rows in satisfaction.group_by("condition", maintain_order=True)
+        f"{condition}: {len(selected.filter(unknown='left_open'))} of {len(selected)} member scores"
+        for (condition,), selected in satisfaction.group_by("condition", maintain_order=True)
         if condition in set(open_rows["condition"])
     ).removesuffix(".")
 
@@ -337,8 +332,8 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
     rates = data["conflict_rate_by_slot"]
     items = tuple(
         (condition, topic, value)
-        for condition, rates_by_topic in rates.items()
-        for topic, value in rates_by_topic.items()
+        for condition, rates_of in rates.items()
+        for topic, value in rates_of.items()
     )
     if not items:
         return None
@@ -352,28 +347,23 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
         for topic, conditions in conditions_of_topic.items()
     )
     # An unreadable reply contains no judgement of the mediator.
-    judged_rows = decisions.filter(
-        pl.col("condition").is_in(["C3", "C4", "C5"]), ~pl.col("parse_error")
-    )
-    agreeing_count = (judged_rows["has_conflict"] == judged_rows["stated_conflict"]).sum()
+    judged = decisions.filter(pl.col("condition").is_in(["C3", "C4", "C5"]), ~pl.col("parse_error"))
+    agreeing_count = (judged["has_conflict"] == judged["stated_conflict"]).sum()
     agreement_note = (
         f"The mediator's word and the stated preferences agree on {agreeing_count} of "
-        f"{len(judged_rows)}."
+        f"{len(judged)}."
     )
     return Finding(
         "conflicts",
         "Where preferences conflict",
         f"Most conflicts, in {format_percent(highest_rate)} of groups: {topics_text}.",
         ResultTable.from_records(
-            [
-                {"condition": condition, **rates_by_topic}
-                for condition, rates_by_topic in rates.items()
-            ]
+            [{"condition": condition, **rates_of} for condition, rates_of in rates.items()]
         ),
         Heatmap(items, row="condition", column="decision", unit="share of groups"),
         notes=(
             "C2 by the stated preferences; C3 to C5 as the mediator judged.",
-            *([agreement_note] if len(judged_rows) else []),
+            *([agreement_note] if len(judged) else []),
         ),
         section="Process",
         unit="group",
@@ -384,21 +374,21 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
 def _mediator_finding(decisions: pl.DataFrame) -> Finding | None:
     """Return checks of the mediator's statements that need no interpretation."""
     rows = []
-    for (condition,), condition_rows in decisions.group_by("condition", maintain_order=True):
-        mediated = condition_rows.filter(pl.col("mediator_words").is_not_null())
+    for (condition,), selected in decisions.group_by("condition", maintain_order=True):
+        mediated = selected.filter(pl.col("mediator_words").is_not_null())
         if not mediated.is_empty():
             agreements = mediated["statement_agrees"].drop_nulls()
             rows.append(
                 {
                     "condition": condition,
-                    "decisions": len(condition_rows),
-                    "against_a_firm_no": condition_rows.filter(pl.col("overridden") != "").height,
-                    "entries_unread": condition_rows["unread_entries"].sum(),
+                    "decisions": len(selected),
+                    "against_a_firm_no": selected.filter(pl.col("overridden") != "").height,
+                    "entries_unread": selected["unread_entries"].sum(),
                     "states_the_operators_decision": agreements.sum() if len(agreements) else None,
                     "of": len(agreements) or None,
-                    "undecided": condition_rows["undecided"].is_not_null().sum(),
-                    "asked_again": condition_rows["asked_again"].is_not_null().sum(),
-                    **_theory_cells(condition_rows, condition),
+                    "undecided": selected["undecided"].is_not_null().sum(),
+                    "asked_again": selected["asked_again"].is_not_null().sum(),
+                    **_theory_cells(selected, condition),
                 }
             )
     if not rows:
@@ -445,10 +435,10 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
     if comparable.is_empty():
         return None
     keys = ["group_id", "topic", "member_id"]
-    with_best = comparable.with_columns(
+    ranked = comparable.with_columns(
         (pl.col("own") == pl.col("own").max().over(keys)).alias("best")
     )
-    first_choices = with_best.filter("text_primary")
+    first_choices = ranked.filter("text_primary")
     same_first = first_choices.filter("best").height
     members = comparable.select(keys).n_unique()
     firm_noes = comparable.filter(pl.col("firm_no") | pl.col("text_no"))
@@ -481,12 +471,8 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
 def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | None:
     """Return what the other voting rules would have decided on the same ballots."""
     keys = ["group_id", "condition", "topic"]
-    voted_decisions = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(
-        keys
-    )
-    rows = rows.join(voted_decisions, on=keys).filter(
-        pl.col("operator").is_in(sorted(VOTE_OPERATORS))
-    )
+    voted = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(keys)
+    rows = rows.join(voted, on=keys).filter(pl.col("operator").is_in(sorted(VOTE_OPERATORS)))
     if rows.is_empty():
         return None
     by_operator = rows.group_by("operator", maintain_order=True).agg(
@@ -517,11 +503,9 @@ def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Find
 def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
     """Return the decisions in which ballots of scores and of the source differ."""
     # C5 uses the ballots of C4, so the ballots of one condition are counted.
-    vote_conditions = (
-        decisions.filter(pl.col("condition").is_in(["C4", "C5"]))["condition"].unique().sort()
-    )
+    voting = decisions.filter(pl.col("condition").is_in(["C4", "C5"]))["condition"].unique().sort()
     scored_votes = decisions.filter(
-        pl.col("condition").is_in(vote_conditions[:1].to_list()),
+        pl.col("condition").is_in(voting[:1].to_list()),
         pl.col("winner_by_source_ballots").is_not_null(),
     )
     if scored_votes.is_empty():
@@ -709,21 +693,21 @@ def _purity_finding(codings: coding.CodebookResults) -> Finding:
 def _coded_conflict_finding(codings: coding.CodebookResults, decisions: pl.DataFrame) -> Finding:
     """Return how often coder, stated preferences and mediator agree on a conflict."""
     rows = []
-    judged_rows = decisions.filter(~pl.col("parse_error"))
-    for (condition,), condition_rows in judged_rows.group_by("condition", maintain_order=True):
+    judged = decisions.filter(~pl.col("parse_error"))
+    for (condition,), selected in judged.group_by("condition", maintain_order=True):
         if condition == "C1":
             continue
-        keys = condition_rows.select("group_id", "topic", "has_conflict").iter_rows()
+        keys = selected.select("group_id", "topic", "has_conflict").iter_rows()
         pairs = [
             (codings.single_code(f"{group}/{topic}") == "conflict", has_conflict)
             for group, topic, has_conflict in keys
         ]
-        same_count = sum(is_coded == has_conflict for is_coded, has_conflict in pairs)
+        agreeing = sum(is_coded == has_conflict for is_coded, has_conflict in pairs)
         rows.append(
             {
                 "condition": condition,
                 "decisions": len(pairs),
-                "as_coded_rate": same_count / len(pairs),
+                "as_coded_rate": agreeing / len(pairs),
             }
         )
     conflict_count = sum(

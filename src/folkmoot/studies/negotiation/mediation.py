@@ -86,12 +86,7 @@ from folkmoot.studies.negotiation.rules.replies import (
     sort_lines,
     summary_option,
 )
-from folkmoot.studies.negotiation.rules.strategies import (
-    Member,
-    Strategy,
-    Topic,
-    natural_sort_key,
-)
+from folkmoot.studies.negotiation.rules.strategies import Member, Strategy, Topic, natural_sort_key
 from folkmoot.studies.negotiation.rules.tally import (
     Ballot,
     Branch,
@@ -296,10 +291,7 @@ def say_for_members(
 
 
 def _read_statement(
-    case: Negotiation,
-    topic: Topic,
-    vocabulary: Vocabulary,
-    reply: Decided,
+    case: Negotiation, topic: Topic, vocabulary: Vocabulary, reply: Decided
 ) -> Settlement:
     """Return a stated decision. New options with a word of theory are not accepted."""
     # Such an option would carry the word to the planner and to later decisions.
@@ -520,9 +512,7 @@ async def _feedback_round(
     def parse_settlement(reply: FeedbackReply) -> Settlement:
         return _read_statement(case, topic, vocabulary, reply)
 
-    def read_refusals(
-        reply: FeedbackReply,
-    ) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
+    def read_refusals(reply: FeedbackReply) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
         portion_options = (portion.option for portion in parse_settlement(reply).portions)
         unmatched: list[str] = []
         known_options = tuple(dict.fromkeys([*options_on_table, *portion_options]))

@@ -54,10 +54,7 @@ from folkmoot.studies.town_hall.config import (
     declare_claims,
 )
 from folkmoot.studies.town_hall.measures import compare_levels
-from folkmoot.studies.town_hall.quality import (
-    answer_quality_finding,
-    quality_of_run,
-)
+from folkmoot.studies.town_hall.quality import answer_quality_finding, quality_of_run
 from folkmoot.studies.town_hall.recording import CONCERN
 from folkmoot.studies.town_hall.tables import GROUPS, SPECTRUM
 

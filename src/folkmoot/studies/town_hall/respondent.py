@@ -363,7 +363,7 @@ class PlayedResident:
         self.mind, self.me, self.hall = mind, me, hall
         self.push = mind.knobs.persuasion
         self.matters = own_matters(mind)
-        self.others = [resident_id for resident_id in hall.last if resident_id != me]
+        self.others = [other for other in hall.last if other != me]
         self._eager: dict[str, float] = {}
 
     def view_of_plan(self, title: str = "stance") -> float:
@@ -378,28 +378,26 @@ class PlayedResident:
     def stance(self) -> str:
         return STANCES[2 - round(2 * self.view_of_plan() * 0.999)]
 
-    def agreement_with_resident(self, resident_id: str) -> float:
-        return self.mind.agreement_with(self.hall.last[resident_id], self.mind.mentioned_names)
+    def agreement_with_resident(self, other: str) -> float:
+        return self.mind.agreement_with(self.hall.last[other], self.mind.mentioned_names)
 
-    def eagerness(self, resident_id: str) -> float:
+    def eagerness(self, other: str) -> float:
         """Return how eager the resident is to respond to `who`."""
-        if resident_id not in self._eager:
-            statements, mind = self.hall.statements_by(resident_id), self.mind
-            self._eager[resident_id] = (
-                NAMED_WEIGHT
-                * saturating_share(self.hall.naming_weight(resident_id, self.me))
-                * self.push
+        if other not in self._eager:
+            statements, mind = self.hall.statements_by(other), self.mind
+            self._eager[other] = (
+                NAMED_WEIGHT * saturating_share(self.hall.naming_weight(other, self.me)) * self.push
                 + SHARED_MATTER_WEIGHT
                 * any(matter in self.matters for matter in spoken_matters(mind, statements))
-                + ASKED_WEIGHT * bool(self.asked_by(resident_id))
-                + 0.6 * mind.draw_rating(f"{resident_id} {self.hall.last[resident_id][:60]}")
+                + ASKED_WEIGHT * bool(self.asked_by(other))
+                + 0.6 * mind.draw_rating(f"{other} {self.hall.last[other][:60]}")
             )
-        return self._eager[resident_id]
+        return self._eager[other]
 
-    def asked_by(self, resident_id: str) -> str:
+    def asked_by(self, other: str) -> str:
         """Return the last question of `who` to this resident, or ""."""
         questions = _QUESTION.findall(
-            f"{self.hall.last[resident_id]} {self.hall.questions.get(resident_id, '')}"
+            f"{self.hall.last[other]} {self.hall.questions.get(other, '')}"
         )
         return next(
             (
@@ -410,19 +408,19 @@ class PlayedResident:
             "",
         )
 
-    def kind(self, resident_id: str) -> str:
+    def kind(self, other: str) -> str:
         """Return the type of the reference to `who`: "cite" if there is no matter to oppose."""
-        agreement = self.agreement_with_resident(resident_id)
-        if not spoken_matters(self.mind, self.hall.statements_by(resident_id)):
+        agreement = self.agreement_with_resident(other)
+        if not spoken_matters(self.mind, self.hall.statements_by(other)):
             return "cite"
         if abs(agreement) < 0.12:
             return "question" if self.mind.draws.draw_chance(0.5) else "cite"
         return ("agree" if agreement > 0.3 else "partial_agree") if agreement > 0 else "disagree"
 
-    def matter_taken_up(self, resident_id: str) -> str:
+    def matter_taken_up(self, other: str) -> str:
         """Return the matter of `who` to respond to: a shared one if possible, or the last."""
-        their_matters = spoken_matters(self.mind, self.hall.last[resident_id]) or spoken_matters(
-            self.mind, self.hall.statements_by(resident_id)
+        their_matters = spoken_matters(self.mind, self.hall.last[other]) or spoken_matters(
+            self.mind, self.hall.statements_by(other)
         )
         shared_matters = [matter for matter in their_matters if matter in self.matters]
         return (shared_matters or their_matters)[-1] if their_matters else ""
@@ -430,8 +428,8 @@ class PlayedResident:
     def fill_frame(self, kind: str, **slots: str) -> str:
         return self.mind.speech.fill_frame(self.mind.speech.pick_unused(WORDS[kind]), **slots)
 
-    def describe_matter(self, resident_id: str) -> str:
-        matter = self.matter_taken_up(resident_id)
+    def describe_matter(self, other: str) -> str:
+        matter = self.matter_taken_up(other)
         return with_article(matter) if matter else "where they stand"
 
     def answer_thinking(self) -> Fields:
@@ -445,19 +443,19 @@ class PlayedResident:
             else "I will listen.",
         }
 
-    def _build_reaction(self, resident_id: str) -> Fields:
+    def _build_reaction(self, other: str) -> Fields:
         level, matter = (
-            3 + round(2 * self.agreement_with_resident(resident_id)),
-            self.describe_matter(resident_id),
+            3 + round(2 * self.agreement_with_resident(other)),
+            self.describe_matter(other),
         )
         mood = "high" if level > 3 else "low" if level < 3 else "middle"
         return {
-            "target_agent": resident_id,
+            "target_agent": other,
             "target_summary": matter,
             "my_feeling": self.mind.draws.pick_item(WORDS["feelings"][mood]),
             "agree_level": level,
             "reason": f"On {matter} I see it {WORDS['sees'][mood]}.",
-            "want_to_respond": self.eagerness(resident_id) > MIN_EAGERNESS,
+            "want_to_respond": self.eagerness(other) > MIN_EAGERNESS,
         }
 
     def answer_speaking(self) -> Statement:
@@ -469,18 +467,14 @@ class PlayedResident:
         }  # fmt: skip
         if draws.draw_chance(0.2 if is_terse else 0.05):
             return statement
-        ranked = sorted(self.others, key=lambda resident_id: -self.eagerness(resident_id))
-        for resident_id in ranked[: 1 if is_terse else 3]:
-            if self.eagerness(resident_id) > MIN_EAGERNESS:
-                kind, words = self._answer_resident(resident_id)
-                reference = {
-                    "target_agent": resident_id,
-                    "interaction_type": kind,
-                    "content": words,
-                }
+        ranked = sorted(self.others, key=lambda other: -self.eagerness(other))
+        for other in ranked[: 1 if is_terse else 3]:
+            if self.eagerness(other) > MIN_EAGERNESS:
+                kind, words = self._answer_resident(other)
+                reference = {"target_agent": other, "interaction_type": kind, "content": words}
                 statement["references"].append(reference)
                 if kind == "question":
-                    statement["questions"].append({"target": resident_id, "content": words})
+                    statement["questions"].append({"target": other, "content": words})
         points = self._fresh_matters()[: 1 if is_terse else draws.draw_integer(1, 2)]
         statement["new_points"] = [self._argument_on(point) for point in points]
         sentences = [*(row["content"] for row in statement["references"]), *statement["new_points"]]
@@ -497,14 +491,14 @@ class PlayedResident:
         statement["full_statement"] = " ".join(sentences)
         return statement
 
-    def _answer_resident(self, resident_id: str) -> tuple[str, str]:
+    def _answer_resident(self, other: str) -> tuple[str, str]:
         """Return type and words of the response to `who`, who may have asked a question."""
-        kind, taken_up = self.kind(resident_id), self.matter_taken_up(resident_id)
+        kind, taken_up = self.kind(other), self.matter_taken_up(other)
         matter = with_article(taken_up) if taken_up else "where we stand"
-        words = self.fill_frame(kind, T=self.hall.name(resident_id), M=matter)
-        if asked_matters := spoken_matters(self.mind, self.asked_by(resident_id)):
+        words = self.fill_frame(kind, T=self.hall.name(other), M=matter)
+        if asked_matters := spoken_matters(self.mind, self.asked_by(other)):
             return "cite", self.fill_frame(
-                "replies", T=self.hall.name(resident_id), M=with_article(asked_matters[-1])
+                "replies", T=self.hall.name(other), M=with_article(asked_matters[-1])
             )
         return kind, words
 
@@ -521,9 +515,7 @@ class PlayedResident:
         """Return the liked and disliked opinions, and the change since the stance `before`."""
         by_agreement = sorted(
             self.others,
-            key=lambda resident_id: (
-                -(self.agreement_with_resident(resident_id) + 0.2 * self.eagerness(resident_id))
-            ),
+            key=lambda other: -(self.agreement_with_resident(other) + 0.2 * self.eagerness(other)),
         )
         stance_now, matters = self.stance, self.matters
         previous = before or stance_before(self.mind, self.me) or stance_now
@@ -549,12 +541,8 @@ class PlayedResident:
             else "I listen.",
         }
 
-    def _opinion_of(self, resident_id: str, **reason: str) -> Fields:
-        return {
-            "agent_id": resident_id,
-            "opinion_summary": self.describe_matter(resident_id),
-            **reason,
-        }
+    def _opinion_of(self, other: str, **reason: str) -> Fields:
+        return {"agent_id": other, "opinion_summary": self.describe_matter(other), **reason}
 
     def answer_satisfaction(self) -> Fields:
         """Return a stable level, plus the effects of being named and of passed items."""
@@ -588,15 +576,12 @@ class PlayedResident:
 
     def _vote_on(self, text: str) -> Fields:
         matters = spoken_matters(self.mind, text)
-        own_matters_in_text = [matter for matter in matters if matter in self.matters]
-        matter = with_article((own_matters_in_text or matters)[0]) if matters else "it"
-        if 0.7 * bool(own_matters_in_text) + self.mind.draw_rating(f"vote {text}") + 0.15 <= 0:
+        own = [matter for matter in matters if matter in self.matters]
+        matter = with_article((own or matters)[0]) if matters else "it"
+        if 0.7 * bool(own) + self.mind.draw_rating(f"vote {text}") + 0.15 <= 0:
             return {"vote": "no", "reason": f"This is not how I would deal with {matter}."}
         reason = f"It does no harm to {matter}." if matters else "I can agree to it."
-        return {
-            "vote": "yes",
-            "reason": f"I care about {matter}." if own_matters_in_text else reason,
-        }
+        return {"vote": "yes", "reason": f"I care about {matter}." if own else reason}
 
 
 def _clip_level(level: float) -> int:

@@ -195,21 +195,14 @@ async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple
         reply = reply_of(meeting, speaker.id, number, statement.call.address)
         return CompletedTurn(
             turn, record_statement(resident_scope, reply, turn, recorded_thoughts)
-        ), [
-            *calls,
-            statement.call,
-        ]
+        ), [*calls, statement.call]
 
-    turns_and_calls = await scope.map(
-        [hall.seats[resident_id] for resident_id in hall.ids], take_turn
-    )
-    turns = {resident: completed.turn for resident, (completed, _) in turns_and_calls.items()}
-    recorded = {
-        resident: completed.recorded for resident, (completed, _) in turns_and_calls.items()
-    }
+    results = await scope.map([hall.seats[resident_id] for resident_id in hall.ids], take_turn)
+    turns = {resident: completed.turn for resident, (completed, _) in results.items()}
+    recorded = {resident: completed.recorded for resident, (completed, _) in results.items()}
     order = meeting.orders[number - 1]
     round_ = Round(number, order, turns, recorded)
-    return round_, [call for _, calls in turns_and_calls.values() for call in calls]
+    return round_, [call for _, calls in results.values() for call in calls]
 
 
 async def ask_thinking(
@@ -414,7 +407,7 @@ async def ask_votes(
 ) -> tuple[dict[str, Ballot], list[Call]]:
     """Ask each resident for a vote with a reason on each item. The leaders do not vote."""
     rounds, items = so_far.rounds, so_far.items
-    quoted_items = [
+    items_shown = [
         quote_item(hall.meeting, item_id, item.proposal) for item_id, item in items.items()
     ]
     answer_type = ballot_type(items, hall.meeting.set.options.votes)
@@ -424,7 +417,7 @@ async def ask_votes(
         prompt = resident_scope.prompt(
             "vote",
             **history,
-            items=quoted_items,
+            items=items_shown,
             answer_format=hall.meeting.describe_format(answer_type),
         )
         return await ask_speaker(
@@ -436,11 +429,7 @@ async def ask_votes(
         ids = hall.meeting.ids_of(residents)
         answer_format = hall.meeting.describe_format(each_of(dict.fromkeys(residents, answer_type)))
         return scope.prompt(
-            "shared_vote",
-            ids=ids,
-            **history,
-            items=quoted_items,
-            answer_format=answer_format,
+            "shared_vote", ids=ids, **history, items=items_shown, answer_format=answer_format
         )
 
     if not items:

@@ -141,9 +141,9 @@ def match_option(entry: str, options: Iterable[str]) -> str | None:
 
 def content_words(text: str) -> frozenset[str]:
     """Return the folded words of a text without stop words and cue words."""
-    ignored_words = _STOP_STEMS | POSITIVE_CUES | NEGATION_CUES
+    ignored = _STOP_STEMS | POSITIVE_CUES | NEGATION_CUES
     return frozenset(
-        word for clause in split_clauses(text) for word in clause if word not in ignored_words
+        word for clause in split_clauses(text) for word in clause if word not in ignored
     )
 
 
@@ -209,7 +209,7 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     mentions_of: dict[str, list[Mention]] = {}
     for mention in find_mentions(text, options):
         mentions_of.setdefault(mention.option, []).append(mention)
-    loose_words = _loose_words(clauses)
+    loose = _loose_words(clauses)
     result: dict[str, int] = {}
     for option in options:
         option_mentions = mentions_of.get(option, [])
@@ -222,7 +222,7 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
         else:
             words = set(words_of(option))
             agreeing_words = (
-                loose_words["refused" if words & NEGATION_CUES else "wanted"] | loose_words["plain"]
+                loose["refused" if words & NEGATION_CUES else "wanted"] | loose["plain"]
             )
             result[option] = WEAK * len((words - _STOP_STEMS) & agreeing_words)
     return result
@@ -294,18 +294,16 @@ def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]
     for left, right in pairwise([-1, *ends, len(words)]):
         kept_positions = [i for i in range(left + 1, right) if words[i] != ","]
         new_position = {i: position for position, i in enumerate(kept_positions)}
-        runs_inside = [
-            [spans[span] for span in run] for run in runs if left < spans[run[0]][0] < right
-        ]
+        inside = [[spans[span] for span in run] for run in runs if left < spans[run[0]][0] < right]
         taken: list[str | None] = [None] * len(kept_positions)
-        new_spans: list[tuple[int, int, str]] = []
-        for run in runs_inside:
+        placed: list[tuple[int, int, str]] = []
+        for run in inside:
             run_bounds = new_position[run[0][0]], new_position[run[-1][1] - 1] + 1
             for start, end, option in run:
-                new_spans.append((*run_bounds, option))
+                placed.append((*run_bounds, option))
                 taken[new_position[start] : new_position[end - 1] + 1] = [option] * (end - start)
         clauses.append(
-            _Clause(tuple(words[i] for i in kept_positions), tuple(taken), tuple(new_spans))
+            _Clause(tuple(words[i] for i in kept_positions), tuple(taken), tuple(placed))
         )
     return [clause for clause in clauses if clause.words]
 
@@ -330,17 +328,15 @@ def _kept_together(
     words: Sequence[str], spans: Sequence[tuple[int, int, str]], run: list[int]
 ) -> list[list[int]]:
     """Return the parts of a run of options that form lists. `_option_lists` has the rules."""
-    words_between = [set(words[spans[i][1] : spans[j][0]]) for i, j in pairwise(run)]
+    gaps = [set(words[spans[i][1] : spans[j][0]]) for i, j in pairwise(run)]
     first = spans[run[0]][0]
     words_before = set(words[max(0, first - WINDOW) : first])
     cues = words_before & (NEGATION_CUES | POSITIVE_CUES)
-    closed_by_and = (
-        len(words_between) > 1 and "and" in words_between[-1] and "," in words_between[0]
-    )
+    closed_by_and = len(gaps) > 1 and "and" in gaps[-1] and "," in gaps[0]
     and_list = closed_by_and and (not cues or bool(cues - {"no", "not"}))
-    is_one_list = bool(words_between and words_between[-1] & _OR) or and_list
+    is_one_list = bool(gaps and gaps[-1] & _OR) or and_list
     groups = [[run[0]]]
-    for i, gap in zip(run[1:], words_between, strict=True):
+    for i, gap in zip(run[1:], gaps, strict=True):
         if is_one_list if "," in gap else bool(gap & _OR) or and_list:
             groups[-1].append(i)
         else:
@@ -379,9 +375,7 @@ class Ballot:
 
 
 def candidate_options(
-    catalogue: Sequence[str],
-    texts: Mapping[str, str],
-    ballots: Mapping[str, Ballot] | None = None,
+    catalogue: Sequence[str], texts: Mapping[str, str], ballots: Mapping[str, Ballot] | None = None
 ) -> tuple[str, ...]:
     """Return the options on the table in alphabetical order, independent of the order of members.
 
@@ -523,13 +517,12 @@ class Tally:
         It is the ballot's top choice, otherwise the option with the highest score. Ties go to the
         option that the text names first, then to the higher total score, then alphabetically.
         """
-        wanted_options = [option for option in self.options if self.score_of(voter, option) > 0]
+        wanted = [option for option in self.options if self.score_of(voter, option) > 0]
         ballot_choice = self.top.get(voter)
-        if ballot_choice in wanted_options or not wanted_options:
-            return ballot_choice if wanted_options else None
+        if ballot_choice in wanted or not wanted:
+            return ballot_choice if wanted else None
         return min(
-            wanted_options,
-            key=lambda option: (-self.score_of(voter, option), -self.total(option), option),
+            wanted, key=lambda option: (-self.score_of(voter, option), -self.total(option), option)
         )
 
     def first_choices(self, voters: Voters | None = None) -> dict[str, str]:
@@ -558,10 +551,8 @@ class Tally:
     @property
     def has_conflict(self) -> bool:
         """True if first choices differ or one of them is strongly rejected."""
-        wanted_options = set(self.first_choices().values())
-        return len(wanted_options) > 1 or any(
-            self.rejecting_voters(option) for option in wanted_options
-        )
+        wanted = set(self.first_choices().values())
+        return len(wanted) > 1 or any(self.rejecting_voters(option) for option in wanted)
 
     def _selected_voters(self, voters: Voters | None) -> Voters:
         return self.voters if voters is None else voters
@@ -603,10 +594,10 @@ def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> d
         return result
     rejected = _match_entries((*ballot.hard_no, *ballot.objections), options)
     if ballot.scores:
-        matched_scores = (
+        matched = (
             (match_option(option, options), score) for option, score in ballot.scores.items()
         )
-        result |= {option: score for option, score in matched_scores if option}
+        result |= {option: score for option, score in matched if option}
     else:
         acceptable = _match_entries(ballot.acceptable, options)
         for option in acceptable:
@@ -761,11 +752,8 @@ def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
         moved_member = min(reversed(is_in_first), key=lambda member_id: abs(leanings[member_id]))
         is_in_first[moved_member] = not is_in_first[moved_member]
     return (
+        Branch(anchors[0], tuple(member_id for member_id, first in is_in_first.items() if first)),
         Branch(
-            anchors[0], tuple(member_id for member_id, is_first in is_in_first.items() if is_first)
-        ),
-        Branch(
-            anchors[1],
-            tuple(member_id for member_id, is_first in is_in_first.items() if not is_first),
+            anchors[1], tuple(member_id for member_id, first in is_in_first.items() if not first)
         ),
     )
