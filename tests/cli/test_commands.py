@@ -82,7 +82,7 @@ def test_bad_input_lists_every_mistake_and_writes_nothing(here: Path) -> None:
     for command in ("run", "check"):
         result = folkmoot(command, "bad.yaml")
         assert result.exit_code == 2
-        assert "2 mistakes:" in result.stderr
+        assert "2 problems:" in result.stderr
         assert "bad.yaml:2: peopel: unknown key (did you mean people?)" in result.stderr
         assert "bad.yaml:3: temperature: must be a number" in result.stderr
         assert "Traceback" not in result.output

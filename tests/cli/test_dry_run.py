@@ -61,7 +61,7 @@ def test_a_study_that_fails_in_its_dry_run_is_stopped_before_anybody_is_paid(
     shown = command(words[0], "mine.yaml", *words[1:])
     assert shown.exit_code == 2, shown.output
     assert "mine.py:10" in shown.output and "never written" in shown.output
-    assert "No mistakes" not in shown.output and "1 mistake" in shown.output
+    assert "No problems" not in shown.output and "1 problem" in shown.output
     assert vendor.model.counts["received"] == 0
 
 
@@ -87,6 +87,6 @@ def test_a_missing_key_is_told_before_anything_is_rehearsed(
 def test_check_prints_no_mistakes_only_where_there_are_none(vendor: ServerThread) -> None:
     path = str(small_study("focus_group", Path("files")))
     shown = command("check", path, "--preview", "--trust")
-    assert ("No mistakes" in shown.output) != ("1 mistake" in shown.output), shown.output
+    assert ("No problems" in shown.output) != ("1 problem" in shown.output), shown.output
     fine = command("check", path)
-    assert fine.exit_code == 0 and "No mistakes" in fine.output
+    assert fine.exit_code == 0 and "No problems" in fine.output

@@ -35,9 +35,9 @@ def test_models_that_nobody_knows_stand_in_the_list_of_mistakes(here: Path) -> N
     for verb in ("run", "check"):
         said = command(verb, "bad.yaml")
         assert said.exit_code == 2
-        assert "No mistakes" not in said.output
+        assert "No problems" not in said.output
         told = " ".join(said.stderr.split())
-        assert "3 mistakes:" in told
+        assert "3 problems:" in told
         assert "bad.yaml:2: model: unknown model 'gpt-99'" in told
         assert "bad.yaml:5: models.cook: unknown model 'nobody-7'" in told
     good = (here / "bad.yaml").read_text().replace("peopel", "people")

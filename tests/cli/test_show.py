@@ -134,7 +134,9 @@ def test_an_id_of_which_no_model_was_asked_has_no_prompts(tmp_path: Path) -> Non
     path.write_text(json.dumps(settings), "utf-8")
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
     assert "single user" in shown(run) and "\nhome\n" in shown(run)
-    assert shown(run, "home", prompts=True) == "home: no model was asked, so there are no prompts"
+    assert (
+        shown(run, "home", prompts=True) == "home: no model was asked here, so there are no prompts"
+    )
 
 
 def test_a_run_without_recorded_sources_says_so(runs: Path, tmp_path: Path) -> None:
@@ -145,5 +147,5 @@ def test_a_run_without_recorded_sources_says_so(runs: Path, tmp_path: Path) -> N
         text = shown(run, "p_0001", prompts=True)
     finally:
         kept.rename(path)
-    assert "This run has recorded no sources of this prompt." in text
+    assert "This run did not record the sources of this prompt." in text
     assert "You are" in text and "[P]" not in text

@@ -109,5 +109,5 @@ def test_a_live_table_where_there_is_one() -> None:
         text = printed(progress.render_progress())
     assert "1/4" in text
     assert "cost unknown" in text
-    assert "1 without an answer" in text
+    assert "1 missing" in text
     assert "look" in file.getvalue()

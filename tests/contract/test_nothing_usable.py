@@ -163,7 +163,7 @@ def test_the_command_ends_with_3_and_says_why(
     for more in ([], ["--resume"]):
         done = CliRunner().invoke(app, ["run", str(study), *more])
         assert done.exit_code == 3, done.output
-        assert "nothing in it is usable: no participant gave a valid first vote" in done.output
-    assert "3 finished, but nothing is usable" in " ".join(
+        assert "has no usable result: no participant gave a valid first vote" in done.output
+    assert "3 finished without a usable result" in " ".join(
         CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "300"}).output.split()
     )

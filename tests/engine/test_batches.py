@@ -212,7 +212,9 @@ def test_a_refused_batch_stops_the_run_and_can_be_resumed(
 def test_a_server_without_batches_says_so(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         server.model.batches.plan = BatchPlan(interface=False)
-        with pytest.raises(FatalModelError, match=r"no batch interface there; leave out --batch"):
+        with pytest.raises(
+            FatalModelError, match=r"no batch API at this address; leave out --batch"
+        ):
             run(STUDY, settings(server, vendor), out=tmp_path / "run")
 
 
@@ -368,7 +370,7 @@ def test_ctrl_c_leaves_the_batch_running_and_says_how_to_come_back(tmp_path: Pat
         stopped.send_signal(signal.SIGINT)
         said = stopped.communicate()[1]
         assert stopped.returncode == 130, said
-        assert "batch batch_0 (8 calls) goes on at openai/gpt-4o, until " in said
+        assert "batch batch_0 (8 calls) continues at openai/gpt-4o, until " in said
         assert "folkmoot run study.yaml --out run --resume" in said
         server.model.batches.plan = BatchPlan()
         again = subprocess.run([*words, "--resume"], cwd=tmp_path, capture_output=True, text=True)
@@ -405,7 +407,7 @@ def test_check_says_waves_both_prices_and_when_it_ends(
         for word in ("Cost", "Batches")
     )
     assert batched == pytest.approx(direct / 2, rel=0.1)
-    assert "2 waves of calls, each promised within 24 h, all within 2 days" in said
+    assert "2 waves of calls, each completed within 24 h, all within 2 days" in said
 
 
 @pytest.mark.parametrize(
@@ -414,7 +416,8 @@ def test_check_says_waves_both_prices_and_when_it_ends(
         (9, "none: no wave of at least 9 calls (batch: auto)"),
         (
             8,
-            "8 of 10 calls, in 1 wave of at least 8 calls (batch: auto), each promised within 24 h",
+            "8 of 10 calls, in 1 wave of at least 8 calls (batch: auto), each completed within "
+            "24 h",
         ),
     ],
 )
@@ -447,7 +450,7 @@ def test_models_without_batches_are_asked_directly_and_that_is_said(tmp_path: Pa
         done = run(STUDY, values, out=tmp_path / "run", progress=progress)
         assert server.model.batches.jobs == []
     assert done.table("answers").height == 2 * PEOPLE
-    assert "openai/gpt-4o is not asked by batches but directly, at its full price" in heard
+    assert "openai/gpt-4o has no batch API, so it is asked directly, at its full price" in heard
 
 
 def test_a_run_from_python_can_be_told_to_go_by_batches(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_a_repair_tells_first_and_changes_nothing_without_consent(damaged: Path)
     before = {p: p.read_bytes() for p in damaged.rglob("*") if p.is_file() and p.name != ".lock"}
     said = invoke("verify", str(damaged), "--repair", code=4, answer="n\n")
     assert "2 answers would be set aside and asked again: about $0" in said
-    assert "at most 2" in said and "changed since written" in said
+    assert "at most 2" in said and "changed since it was written" in said
     after = {p: p.read_bytes() for p in damaged.rglob("*") if p.is_file() and p.name != ".lock"}
     assert after == before
 

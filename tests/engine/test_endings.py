@@ -107,7 +107,7 @@ def test_what_stays_cut_is_kept_with_its_mark_flagged_and_told(
     print_results(done.study, done.folder, console)
     told = console.export_text()
     assert "3 replies were cut by the token limit (max_tokens: 150)." in told
-    assert "3 calls (cost unknown) asked again with twice the limit." in told
+    assert "3 calls (cost unknown) repeated with twice the limit." in told
     assert "3 remained cut" in told
 
 
@@ -475,8 +475,8 @@ def test_what_could_not_be_read_is_told_at_the_end(server: ServerThread, tmp_pat
 
     told = _printed(run(server, tmp_path / "run", ask))
     assert "3 of 6 answers missing (unparsed: 3)." in told
-    assert "1 of 6 answers could be read only after the speaker was asked which option" in told
-    assert "1 of 6 answers could not be read; the protocol's minimal one stands" in told
+    assert "1 of 6 answers needed a second question about which option" in told
+    assert "1 of 6 answers could not be read. The tables hold the minimal answer" in told
     assert "missing" not in _printed(run(server, tmp_path / "said", speak))
 
 

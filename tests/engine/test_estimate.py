@@ -165,7 +165,7 @@ def test_check_says_where_a_rehearsal_stopped(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("study: ./mine.py\n")
     shown = CliRunner().invoke(app, ["check", str(tmp_path / "mine.yaml"), "--trust"])
     assert shown.exit_code == 2 and "forgotten" in shown.output
-    assert "mine.py:3" in shown.output and "No mistakes" not in shown.output
+    assert "mine.py:3" in shown.output and "No problems" not in shown.output
 
 
 BIG_HALL = """
@@ -217,7 +217,7 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
     low, high = sampled.calls_range or (0, 0)
     assert low <= sampled.calls <= high
     shown = CliRunner().invoke(app, ["check", str(path)])
-    assert shown.exit_code == 0 and "an estimate from a sample" in " ".join(shown.output.split())
+    assert shown.exit_code == 0 and "the maximum of a dry run" in " ".join(shown.output.split())
 
 
 def test_a_study_that_does_not_bear_copies_is_estimated_as_far_as_it_goes(

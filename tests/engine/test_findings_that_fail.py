@@ -20,5 +20,5 @@ def test_findings_that_fail_are_said_and_the_run_has_ended(tmp_path: Path) -> No
     run = folkmoot.run(broken, settings, out=tmp_path / "run", model="synthetic")
     (finding,) = compute_findings(broken, run.folder)
     assert finding.key == FAILED_FINDING_KEY and finding.headline
-    assert "fault of the study type (ValueError(" in finding.says
+    assert "an error in the study type (ValueError(" in finding.says
     assert run.folder.is_finished and not run.table("decisions").is_empty()

@@ -68,4 +68,4 @@ def test_the_preflight_says_what_the_run_will_cost(
         words = ["run", path, "--preflight", "--model", "gpt-4o"]
         shown = CliRunner().invoke(app, [*words, "--set", "embedding_model=synthetic"])
     assert shown.exit_code == 0, shown.output
-    assert "By its replies the run will cost about $" in " ".join(shown.output.split())
+    assert "Forecast of the cost from these replies: about $" in " ".join(shown.output.split())

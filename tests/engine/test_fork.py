@@ -198,7 +198,7 @@ def test_mistakes_are_told(small_run: SmallRun, tmp_path: Path) -> None:
     out = tmp_path / "fork"
     with pytest.raises(InputError, match="did you mean set01_lv1/round1/session/ask0"):
         folkmoot.fork(base, "set01_lv1/round1/session/ask9", say="…", out=out)
-    with pytest.raises(InputError, match="several speak in this reply"):
+    with pytest.raises(InputError, match="contains utterances of several speakers"):
         folkmoot.fork(base, "set01_lv1/round1/session/ask0", say="…", out=out)
     with pytest.raises(InputError, match="one reply in one way"):
         folkmoot.fork(base, "set01_lv1/round1/session/ask0", say="…", drop=True, out=out)

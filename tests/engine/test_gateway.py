@@ -145,7 +145,7 @@ async def test_with_a_budget_in_money_a_model_that_does_not_count_is_refused_at_
     async with gateway(tmp_path, model, StudyConfig(budget_usd=1.0)) as opened:
         for address in "ab":
             with pytest.raises(
-                FatalModelError, match=r"does not say how many tokens.*budget_calls"
+                FatalModelError, match=r"does not report how many tokens.*budget_calls"
             ):
                 await opened.complete_request(address, ask())
     assert model.calls == 1
@@ -297,7 +297,7 @@ async def test_an_empty_account_gets_one_wait_and_then_the_run_pauses(tmp_path: 
     events: list[Event] = []
     async with gateway(tmp_path, back, events=events) as opened:
         assert (await opened.complete_request("a", ask())).text == "fine"
-    assert notices(events) == ["openai/gpt-4o: empty; one wait of 0.01 s"]
+    assert notices(events) == ["openai/gpt-4o: empty; waiting once for 0.01 s"]
     empty = ScriptedProvider(failing([QuotaError("empty"), QuotaError("empty")]))
     async with gateway(tmp_path, empty) as opened:
         with pytest.raises(QuotaExhaustedError):

@@ -207,9 +207,9 @@ def test_a_reader_names_what_was_changed_and_changes_nothing(kept: Path) -> None
     before = sorted((p.name, p.read_bytes()) for p in kept.parent.iterdir())
     with JournalReader(kept) as journal:
         damaged = [str(damage) for damage in journal.find_damage()]
-        assert "b: changed since written" in damaged
+        assert "b: changed since it was written" in damaged
         assert [d for d in damaged if "a long text" in d] == [
-            f"{address}: a long text of the request changed since written or is gone"
+            f"{address}: a long text of the request changed since it was written or is missing"
             for address in "abc"
         ]
         assert journal.content_digest() == digest

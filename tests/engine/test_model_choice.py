@@ -150,7 +150,7 @@ def test_a_notebook_pays_nobody_unasked_and_is_told(
         run = folkmoot.run(SPOKEN, {}, out="own")
     assert received(vendors) == 0 and run.manifest["synthetic_roles"] == ["ann", "bob"]
     assert "No model is named" in caplog.text and 'model="openai/gpt-4o"' in caplog.text
-    assert "nobody asked for gpt-4o" in (run.path / "run.log").read_text()
+    assert "the study names gpt-4o for a participant" in (run.path / "run.log").read_text()
     caplog.clear()
     folkmoot.run(find_study("focus_group"), _group(), out="group")
     assert received(vendors) == 0
@@ -179,7 +179,7 @@ def test_the_source_s_own_setting_names_the_model(
     path = str(small_study("negotiation", Path("files")))
     shown = command("run", path, "--out", "run", "--limit", "1", "--no-preflight")
     assert shown.exit_code == 0, shown.output
-    assert "DEFAULT_MODEL names the model: gpt-4o-mini" in first_words(shown)
+    assert "DEFAULT_MODEL sets the model: gpt-4o-mini" in first_words(shown)
     assert "gpt-4o-mini" in command("check", path).output
     assert {m["asked"] for m in RunFolder("run").manifest["models"]} == {"gpt-4o-mini"}
     named = folkmoot.run(SPOKEN, {"model": "gpt-4.1-nano"}, out="own")
@@ -244,7 +244,7 @@ def test_a_resume_says_that_the_file_names_another_model_now(vendors: ServerThre
     plan = json.loads(Path("own/plan.json").read_text())
     assert plan["sealed"]["design"]["data"]["model"] == "gpt-4o"
     shown = command("run", str(path), "--out", "own", "--resume", "--trust")
-    assert "sealed plan, gpt-4o; the study file names gpt-4.1-nano" in " ".join(
+    assert "sealed plan, gpt-4o, although the study file now names gpt-4.1-nano" in " ".join(
         shown.output.split()
     )
 

@@ -178,7 +178,7 @@ def test_it_is_the_default_where_the_run_costs_more_than_5_dollars(
         done = command(server, tmp_path, *words, long=tokens)
     assert done.returncode == 0, done.stderr
     assert len(plan(tmp_path)) == calls
-    assert ("a preflight comes first" in done.stderr) == bool(calls)
+    assert ("a preflight tests the models" in done.stderr) == bool(calls)
 
 
 def test_it_is_asked_directly_where_the_study_goes_by_batches(tmp_path: Path) -> None:

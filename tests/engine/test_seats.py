@@ -257,12 +257,12 @@ PLACES = (
         (SeatSettings(ids=("A01",)), "A01 is a participant of 2 sessions"),
         (
             SeatSettings(ids=("set1_lv1/A01",)),
-            "nobody can sit at set1_lv1/A01: one call speaks for all",
+            "a human cannot take the seat set1_lv1/A01: one call speaks for all",
         ),
         (SeatSettings(condition="3"), "no participant has the condition '3'"),
         (SeatSettings(role="char"), "no participant has the role 'char'"),
-        (SeatSettings(condition="1"), "nobody can sit at set1_lv1/A01"),
-        (SeatSettings(count=3), "3 seats are wanted, and people can take 2"),
+        (SeatSettings(condition="1"), "a human cannot take the seat set1_lv1/A01"),
+        (SeatSettings(count=3), "3 seats are requested, but only 2 can"),
     ],
 )
 def test_seats_that_cannot_be_taken_are_named(seats: SeatSettings, says: str) -> None:
@@ -295,7 +295,7 @@ def test_a_seat_that_does_not_exist_is_named_with_its_line(study: Path) -> None:
 
 
 def test_people_without_anybody_who_serves_their_pages_are_refused(study: Path) -> None:
-    with pytest.raises(InputError, match="nobody serves their pages"):
+    with pytest.raises(InputError, match="no server for their pages"):
         folkmoot.run(study, out=study.parent / "run", seats=("p_0001",))
     assert not (study.parent / "run").exists()
 

@@ -72,7 +72,7 @@ def test_an_address_used_twice_is_refused(tmp_path: Path) -> None:
         await session.child("stage").ask(ANN, "a")
         await session.child("stage").ask(ANN, "b")
 
-    with pytest.raises(ProtocolError, match="in use by another scope"):
+    with pytest.raises(ProtocolError, match="another scope uses this path"):
         run(tmp_path, protocol)
 
 
@@ -622,7 +622,7 @@ def test_answers_that_are_missing_are_told_while_the_run_goes_on(tmp_path: Path)
         ScriptedProvider(lambda _request, _address: "Let me see."),
         progress=tally,
     )
-    assert tally.missing == 1 and "1 without an answer" in tally.format_line()
+    assert tally.missing == 1 and "1 missing" in tally.format_line()
 
 
 def test_a_setting_that_a_later_version_adds_stops_no_run_begun_before(tmp_path: Path) -> None:

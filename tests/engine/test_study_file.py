@@ -184,14 +184,14 @@ def test_numbers_mean_what_they_say(folder: Path) -> None:
         (b"a: &x [*x]\n", "aliases"),
         (b"a: 1\n---\nb: 2\n", ":2: a second document"),
         (b"a: \x07\n", ":1: there is a control character"),
-        (b"a: !!python/object:os.system x\n", "!!python/object:os.system is not understood"),
+        (b"a: !!python/object:os.system x\n", "!!python/object:os.system is not supported"),
         (b"? [a]\n: b\n", "a key must be a single word"),
         (b"PK\x03\x04rest", "is a workbook"),
         (b"a:\n  b: 1\n c: 2\n", ":3: the indentation"),
         (b"study: cross_polination\n", "did you mean cross_pollination?"),
         (b"study: ./none.py\n", "there is no file"),
         (b"study: [a]\n", "must be the name"),
-        (b"colour: blue\n", "say which study type"),
+        (b"colour: blue\n", "name the study type"),
     ],
 )
 def test_what_is_no_study_file_is_refused_in_plain_words(

@@ -219,7 +219,7 @@ def test_files_that_are_gone_or_too_many(run: Path) -> None:
     (run / "notes.txt").write_text("one's own, and nobody's business")
     code, said = verify(run)
     assert code == 4 and "2 differences" not in said
-    assert "tables/participants.csv is gone" in said
+    assert "tables/participants.csv is missing" in said
     assert "tables/more.parquet: the run does not write such a table" in said
     assert "notes.txt" not in said
 
@@ -244,7 +244,7 @@ def test_a_changed_reply_is_seen_by_verify_report_load_and_resume(run: Path) -> 
     with JournalReader(run / "journal.sqlite") as journal:
         ((address, _),) = journal.find_damage()
     code, said = verify(run)
-    assert code == 4 and f"{address}: changed since written" in said
+    assert code == 4 and f"{address}: changed since it was written" in said
     assert "journal.sqlite was changed after the run" in reported(run)
     with pytest.warns(UserWarning, match=r"journal\.sqlite was changed"):
         folkmoot.load(run)
@@ -258,7 +258,7 @@ def test_a_changed_cost_and_a_changed_prompt_are_seen(run: Path) -> None:
     change_journal(run, f"UPDATE entries SET cost_usd = 9 WHERE {ONE}")
     change_journal(run, "UPDATE texts SET text = text || ' Vote for the park.'")
     code, said = verify(run)
-    assert code == 4 and "changed since written" in said
+    assert code == 4 and "changed since it was written" in said
     assert "a long text of the request changed" in said
 
 
@@ -304,7 +304,9 @@ def test_a_forged_plan_is_named_by_the_part(run: Path) -> None:
     change_json(run / "plan.json", swap)
     hashed_anew(run)
     code, said = verify(run)
-    assert code == 4 and "plan.json: the sealed part “assignment” is not that of the run" in said
+    assert (
+        code == 4 and "plan.json: the sealed part “assignment” differs from that of the run" in said
+    )
     assert "p_0001 was" in said
 
 
@@ -315,9 +317,9 @@ def test_a_journal_that_is_gone_or_none(run: Path, how: str) -> None:
     if how != "gone":
         path.write_text("" if how == "empty" else "not a database " * 50)
     code, said = verify(run)
-    assert code == 4 and "cannot be looked up" in said
+    assert code == 4 and "cannot be checked" in said
     assert "Without its journal the run cannot be rebuilt" in said
-    assert "cannot be looked up" in reported(run)
+    assert "cannot be checked" in reported(run)
 
 
 def of_earlier_code(run: Path) -> None:
@@ -364,7 +366,7 @@ def test_what_other_code_makes_otherwise_is_no_forgery(
     found = verify_run(RunFolder(run))
     assert found.differences == []
     head, *listed = found.not_compared
-    assert head.startswith("This code gives otherwise (made by Folkmoot")
+    assert head.startswith("This code gives other results (made by Folkmoot")
     assert "tables/answers.parquet: lacks the columns new_column." in listed
     forge(run / "tables" / "answers.csv")
     assert any("answers.csv was changed" in d for d in verify_run(RunFolder(run)).differences)
@@ -377,7 +379,7 @@ def test_other_prompts_are_said_and_nothing_is_guessed(
     monkeypatch.setattr(PromptLibrary, "hashes", lambda p: {**hashes(p), "second_vote": "x"})
     found = verify_run(RunFolder(run))
     assert found.differences == []
-    assert "The prompts second_vote are not those of the run" in found.not_compared[0]
+    assert "The prompts second_vote differ from those of the run" in found.not_compared[0]
 
 
 OWN = """
@@ -558,7 +560,7 @@ def test_a_folder_in_the_place_of_a_file_is_named(run: Path) -> None:
     (run / "config.yaml").unlink()
     (run / "config.yaml").mkdir()
     code, said = verify(run)
-    assert code == 4 and "config.yaml is gone" in said
+    assert code == 4 and "config.yaml is missing" in said
 
 
 def test_a_codebook_beside_the_run_s_own_does_not_replace_it(run: Path) -> None:
@@ -579,6 +581,6 @@ def test_a_run_of_an_earlier_format_says_that_its_digest_does_not_bind(tmp_path:
     archive = Path(__file__).parents[1] / "report" / "earlier" / "format_3" / "town_hall.zip"
     shutil.unpack_archive(archive, tmp_path / "run")
     digest = RunFolder(tmp_path / "run").manifest["journal_digest"]
-    assert "The digest does not bind: the journal is of format 3" in verify(tmp_path / "run")[1]
+    assert "The digest proves nothing: in journal format 3" in verify(tmp_path / "run")[1]
     code, said = verify_with(tmp_path / "run", digest)
     assert code == 4 and "does not bind" in said and "Verified" not in said

@@ -145,7 +145,7 @@ def test_verify_says_what_cannot_be_recomputed_and_finds_nothing_else(study: Pat
 
 def test_a_run_whose_words_are_gone_is_not_resumed(study: Path) -> None:
     gone = leaving_last(study.parent / "b", study)
-    with pytest.raises(InputError, match="people withdrew from this run"):
+    with pytest.raises(InputError, match="participants withdrew"):
         folkmoot.run(study, out=gone.path, seats=("p_0002",), seat_host=by_hand(speaks))
 
 
@@ -395,5 +395,5 @@ def test_a_researcher_can_take_a_persons_words_out_later(
     assert read_withdrawals(run.path)[0].author == "researcher"
     withdraw_command(str(run.path), "p_0002", yes=True)
     assert "has withdrawn from this run already" in capsys.readouterr().out
-    with pytest.raises(InputError, match="no seat is called p_0001"):
+    with pytest.raises(InputError, match="there is no seat p_0001"):
         withdraw_command(str(run.path), "p_0001", yes=True)

@@ -48,11 +48,11 @@ def test_check_tells_what_is_wrong_with_codebooks_of_ones_own(
     assert "no such folder" in checked(study)
     (tmp_path / "mine").mkdir()
     copy(OPINION, tmp_path / "mine" / "opinion.yaml")
-    assert "No mistakes" in checked(study)
+    assert "No problems" in checked(study)
     text = OPINION.read_text("utf-8").replace(was, becomes, 1)
     (tmp_path / "mine" / name).write_text(text, "utf-8")
     said = checked(study)
-    assert told in said and "No mistakes" not in said
+    assert told in said and "No problems" not in said
 
 
 def checked(study: Path) -> str:

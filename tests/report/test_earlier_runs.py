@@ -136,7 +136,7 @@ def test_withdrawing_from_an_earlier_run_says_what_can_be_done(
     place = next(iter(read_seats(run.path)))
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     told = folkmoot("withdraw", run.path, place.name, "--yes", code=2)
-    assert "did not record which words each prompt shows" in told
+    assert "did not record the sources of texts in prompts" in told
     made = run.manifest["software"]["folkmoot"]
     assert f"withdraw with the version that made it, {made}" in told and "delete" in told
     assert {path: path.read_bytes() for path in before} == before

@@ -122,7 +122,7 @@ def test_the_most_divided_accepted_comment_is_taken_and_rejected_ones_are_not(
 def test_other_study_types_are_refused_with_the_reason(tmp_path: Path, kind: str) -> None:
     code, said = new(kind, str(tmp_path / "x"), "--from-polis", str(write_export(tmp_path / "p")))
     assert code == 2
-    assert "do not vote on statements given beforehand; cross_pollination can" in said
+    assert "do not vote on given statements; use cross_pollination" in said
     assert not (tmp_path / "x").exists()
 
 

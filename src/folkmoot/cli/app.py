@@ -61,8 +61,8 @@ def _root_options(
 
 
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 internal error; 2 bad input; 3 finished, but nothing is usable; "
-    "75 paused, can be resumed; 130 interrupted, can be resumed."
+    "Exit codes: 0 done, 1 internal error, 2 invalid input, 3 finished without a usable result, "
+    "75 paused (can be resumed), 130 interrupted (can be resumed)."
 )
 
 
@@ -76,7 +76,7 @@ def run(
         list[str] | None, typer.Argument(metavar="[KEY=VALUE,VALUE]...", hidden=True)
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", help="Name the study file by an option instead.")
+        Path | None, typer.Option("--config", help="The study file, given as an option.")
     ] = None,
     model: ModelOpt = None,
     out: Annotated[
@@ -113,7 +113,10 @@ def run(
         bool | None,
         typer.Option(
             "--preflight/--no-preflight",
-            help="Try each model, role, and kind of answer first (default: above $5).",
+            help=(
+                "Test each model, role and kind of answer with one call first (default: if the "
+                "run may cost more than $5)."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -121,7 +124,7 @@ def run(
     accept_changes: Annotated[
         bool,
         typer.Option(
-            "--accept-changes", help="When resuming, ask again where the study has changed."
+            "--accept-changes", help="When resuming, ask again if the request has changed."
         ),
     ] = False,
     trust: TrustOpt = False,
@@ -144,16 +147,18 @@ def run(
         typer.Option(
             "--seat",
             metavar="PARTICIPANT",
-            help="Let a person play this participant; repeatable. `open`: one link for everybody.",
+            help="Let a human play this participant; repeatable. `open`: one link for everybody.",
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Serve the pages of seats at this address.")
+        str, typer.Option("--host", help="Serve the pages of human participants at this address.")
     ] = "127.0.0.1",
     port: PortOpt = None,
     public_url: Annotated[
         str,
-        typer.Option("--public-url", help="Print links to seats under this URL (of a proxy)."),
+        typer.Option(
+            "--public-url", help="Print participant links with this base URL (of a proxy)."
+        ),
     ] = "",
 ) -> None:
     """Run a study, or resume one (--resume)."""
@@ -183,9 +188,12 @@ def run(
     if more and not grid:
         raise InputError(f"{more[0]}: name one study file; settings follow --set or --grid")
     if seat and (grid or repeats is not None):
-        raise InputError("--seat: people take part in one run, not in a grid of runs")
+        raise InputError("--seat: humans can take part in a single run, not in a grid")
     if executor and (grid or repeats is not None):
-        raise InputError("--executor: a grid of runs is run here; name one run, or leave it out")
+        raise InputError(
+            "--executor: a grid runs on this machine only; leave out --executor, or run a "
+            "single study"
+        )
     if grid or repeats is not None:
         grid_command(path, options, axis_arguments, repeats, trust, preflight)
     else:
@@ -198,7 +206,9 @@ def try_(
     study: StudyArg,
     seat: Annotated[
         str | None,
-        typer.Option("--seat", metavar="PARTICIPANT", help="Sit here (default: the first seat)."),
+        typer.Option(
+            "--seat", metavar="PARTICIPANT", help="Take this seat (default: the first one)."
+        ),
     ] = None,
     set_: SetOpt = None,
     limit: LimitOpt = None,
@@ -221,7 +231,7 @@ def withdraw(
         str, typer.Argument(metavar="SEAT", help="Participant who withdraws, e.g. p_0003.")
     ],
     yes: Annotated[
-        bool, typer.Option("--yes", help="Delete without asking, quotations included.")
+        bool, typer.Option("--yes", help="Delete without confirmation, quotations included.")
     ] = False,
 ) -> None:
     """Delete from a finished run what a human participant wrote, after listing who quoted it."""
@@ -305,12 +315,12 @@ def new(
         return
     if people is not None:
         if polis is not None or (kind is not None and folder is not None):
-            raise InputError("write folkmoot new --from-people TABLE FOLDER")
+            raise InputError("write: folkmoot new --from-people TABLE FOLDER")
         people_command(people, folder or Path(kind or people.stem))
         return
     if polis is not None:
         if kind is None:
-            raise InputError("write folkmoot new cross_pollination --from-polis DIR")
+            raise InputError("write: folkmoot new cross_pollination --from-polis DIR")
         polis_command(kind, folder, polis, statement)
         return
     new_command(kind, folder)
@@ -365,17 +375,17 @@ def fork(
         typer.Argument(help="Address of the reply, or id of the utterance.", show_default=False),
     ] = None,
     say: Annotated[
-        str | None, typer.Option("--say", metavar="TEXT", help="Say this in place of the reply.")
+        str | None, typer.Option("--say", metavar="TEXT", help="Replace the reply by this text.")
     ] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Leave the reply out.")] = False,
     model: Annotated[
-        str | None, typer.Option("--model", help="Ask this model for the reply.")
+        str | None, typer.Option("--model", help="Let this model write the reply.")
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Write the fork to this folder (default: RUN_fork)."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the fork in RUN.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the fork in RUN.")] = False,
     repeats: Annotated[
         int | None,
         typer.Option(
@@ -398,7 +408,9 @@ def fork(
     options = RunOptions(out=out, concurrency=concurrency, budget=budget, key=key)
     if resume:
         if address is not None or say is not None or drop or model is not None or out is not None:
-            raise InputError("--resume: name the folder of the fork alone; its plan has the rest")
+            raise InputError(
+                "--resume: give only the folder of the fork; its plan holds the other settings"
+            )
         fork_command(run, None, None, options, trust=trust)
         return
     if address is None:
@@ -415,13 +427,17 @@ def verify(
     run: RunArg,
     digest: Annotated[
         str | None,
-        typer.Option("--digest", metavar="HEX", help="Compare with a digest published elsewhere."),
+        typer.Option("--digest", metavar="HEX", help="Compare the run with this published digest."),
     ] = None,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Set damaged answers aside, so that --resume asks again."),
+        typer.Option(
+            "--repair", help="Set damaged answers aside, so that --resume asks them again."
+        ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --repair: do not ask for confirmation.")
+    ] = False,
 ) -> None:
     """Rebuild a run from its journal and compare it with its files."""
     from folkmoot.cli.results import repair_command, verify_command
@@ -472,7 +488,10 @@ def report(
 def control_run(
     run: RunArg,
     participants: Annotated[
-        int, typer.Option("--participants", help="At most so many of each condition.", min=1)
+        int,
+        typer.Option(
+            "--participants", help="Ask at most this many participants of each condition.", min=1
+        ),
     ] = 200,
     language: Annotated[
         str, typer.Option("--language", help="Language of the shipped questions: en or de.")
@@ -482,20 +501,23 @@ def control_run(
     ] = True,
     questions: Annotated[
         Path | None,
-        typer.Option("--questions", help="Negative controls of your own (a YAML list)."),
+        typer.Option("--questions", help="File with your own negative controls (a YAML list)."),
     ] = None,
     retest: Annotated[
         bool, typer.Option("--retest/--no-retest", help="Ask first decisions again.")
     ] = True,
     no_persona: Annotated[
-        bool, typer.Option("--no-persona", help="Ask decisions again without a persona.")
+        bool, typer.Option("--no-persona", help="Ask first decisions again without a persona.")
     ] = False,
     same_length: Annotated[
         bool,
-        typer.Option("--same-length", help="Ask them with neutral texts in place of treatments."),
+        typer.Option(
+            "--same-length", help="Ask decisions again with neutral texts in place of treatments."
+        ),
     ] = False,
     order: Annotated[
-        bool, typer.Option("--order", help="Ask them with options and material reversed.")
+        bool,
+        typer.Option("--order", help="Ask decisions again with options and material reversed."),
     ] = False,
     budget: BudgetOpt = None,
     key: KeyOpt = None,
@@ -536,10 +558,14 @@ def code_texts(
         bool, typer.Option("--blind", help="With --sheet: write the sample without its codes.")
     ] = False,
     read: Annotated[
-        Path | None, typer.Option("--read", help="Read a person's sheet back as amendments.")
+        Path | None,
+        typer.Option("--read", help="Read a completed sheet and store its codes as amendments."),
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", help="With --read: name the person.", metavar="NAME")
+        str | None,
+        typer.Option(
+            "--by", help="With --read: name of the person who coded the sheet.", metavar="NAME"
+        ),
     ] = None,
     budget: BudgetOpt = None,
     key: KeyOpt = None,
@@ -554,7 +580,9 @@ def code_texts(
     if (sample and coder is None) or (blind and sheet is None):
         raise InputError("--sample goes with --coder, and --blind with --sheet")
     if (read is None) != (by is None):
-        raise InputError("--read and --by go together: the sheet, and the name of who filled it in")
+        raise InputError(
+            "--read and --by go together: the sheet, and the name of the person who completed it"
+        )
     if coder is not None:
         options = RunOptions(budget=budget, key=key)
         codes.code_command(run, coder, options, sample=sample, trust=trust)
@@ -576,7 +604,10 @@ def export(
         typer.Option("--out", help="Folder to write to (default: export-FORMAT in the run)."),
     ] = None,
     with_ids: Annotated[
-        bool, typer.Option("--with-ids", help="Include the ids from people's links (people.csv).")
+        bool,
+        typer.Option(
+            "--with-ids", help="Include the ids from the links of human participants (people.csv)."
+        ),
     ] = False,
 ) -> None:
     """Export the data of a run in another format."""
@@ -591,12 +622,14 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...", help="Runs, or a CSV or Parquet file of people's answers."
+            metavar="RUN...", help="Runs, or a CSV or Parquet file with answers of humans."
         ),
     ],
     people: Annotated[
         list[Path] | None,
-        typer.Option("--people", help="CSV of people's answers: participant, arm, first, last, …"),
+        typer.Option(
+            "--people", help="CSV with answers of humans: participant, arm, first, last, …"
+        ),
     ] = None,
     margin: Annotated[
         float, typer.Option("--margin", help="Treat shares within this difference as equivalent.")
@@ -655,7 +688,9 @@ def power(
         float | None,
         typer.Option(
             "--width",
-            help="Width of the interval of an estimate that people correct (0.1: ±5 points).",
+            help=(
+                "Width of the interval of an estimate that human answers correct (0.1: ±5 points)."
+            ),
         ),
     ] = None,
     simulate: Annotated[
@@ -667,7 +702,7 @@ def power(
         typer.Option(
             "--sizes",
             metavar="[KEY=]N,N",
-            help="Simulate these sizes; default: half, one and two times the file's.",
+            help="Simulate these sizes (default: half, one and two times the size in the file).",
         ),
     ] = None,
     runs: Annotated[
@@ -681,7 +716,7 @@ def power(
         raise InputError(f"--width {width}: must lie between 0 and 1, such as 0.1")
     if simulate:
         if width is not None:
-            raise InputError("--width: is not simulated; leave out --simulate")
+            raise InputError("--width cannot be simulated; leave out --simulate")
         if icc:
             raise InputError("--icc: a simulation needs no assumption about groups; leave it out")
         simulate_command(study, tuple(set_ or ()), sizes, runs or 40)
@@ -719,7 +754,9 @@ def view(
 def studio(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="Folder of your studies (default: this one).", show_default=False),
+        typer.Argument(
+            help="Folder of your studies (default: the current folder).", show_default=False
+        ),
     ] = None,
     host: Annotated[
         str, typer.Option("--host", help="Listen at this address of this machine.")
@@ -728,7 +765,7 @@ def studio(
         int, typer.Option("--port", min=0, max=65535, help="Listen at this port; 0: a free one.")
     ] = 4271,
     open_: Annotated[
-        bool, typer.Option("--open", help="Open it in the browser of this machine.")
+        bool, typer.Option("--open", help="Open the studio in the browser of this machine.")
     ] = False,
 ) -> None:
     """Create, try and run studies in the browser."""

@@ -61,6 +61,6 @@ def read_command(name: str, path: Path, by: str) -> None:
 def _print_finding(run: RunFolder) -> None:
     finding = coding_finding(run)
     if finding is None:
-        hint = "only a study with codebooks records them"
+        hint = "only study types with codebooks record texts to code"
         raise InputError(Problem(f"{run.path}: there are no texts to code", hint=hint))
     print_findings(output_console(), [finding])

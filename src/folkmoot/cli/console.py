@@ -103,7 +103,7 @@ def show_error(error: FolkmootError) -> None:
         console.print(f"[yellow]Paused:[/] {escape(clean_and_redact(str(error)))}", soft_wrap=True)
         _resume_hint(_budget_of(error))
         console.print(
-            "The tables so far have been written; `folkmoot report` shows them, marked as partial.",
+            "The tables hold the results so far. `folkmoot report` shows them, marked as partial.",
             soft_wrap=True,
         )
     else:
@@ -165,7 +165,7 @@ def clean_and_redact(text: str) -> str:
 
 def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
     count = len(problems)
-    console.print("[red]1 mistake:[/]" if count == 1 else f"[red]{count} mistakes:[/]")
+    console.print("[red]1 problem:[/]" if count == 1 else f"[red]{count} problems:[/]")
     for problem in problems:
         line = Text("  ")
         location = ":".join(part for part in (problem.file, problem.where) if part)

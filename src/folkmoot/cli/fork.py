@@ -67,17 +67,17 @@ def fork_command(
     change, fork_facts = fork_change(forked_run), forked_run.manifest["fork"]
     assert change is not None
     output_console().print(
-        f"\n[bold]A fork of {escape(remove_control_characters(change.run_id))}[/] at "
+        f"\n[bold]Fork of {escape(remove_control_characters(change.run_id))}[/] at "
         f"{escape(remove_control_characters(change.address))}: "
-        f"{format_count(fork_facts['asked'], 'call')} asked, {fork_facts['taken_over']:,} taken "
-        "over\n"
-        f"Both talks side by side   folkmoot compare "
-        f"{escape(os.path.normpath(forked_run.path / change.run))} {escape(str(forked_run.path))}",
+        f"{format_count(told['asked'], 'new call')}, {fork_facts['taken_over']:,} copied from "
+        "the run\nCompare the conversations   folkmoot compare "
+        f"{escape(os.path.normpath(forked_run.path / change.run))} "
+        f"{escape(str(forked_run.path))}",
         soft_wrap=True,
     )
     if forked_run.unusable_reason:
         raise NothingUsableError(
-            f"the fork has finished, but nothing is usable: {forked_run.unusable_reason}"
+            f"the fork has finished, but has no usable result: {forked_run.unusable_reason}"
         )
 
 

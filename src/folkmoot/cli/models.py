@@ -74,8 +74,8 @@ def _print_list(listings: Sequence[ModelListing]) -> None:
     console.print("$: US dollars per million tokens. All others are [bold]provider/model[/], with:")
     console.print("  " + ", ".join(VENDORS))
     console.print(
-        "A server of yours: [bold]openai/<model>[/], its URL under `endpoints:` in the study file."
-        "\nTry all: folkmoot models --try. Try one: folkmoot models MODEL --try",
+        "Your own server: [bold]openai/<model>[/], with its URL under `endpoints:` in the study "
+        "file.\nTry all: folkmoot models --try. Try one: folkmoot models MODEL --try",
         soft_wrap=True,
     )
 

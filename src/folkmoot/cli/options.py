@@ -24,7 +24,7 @@ ModelOpt = Annotated[
 ]
 TrustOpt = Annotated[
     bool,
-    typer.Option("--trust", help="Trust the code and the addresses that the file names."),
+    typer.Option("--trust", help="Trust the code and the addresses in the study file."),
 ]
 LimitOpt = Annotated[
     int | None,
@@ -33,7 +33,10 @@ LimitOpt = Annotated[
 BatchOpt = Annotated[
     bool,
     typer.Option(
-        "--batch", help="Send calls in batches: half the price, each answered within a day."
+        "--batch",
+        help=(
+            "Submit calls through the vendor's batch API: half the price, results within 24 hours."
+        ),
     ),
 ]
 SeedOpt = Annotated[

@@ -22,7 +22,9 @@ def view_command(folder: Path | None, host: str, port: int, token: bool) -> None
 
     def print_address(address: str) -> None:
         output_console().print(f"Reading {escape(str(path))} at {escape(address)}", soft_wrap=True)
-        error_console().print("[dim]Ctrl-C ends it. Nothing in the folder is changed.[/]")
+        error_console().print(
+            "[dim]Press Ctrl-C to stop. The viewer changes nothing in the folder.[/]"
+        )
 
     # Ctrl-C is the normal end of the server, so it is no error.
     with suppress(KeyboardInterrupt):
@@ -36,7 +38,9 @@ def studio_command(folder: Path | None, host: str, port: int, open_in_browser: b
     def print_address(address: str) -> None:
         path_text = escape(str(path.resolve()))
         output_console().print(f"The studio of {path_text} is at {escape(address)}", soft_wrap=True)
-        error_console().print("[dim]Ctrl-C ends it. Runs that it started go on.[/]")
+        error_console().print(
+            "[dim]Press Ctrl-C to stop. Runs that the studio started continue.[/]"
+        )
         if open_in_browser:
             webbrowser.open(address)
 

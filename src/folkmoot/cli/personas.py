@@ -45,7 +45,7 @@ PEOPLE = "personas.json"
 class BuildConfig(StudyConfig):
     """The base lines from which personas are created."""
 
-    lines: tuple[str, ...] = Field(description="lines that people are made from")
+    lines: tuple[str, ...] = Field(description="lines from which personas are made")
 
 
 def run_name(lines: Sequence[str]) -> str:
@@ -68,7 +68,7 @@ async def build_personas(session: Session) -> None:
     personas_or_missing = await session.child("enrichment").map(lines, build_persona, key=key_of)
     personas = [persona for persona in personas_or_missing.values() if isinstance(persona, Persona)]
     if len(personas) < len(lines):
-        session.warn(f"{len(lines) - len(personas)} of {len(lines)} could not be created")
+        session.warn(f"{len(lines) - len(personas)} of {len(lines)} personas could not be created")
     session.write_json(PEOPLE, {"personas": [persona.to_json() for persona in personas]})
 
 
@@ -152,7 +152,7 @@ def list_command(pool_path: Path, limit: int) -> None:
     console = output_console()
     if not personas:
         console.print(
-            f"{escape(str(pool_path))} is empty; `folkmoot personas build 100` adds people"
+            f"{escape(str(pool_path))} is empty; `folkmoot personas build 100` adds personas"
         )
         return
     _print_people(console, personas, limit)

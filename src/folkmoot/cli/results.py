@@ -59,7 +59,7 @@ def find_run(name: str) -> RunFolder:
         raise StorageError(f"{path}: this is a file; name the folder of the run, e.g. outputs/<id>")
     if is_grid(path):
         cells = ", ".join(str(cell_folder(path, cell)) for cell in read_grid(path).cells[:2])
-        hint = f"name one of them ({cells}, …), or pool them: folkmoot report {path}"
+        hint = f"name one of its runs ({cells}, …), or pool them: folkmoot report {path}"
         raise InputError(Problem("this is a grid of runs", str(path), hint=hint))
     return RunFolder(path)
 
@@ -94,7 +94,7 @@ def verify_command(name: str, digest: str | None) -> None:
         raise InputError("--digest: is empty")
     grid = find_grid(name)
     if grid is not None and digest is not None:
-        raise InputError("--digest: is of one run; name a cell of the grid")
+        raise InputError("--digest belongs to one run; name a cell of the grid")
     runs = [find_run(name)] if grid is None else [run for _, run in grid.finished_cells().values()]
     consistent = [_print_verification(run, digest or "") for run in runs]
     if not all(consistent):
@@ -150,14 +150,14 @@ def _print_verification(run: RunFolder, digest: str) -> bool:
         console.print(escape(payment_note), soft_wrap=True)
     if verification.is_consistent and not verification.is_verified:
         console.print(
-            "Nothing in the folder contradicts anything else in it. Who can change the folder can "
-            "change its digests too: compare with a published one by --digest.",
+            "The files in the folder agree with each other. Anyone who can change the folder "
+            "can also change its digests: compare with a published digest by --digest.",
             soft_wrap=True,
         )
     if verification.is_verified and digest.strip().lower() == verification.content_digest:
         console.print(
-            "The content digest is of requests and replies. Usage, cost, times and the plan are in "
-            "the record digest alone.",
+            "The content digest covers requests and replies. Only the record digest also covers "
+            "usage, cost, times and the plan.",
             soft_wrap=True,
         )
     return verification.is_consistent
@@ -176,10 +176,10 @@ def repair_command(name: str, yes: bool) -> None:
         for problem in plan.problems:
             console.print(f"  {escape(remove_control_characters(problem))}", soft_wrap=True)
         console.print(
-            f"{format_count(plan.damaged_entries, 'answer')} would be set aside and asked again: "
-            f"{_describe_cost(plan.damaged_usd, 'about ')}. Every later request that differs "
-            "because of "
-            f"them is asked again too: at most {format_count(plan.max_later_calls, 'call')}, "
+            f"{format_count(plan.damaged_entries, 'answer')} would be set aside and asked "
+            f"again: {_describe_cost(plan.damaged_usd, 'about ')}. Later requests that change "
+            "as a result are asked again too: at most "
+            f"{format_count(plan.max_later_calls, 'call')}, "
             f"{_describe_cost(plan.max_later_usd, 'at most ')}.",
             soft_wrap=True,
         )
@@ -189,8 +189,8 @@ def repair_command(name: str, yes: bool) -> None:
     study = run.manifest.get("study_file") or STUDY_FILE_NAME
     resume_command = f"folkmoot run {run.path / str(study)} --out {run.path} --resume"
     console.print(
-        f"Set aside; the old journal is kept in {damaged_copy.name}. Ask again: "
-        f"{escape(resume_command)}",
+        f"The damaged answers are set aside. {damaged_copy.name} keeps the old journal. Ask "
+        f"them again: {escape(resume_command)}",
         soft_wrap=True,
     )
 
@@ -214,7 +214,7 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
         if len(matching_seats) != 1:
             names = ", ".join(candidate.name for candidate in matching_seats or seats) or "none"
             raise InputError(
-                Problem(f"{run.path}: no seat is called {seat}", hint=f"seats: {names}")
+                Problem(f"{run.path}: there is no seat {seat}", hint=f"seats: {names}")
             )
         if matching_seats[0].name in {
             withdrawal.data["seat"] for withdrawal in read_withdrawals(run.path)
@@ -227,15 +227,14 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
         for line in describe_texts(personal):
             output_console().print(escape(remove_control_characters(line)), soft_wrap=True)
         if not yes and not sys.stdin.isatty():
-            output_console().print("Nothing was deleted. Give --yes to delete all of this.")
+            output_console().print("Nothing was deleted. Add --yes to delete all of this.")
             raise typer.Exit(EXIT_DIFFERS)
         if not yes and not typer.confirm("Delete all of this for good?", err=True):
             raise typer.Exit(EXIT_DIFFERS)
         withdraw_texts(run, personal, "researcher")
     output_console().print(
-        f"The words of {escape(matching_seats[0].name)} are gone. Reports and exports were "
-        "deleted with "
-        "them: write them again.",
+        f"All texts of {escape(matching_seats[0].name)} are deleted. Reports and exports were "
+        "deleted too, because they may quote them: write them again.",
         soft_wrap=True,
     )
 
@@ -247,7 +246,7 @@ def report_command(name: str, pdf: bool) -> None:
     grid = find_grid(name)
     if grid is not None:
         if pdf:
-            raise InputError("a grid has no PDF; each of its cells can have one")
+            raise InputError("there is no PDF of a grid; write the PDF of a cell instead")
         output_console().print(f"wrote {escape(str(write_grid_report(grid)))}", soft_wrap=True)
         return
     run = open_run(find_run(name).path)

@@ -138,7 +138,7 @@ class TerminalProgress:
                 self._console.print(_preflight_table(event))
                 if forecast_text := self._describe_forecast():
                     self._console.print(
-                        f"By its replies the run will cost {forecast_text}", soft_wrap=True
+                        f"Forecast of the cost from these replies: {forecast_text}", soft_wrap=True
                     )
         is_printed = (
             isinstance(event, (RunStarted, Notice)) or self._live is None or level != "info"
@@ -211,7 +211,7 @@ class TerminalProgress:
             parts.append(f"{tally.replayed:,} replayed")
         if tally.retries:
             parts.append(f"{tally.retries:,} retries")
-        parts.append(f"{tally.missing:,} without an answer")
+        parts.append(f"{tally.missing:,} missing")
         return " · ".join(parts)
 
     def _print_line(self, text: str, level: str) -> None:
@@ -317,7 +317,7 @@ def run_command(
     print_results(study_file.study, finished_run, output_console())
     if finished_run.unusable_reason:
         raise NothingUsableError(
-            f"the run has finished, but nothing in it is usable: {finished_run.unusable_reason}"
+            f"the run has finished, but has no usable result: {finished_run.unusable_reason}"
         )
 
 
@@ -338,7 +338,7 @@ def try_command(
     # A study may close some seats to humans. Take the first one that is open.
     name = seat or next((seat.name for seat in seats if not seat.closed_reason), "")
     if not name and not seats:
-        raise InputError(f"{path}: name the participant whose place you take, with --seat")
+        raise InputError(f"{path}: name the participant that you play, with --seat")
     study_file = apply_seats(replace(study_file, config=config), [name or seats[0].name])
     seat_host = build_seat_host(
         address=serving.address, port=serving.port, print_line=progress.print_line
@@ -383,8 +383,8 @@ def _preflight_requests(
         return [()] * len(runs)
     if wants_preflight is None:
         error_console().print(
-            f"The run may cost about {format_dollars(cost * repeats)}: a preflight comes first "
-            "(--no-preflight skips it)",
+            f"The run may cost about {format_dollars(cost * repeats)}, so a preflight tests the "
+            "models first (--no-preflight skips it)",
             soft_wrap=True,
         )
     return requests_by_run
@@ -457,7 +457,7 @@ def grid_command(
     )
     if runs and all(run.unusable_reason for run in runs):
         raise NothingUsableError(
-            f"all cells have finished, but nothing is usable: {runs[0].unusable_reason}"
+            f"all cells have finished, but none has a usable result: {runs[0].unusable_reason}"
         )
 
 
@@ -483,7 +483,7 @@ def _summarise_folder(folder: RunFolder) -> str:
     cost = facts.get("cost_usd")
     money = format_dollars(cost)
     if unpriced_models and cost is not None:
-        money += f" and the unknown cost of {', '.join(unpriced_models)}"
+        money += f" plus the unknown cost of {', '.join(unpriced_models)}"
     if broken := facts.get("broken_replies"):
         max_usd = broken.get("max_usd")
         bound_text = "" if max_usd is None else f", for at most {format_dollars(max_usd)}"
@@ -518,15 +518,13 @@ def _describe_missing_answers(folder: RunFolder) -> str:
         )
     if clarified:
         sentences.append(
-            f"{clarified:,} of {format_count(count, 'answer')} could be read only after the "
-            "speaker was "
-            "asked which option the first reply stated: `clarified` under `how`."
+            f"{clarified:,} of {format_count(count, 'answer')} needed a second question about "
+            "which option the first reply stated (`how` is `clarified`)."
         )
     if minimal:
         sentences.append(
-            f"{minimal:,} of {format_count(count, 'answer')} could not be read; the protocol's "
-            "minimal "
-            "one stands in the tables, with `minimal` under `parse_step`."
+            f"{minimal:,} of {format_count(count, 'answer')} could not be read. The tables hold "
+            "the minimal answer that the protocol prescribes (`parse_step` is `minimal`)."
         )
     return " ".join(sentences)
 
@@ -549,16 +547,12 @@ def _describe_cut_replies(folder: RunFolder) -> str:
     )
     if call_count:
         statement += (
-            f" {format_count(call_count, 'call')} ({format_dollars(cost)}) asked again with twice "
-            "the "
-            "limit."
+            f" {format_count(call_count, 'call')} ({format_dollars(cost)}) repeated with twice "
+            "the limit."
         )
     if not cut_count:
-        return f"{statement} None remained cut."
-    return (
-        f"{statement} {cut_count:,} remained cut: the column `finish` of the table answers is "
-        "`length`."
-    )
+        return f"{statement} No reply remained cut."
+    return f"{statement} {cut_count:,} remained cut (`finish` is `length` in the table answers)."
 
 
 def _has_answered(model: Mapping[str, object], facts: Mapping[str, object]) -> bool:

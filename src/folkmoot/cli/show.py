@@ -180,7 +180,7 @@ def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text
     try:
         study = find_study_of_run(run)
     except InputError as error:
-        print_warning(f"{error} Shown without it.")
+        print_warning(f"{error} The table is left out.")
         return
     try:
         for line in study.render_run(run, key):
@@ -289,7 +289,7 @@ def _render_participant(run: RunFolder, id: str) -> Iterator[Text]:
             )
         for shown in decision.shown:
             if shown.wrong:
-                yield _join_line((f"  not as designed: {shown.kind}", "red"))
+                yield _join_line((f"  differs from the design: {shown.kind}", "red"))
     yield from _render_study_additions(run, parts)
     yield _join_line(("\nPrompts by source: add --prompts", "dim"))
 
@@ -317,7 +317,7 @@ def _render_prompts(run: RunFolder, id: str) -> Iterator[Text]:
     if not addresses:
         # The first line raises InputError if the run has no such id.
         next(_show_id(run, id), None)
-        yield _join_line(f"{id}: no model was asked, so there are no prompts")
+        yield _join_line(f"{id}: no model was asked here, so there are no prompts")
 
 
 def _find_addresses(run: RunFolder, journal: JournalReader, id: str) -> list[str]:
@@ -355,7 +355,7 @@ def _render_call(call: CallView) -> Iterator[Text]:
     for entry, prompt in call.tries:
         yield _join_line((f"\n{title}", "bold"), f"  {entry.address}")
         if prompt.legend is None:
-            yield _join_line(("This run has recorded no sources of this prompt.", "dim"))
+            yield _join_line(("This run did not record the sources of this prompt.", "dim"))
         else:
             yield from _render_legend(prompt, prompt.legend)
         for role, pieces in prompt.messages:
@@ -437,7 +437,5 @@ def _render_title(words: str) -> Iterator[Text]:
 def _open_journal(run: RunFolder) -> JournalReader:
     path = run.path / JOURNAL
     if not path.exists():
-        raise StorageError(
-            f"{run.path}: there is no {JOURNAL}; this run has not asked anything yet"
-        )
+        raise StorageError(f"{run.path}: there is no {JOURNAL}; this run has made no calls yet")
     return JournalReader(path)

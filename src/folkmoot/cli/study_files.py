@@ -142,7 +142,7 @@ def print_check(
     if problems := price_problems(study_file.config, names):
         raise InputError(problems)
     if preview and study_file.study.preview is None:
-        raise InputError(f"--preview: the study type {study_file.study.name} has none")
+        raise InputError(f"--preview: the study type {study_file.study.name} has no preview")
     embedding_names = (
         [providers.embedding_model(str(path))] if study_file.study.uses_embeddings else []
     )
@@ -164,7 +164,7 @@ def print_check(
         study_file, model, embedding_names[0] if embedding_names else SYNTHETIC_MODEL
     )
     console.print(
-        f"[green]No mistakes[/] in {escape(str(path))} ({escape(study_file.study.title)})",
+        f"[green]No problems[/] in {escape(str(path))} ({escape(study_file.study.title)})",
         soft_wrap=True,
     )
     for note in study_file.study.notes(study_file.config):
@@ -264,7 +264,7 @@ def _print_estimate(
                 f"Time      about {format_duration(seconds)}{_describe_pace(study_file, is_local)}"
             )
     else:
-        console.print("Calls     unknown (a rehearsal with the embedded respondent made none)")
+        console.print("Calls     unknown (the dry run with the embedded respondent made no calls)")
     folder = OUTPUTS / study_file.run_id
     console.print(f"Folder    {escape(remove_control_characters(str(folder)))}")
     # `run` and `verify` report problems of the journal in this folder.
@@ -291,10 +291,10 @@ def run_dry_run(
             raise
         raise InputError(
             Problem(
-                "the dry run failed, so the run would fail, too, after calls that cost money: "
-                f"{type(error).__name__}: {error}",
+                f"the dry run failed ({type(error).__name__}: {error}); the run would fail too, "
+                "after calls that cost money",
                 file=str(study_file.path),
-                hint="nothing was asked; `folkmoot run` with --no-preflight makes no dry run",
+                hint="no model was asked; `folkmoot run --no-preflight` skips the dry run",
             )
         ) from error
 
@@ -310,7 +310,7 @@ def _describe_calls(estimate: RunEstimate) -> str:
         text += f": an estimate from a sample, since a dry run of {run_count:,} of {item_count:,}"
         text += " items was as large as one may be"
     if estimate.incomplete:
-        text += "; the dry run did not come to the end of the study, so there may be more"
+        text += "; the dry run did not reach the end of the study, so there may be more"
     return text
 
 
@@ -333,10 +333,8 @@ def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str
         return ""
     share = repeated_tokens / estimate.input_tokens
     return (
-        f"up to {format_dollars(saved_usd)} less: {share:.0%} of the input tokens repeat the "
-        "beginning "
-        "of an "
-        "earlier prompt and cost less while the vendor still has it"
+        f"saves up to {format_dollars(saved_usd)}: {share:.0%} of the input tokens repeat the "
+        "beginning of an earlier prompt and cost less while the vendor caches it"
     )
 
 
@@ -347,10 +345,8 @@ def _describe_batches(
     config, wave_sizes = study_file.config, _batch_wave_sizes(estimate, study_file)
     cost = _describe_run_cost(estimate, specs, study_file, batch=True)
     deadline_text = (
-        f"each promised within {PROMISED_HOURS} h, all within "
-        f"{format_count(len(wave_sizes), 'day')}; "
-        "re-asks "
-        "take further waves"
+        f"each completed within {PROMISED_HOURS} h, all within "
+        f"{format_count(len(wave_sizes), 'day')}; re-asks need further waves"
     )
     if config.batch != "auto":
         return (
@@ -361,8 +357,8 @@ def _describe_batches(
         return f"none: no wave {condition_text}"
     return (
         f"{sum(wave_sizes):,} of {sum(estimate.batch_wave_sizes):,} calls, in "
-        f"{format_count(len(wave_sizes), 'wave')} {condition_text}, "
-        f"{deadline_text}; {cost} if all went so"
+        f"{format_count(len(wave_sizes), 'wave')} {condition_text}, {deadline_text}; {cost} if "
+        "all calls were submitted so"
     )
 
 
@@ -400,7 +396,7 @@ def _describe_run_cost(
     parts_text = f" ({parts})" if parts.count("$") > 1 else ""
     low, high = estimate.cost_range(sum(known_costs.values()))
     range_text = (
-        f" ({format_dollars(low)} to {format_dollars(high)}, by how long replies are)"
+        f" ({format_dollars(low)} to {format_dollars(high)}, depending on the length of replies)"
         if high
         else ""
     )
@@ -464,7 +460,7 @@ def read_examples() -> dict[str, bytes]:
         if file.is_file() and file.suffix in EXAMPLE_SUFFIXES
     }
     if not contents:
-        raise InputError(f"this installation carries no examples (looked in {root})")
+        raise InputError(f"this installation contains no examples (searched {root})")
     return contents
 
 
@@ -488,8 +484,8 @@ def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | 
             study.name for study in load_installed_studies()[0] if study.from_polis is not None
         ]
         raise InputError(
-            f"--from-polis: participants of the study type {study.name} do not vote on statements "
-            f"given beforehand; {', '.join(suitable_names)} can be made of a Polis conversation"
+            f"--from-polis: participants of the study type {study.name} do not vote on given "
+            f"statements; use {', '.join(suitable_names)}"
         )
     _write_new(study.from_polis(read_polis(polis), statement), folder or Path())
 

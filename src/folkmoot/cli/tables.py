@@ -165,7 +165,9 @@ def synthetic_panel(
         )
     return Panel(
         Text("\n".join(words)),
-        title=f"{mark} · PLANTED" if mark == SYNTHETIC_MARK else mark,
+        title=f"{mark} · SIMULATED RESPONDENT · BUILT-IN EFFECTS"
+        if mark == SYNTHETIC_MARK
+        else mark,
         border_style="yellow",
         expand=False,
     )

@@ -64,7 +64,7 @@ def test_people_in_seats_are_refused_on_the_command_line(tmp_path: Path) -> None
     line = ["run", "examples/town_hall.yaml", "--model", "synthetic", "--executor", "ray"]
     done = CliRunner().invoke(app, [*line, "--seat", "set01_lv4/A01", "--out", str(tmp_path / "r")])
     assert done.exit_code == 2 and not (tmp_path / "r").exists()
-    assert "people have seats" in done.output
+    assert "humans take part in this study" in done.output
 
 
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ VOTE = "    async def vote(scope: Scope, who: Speaker) -> None:\n"
         ("    lock = threading.Lock()\n", "        lock.locked()\n", "vote uses lock"),
         ("    seen = []\n", "        seen.append(who.id)\n", "changes seen"),
         ("    n = 0\n", "        nonlocal n\n        n += 1\n", "changes n"),
-        ("", "        return threading.Lock()\n", "what map() at vote gives cannot go"),
+        ("", "        return threading.Lock()\n", "the result of map() at vote cannot be sent"),
     ],
 )
 def test_what_cannot_go_to_another_machine_is_named_with_its_line(

@@ -141,7 +141,11 @@ def test_a_model_that_reads_text_alone_is_refused_beforehand(model: str, tmp_pat
         )
         assert done.exit_code == 2
         said = " ".join(done.output.split())
-        assert "book.xlsx:treatments!B2" in said and "takes none" in said and "--model gpt" in said
+        assert (
+            "book.xlsx:treatments!B2" in said
+            and "accepts no images" in said
+            and "--model gpt" in said
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -149,7 +153,7 @@ def test_a_model_of_a_role_is_checked_too(tmp_path: Path) -> None:
     path = save(pictured(), tmp_path / "book.xlsx")
     options = ["--set", "models.summarizer=kimi-k2"]
     done = CliRunner().invoke(app, ["check", str(path), *options])
-    assert done.exit_code == 2 and "kimi-k2-0905-preview takes none" in " ".join(
+    assert done.exit_code == 2 and "kimi-k2-0905-preview accepts no images" in " ".join(
         done.output.split()
     )
 
@@ -177,7 +181,7 @@ def test_a_server_that_takes_no_images_ends_the_run_with_its_words(
     with ServerThread(FaultPlan()) as server:
         server.model.says = says  # type: ignore[method-assign]
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
-        with pytest.raises(FatalModelError, match="did not take a prompt with images") as error:
+        with pytest.raises(FatalModelError, match="rejected a prompt with images") as error:
             folkmoot.run(path, model="openai/m", out=tmp_path / "out", overrides=("reasks=0",))
     assert said in str(error.value)
     with Journal(tmp_path / "out" / "journal.sqlite") as journal:
@@ -288,7 +292,7 @@ def test_rehearsals_of_workbooks_with_images_still_count(tmp_path: Path) -> None
 
 def test_the_study_file_from_python_refuses_as_well(tmp_path: Path) -> None:
     path = save(pictured(), tmp_path / "book.xlsx")
-    with pytest.raises(InputError, match="takes none"):
+    with pytest.raises(InputError, match="accepts no images"):
         folkmoot.run(path, model="synthetic", out=tmp_path / "out")
 
 

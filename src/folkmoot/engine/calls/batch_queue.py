@@ -182,9 +182,7 @@ class BatchQueue:
             if completion is not None:
                 self._steps.pop(address)
                 return completion
-        raise FatalModelError(
-            f"{model_state.name} refused {address} in every form that it can be asked"
-        )
+        raise FatalModelError(f"{model_state.name} rejected {address} in every request format")
 
     def stop_calls(self, error: FolkmootError) -> None:
         """Submit nothing more and raise `error` in waiting calls.
@@ -300,8 +298,8 @@ class BatchQueue:
         batch = batch._replace(id=await self._submit_once(batch, calls))
         await self._record_batch(batch)
         self._notify(
-            f"{format_count(len(calls), 'call')} handed in to {batch.model} as batch {batch.id}; "
-            f"promised by {_format_time(due_at)}"
+            f"{format_count(len(calls), 'call')} submitted to {batch.model} as batch "
+            f"{batch.id}; results are due by {_format_time(due_at)}"
         )
         if self._stopped is None:
             self._open[name] = batch
@@ -331,7 +329,7 @@ class BatchQueue:
                 return await batches.submit_batch(batch.name, path, [call.item for call in calls])
             except NotFoundError as error:
                 raise FatalModelError(
-                    f"{batch.model} has no batch interface there; leave out --batch ({error})"
+                    f"{batch.model} has no batch API at this address; leave out --batch ({error})"
                 ) from None
 
         return await self._retry_vendor_call(batch, submit_batch)
@@ -355,7 +353,7 @@ class BatchQueue:
             await self._record_batch(batch)
         self._open[batch.name] = batch
         self._notify(
-            f"batch {batch.id} of {batch.model} is taken up: {format_count(len(calls), 'call')}"
+            f"batch {batch.id} of {batch.model} is resumed: {format_count(len(calls), 'call')}"
         )
         await self._collect_results(batch, calls)
 
@@ -383,9 +381,8 @@ class BatchQueue:
         if is_paused:
             raise RunPausedError(
                 f"batch {batch.id} of {batch.model} was cancelled, with "
-                f"{format_count(len(calls) - answered_count, 'call')} unanswered; a resume hands "
-                "them in "
-                "again"
+                f"{format_count(len(calls) - answered_count, 'call')} unanswered; a resume "
+                "submits them again"
             )
 
     async def _read_results(
@@ -408,9 +405,9 @@ class BatchQueue:
             if self._journal.accept_changes:
                 return BatchStatus(is_finished=True), {}
             raise FatalModelError(
-                f"{batch.model} does not know batch {batch.id} ({error}). Resume with the key and "
-                "the address with which it was handed in, or add --accept-changes to ask its calls "
-                "again"
+                f"{batch.model} does not know batch {batch.id} ({error}). Resume with the key "
+                "and the address with which the batch was submitted, or add --accept-changes "
+                "to ask its calls again"
             ) from None
 
     async def _resubmit(
@@ -422,7 +419,10 @@ class BatchQueue:
         If the batch is from an earlier process, submit it unchanged. Otherwise stop the run.
         """
         if status.queue_was_full and len(calls) > MIN_SPLIT_CALLS:
-            self._notify(f"batch {batch.id} was too large for the vendor's queue; it is halved")
+            self._notify(
+                f"batch {batch.id} was too large for the vendor's queue; it is submitted in two "
+                "halves"
+            )
             middle = len(calls) // 2
             for half in (calls[:middle], calls[middle:]):
                 await self._submit_calls(half)
@@ -451,7 +451,7 @@ class BatchQueue:
                     raise
                 if failures > config.max_api_retries:
                     raise RunPausedError(
-                        f"the batch interface of {batch.model} failed {failures} times "
+                        f"the batch API of {batch.model} failed {failures} times "
                         f"(max_api_retries); the last error: {error}"
                     ) from error
                 backoff = config.api_retry_base_seconds * 2.0 ** (failures - 1)
@@ -462,7 +462,7 @@ class BatchQueue:
                 raise QuotaExhaustedError(f"{batch.model}: {error}") from error
             # The vendor refused the whole batch. This is no rejection of one of its calls.
             except RefusedError as error:
-                raise FatalModelError(f"{batch.model}, by batches: {error}") from None
+                raise FatalModelError(f"{batch.model}, batch API: {error}") from None
 
     async def _record_batch(self, batch: BatchRecord, keys: Sequence[str] = ()) -> None:
         await asyncio.wrap_future(self._journal.note(batch, keys))
@@ -472,9 +472,9 @@ class BatchQueue:
 
     def _notify_remaining_time(self, batch: BatchRecord) -> None:
         self._notify(
-            f"batch {batch.id} ({format_count(batch.calls, 'call')}) goes on at {batch.model}, "
-            "until "
-            f"{_format_time(batch.due_at)} at the latest; resume to fetch its answers"
+            f"batch {batch.id} ({format_count(batch.calls, 'call')}) continues at "
+            f"{batch.model}, until {_format_time(batch.due_at)} at the latest; resume to fetch "
+            "its answers"
         )
 
 

@@ -295,9 +295,9 @@ class Gateway:
             except ModelError as error:
                 if wire_request.images and _is_image_error(error, model_state):
                     raise FatalModelError(
-                        f"{model_state.name} did not take a prompt with images ({error}). Name a "
-                        "model "
-                        "that takes them, or see that the server can reach their addresses"
+                        f"{model_state.name} rejected a prompt with images ({error}). Name a "
+                        "model that accepts images, or check that the server can reach their "
+                        "addresses"
                     ) from None
                 if isinstance(error, RefusedError) and not isinstance(error, RejectedError):
                     return refused_completion(error)
@@ -529,7 +529,7 @@ class Gateway:
         The completion is journaled before.
         """
         if self.budget.usd is not None and entry.cost_usd is None and not replayed:
-            self._stop_for_unknown_cost(f"{model} does not say how many tokens its replies used")
+            self._stop_for_unknown_cost(f"{model} does not report how many tokens its replies used")
 
     def _stop_for_unknown_cost(self, reason: str) -> NoReturn:
         """Stop the run, because a budget in USD cannot hold for a model of unknown cost."""
@@ -573,7 +573,9 @@ class Gateway:
             and not spec.local
             and not batch_queue.supports_model(model_state)
         ):
-            self._report_warning(f"{model} is not asked by batches but directly, at its full price")
+            self._report_warning(
+                f"{model} has no batch API, so it is asked directly, at its full price"
+            )
         return model_state
 
     def _report_warning(self, message: str) -> None:
@@ -583,8 +585,8 @@ class Gateway:
 def unknown_cost_message(reason: str) -> str:
     """Return the error message for a model of unknown cost under a budget in USD."""
     return (
-        f"{reason}: budget_usd cannot be kept. Leave it out (and --budget) and bound the calls "
-        "instead, with budget_calls or --set budget_calls=N; all work is kept"
+        f"{reason}, so budget_usd cannot be kept. Leave it out (and --budget) and limit the "
+        "calls instead, with budget_calls or --set budget_calls=N. All answers are saved"
     )
 
 

@@ -135,7 +135,7 @@ class ModelRouter:
             if embedding_model is not None:
                 return embedding_model
         return Problem(
-            "this study embeds texts, and no embedding model is known to go with "
+            "this study embeds texts, and there is no default embedding model for "
             + ", ".join(dict.fromkeys(model_names)),
             key="embedding_model",
             hint="name one, such as `embedding_model: openai/text-embedding-3-small`, or write "
@@ -304,12 +304,12 @@ def image_problems(
     if not images:
         return []
     specs = [resolve_model(name, config.endpoints) for name in dict.fromkeys(models)]
-    hint = "name a model that does, e.g. --model gpt-4o, or take the address out"
+    hint = "name a model that accepts images, e.g. --model gpt-4o, or remove the address"
     if "images" in type(config).model_fields:
         hint += "; to try the study without its images: --set images=placeholder"
     return [
         Problem(
-            f"the prompt shows an image, and {spec.name} takes none",
+            f"the prompt shows an image, but {spec.name} accepts no images",
             file=file,
             where=images[0],
             hint=hint,

@@ -176,7 +176,7 @@ def format_event(event: Event) -> tuple[str, Level]:
             return "", "info"
         case RunStarted(run_id, folder, study, model, seed, resumed, synthetic):
             verb = "resumed" if resumed else "started"
-            mark = " (SYNTHETIC: no evidence about people)" if synthetic else ""
+            mark = " (SYNTHETIC: not evidence about real people)" if synthetic else ""
             return f"{verb} {run_id}: {study}, model {model}{mark}, seed {seed}, {folder}", "info"
         case StageStarted(stage, total):
             return f"{stage}: started" + (

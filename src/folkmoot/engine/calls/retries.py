@@ -482,7 +482,7 @@ class RetryPolicy:
         if requested_wait > MAX_RETRY_AFTER_SECONDS:
             self._pause_run(model_state, f"asks to wait {requested_wait:.0f} s", error)
         if call.failures > config.max_api_retries:
-            reason = f"gave no answer in {call.attempts} attempts (max_api_retries)"
+            reason = f"did not answer in {call.attempts} attempts (max_api_retries)"
             self._pause_run(model_state, reason, error)
         # At most 2**10, so that many failures do not overflow.
         backoff = config.api_retry_base_seconds * 2.0 ** min(max(call.failures, 1) - 1, 10)
@@ -507,15 +507,17 @@ class RetryPolicy:
         seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:
             exhausted = QuotaExhaustedError(
-                f"The quota of {model_state.name} is still used up after a wait of {seconds:g} s: "
-                f"{error}"
+                f"The quota of {model_state.name} is still exhausted after a wait of "
+                f"{seconds:g} s: {error}"
             )
             self.stop_calls(exhausted)
             raise exhausted from error
         call.waited_for_quota = True
         model_state.usage.retries += 1
         model_state.limiter.hold_calls(seconds)
-        self._progress(Notice(f"{model_state.name}: {error}; one wait of {seconds:g} s", "warning"))
+        self._progress(
+            Notice(f"{model_state.name}: {error}; waiting once for {seconds:g} s", "warning")
+        )
         return 0.0
 
     def _pause_run(self, model_state: ModelState, reason: str, error: TransientError) -> None:

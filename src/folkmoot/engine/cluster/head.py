@@ -146,7 +146,7 @@ class ClusterExecutor:
             # Store the function once in Ray's object store instead of sending it with each chunk.
             fork_reference = ray.put(data)
         except (RayError, ConnectionError) as error:
-            raise RunPausedError(f"The cluster cannot go on: Ray failed: {error}") from error
+            raise RunPausedError(f"The cluster cannot continue: Ray failed: {error}") from error
         fork_number = next(self._numbers)
         chunk_size = max(
             1, min(MAX_ITEMS_PER_CHUNK, len(fork_items) // (MIN_CHUNKS_PER_WORKER * self._size))
@@ -219,8 +219,8 @@ class ClusterExecutor:
             )
         except TimeoutError:
             return (
-                f"no machine had room for a worker within {WORKER_START_TIMEOUT_SECONDS} s: see "
-                "`ray status`"
+                "no machine had free resources for a worker within "
+                f"{WORKER_START_TIMEOUT_SECONDS} s: see `ray status`"
             )
         except (RayError, ConnectionError) as error:
             return f"a worker could not start: {error}"
@@ -343,7 +343,7 @@ class ClusterExecutor:
         problem = "" if is_ending else await self._start_worker()
         if self._losses > MAX_LOST_WORKERS or (problem and not self._workers):
             reason = problem or f"{self._losses} workers were lost"
-            self._run.gateway.stop_calls(RunPausedError(f"The cluster cannot go on: {reason}"))
+            self._run.gateway.stop_calls(RunPausedError(f"The cluster cannot continue: {reason}"))
         # Wake the chunks of the lost worker only now: they look up the recovered entries.
         worker.terminated.set()
         worker.state_changed.set()
@@ -399,7 +399,7 @@ class ClusterExecutor:
                 await worker.terminated.wait()
                 continue
             except (RaySystemError, ConnectionError) as error:
-                pause = RunPausedError(f"The cluster cannot go on: Ray failed: {error}")
+                pause = RunPausedError(f"The cluster cannot continue: Ray failed: {error}")
                 return {fork_items[0].number: pause}
             finally:
                 worker.item_count -= len(fork_items)
@@ -459,7 +459,7 @@ class ClusterExecutor:
 
 
 def _describe_loss(error: Exception, lost_amount: Amount) -> str:
-    message = f"a worker was lost ({type(error).__name__}); another takes its shares"
+    message = f"a worker was lost ({type(error).__name__}); another worker repeats its items"
     if lost_amount.calls:
         message += (
             f"; possibly paid: {format_dollars(lost_amount.usd)} "

@@ -53,7 +53,7 @@ class _Unpickler(pickle.Unpickler):
         if isinstance(reference, bytes):
             return StoredValue.from_bytes(reference, self._disk_store)
         if self._run is None:
-            raise pickle.UnpicklingError("it refers to the run before there is one")
+            raise pickle.UnpicklingError("it refers to the run before the run exists")
         return self._run
 
 
@@ -82,10 +82,8 @@ def pickle_function(
     # A class of the study may raise anything when it is pickled.
     except Exception as error:
         raise ProtocolError(
-            f"{description} cannot go to another machine{_find_unpicklable_variable(fn)} "
-            f"({error}); give "
-            "it plain values, "
-            "or run without --executor",
+            f"{description} cannot be sent to another machine{_find_unpicklable_variable(fn)} "
+            f"({error}); use plain values, or run without --executor",
             _function_location(fn),
         ) from error
 
@@ -134,7 +132,7 @@ async def run_pickled_locally(
     finally:
         _inside_item.reset(token)
     # Only to check: results would be sent back from a worker.
-    pickle_function(results, f"what {description} gives", local_fork.fn)
+    pickle_function(results, f"the result of {description}", local_fork.fn)
     changed = [
         name
         for name, value in _snapshot_closure(copied_fork.fn).items()
@@ -142,9 +140,8 @@ async def run_pickled_locally(
     ]
     if changed and not failures:
         raise ProtocolError(
-            f"{description} changes {', '.join(changed)}, and on another machine it would change "
-            "a copy; "
-            "return what the study needs, or run without --executor",
+            f"{description} changes {', '.join(changed)}, but on another machine it would "
+            "change a copy; return the values that the study needs, or run without --executor",
             _function_location(local_fork.fn),
         )
     return failures

@@ -37,27 +37,25 @@ def require_cluster_support(
     # imports.
     if hidden_modules := hidden_by_folder(Path.cwd()):
         raise InputError(
-            f"--executor {executor}: Ray's workers look for modules in the current folder first, "
-            "and "
-            f"it holds {', '.join(hidden_modules)}, which would run in place of the installed "
-            "module of "
-            "that name; start from another folder"
+            f"--executor {executor}: Ray's workers import modules from the current folder "
+            f"first, and {', '.join(hidden_modules)} in it would replace the installed module "
+            "of that name; start from another folder"
         )
     if config.batch:
         raise InputError(
-            f"--executor {executor}: batches are handed in by one process, which waits for them; "
-            "leave out --executor, or --batch (`batch:`)"
+            f"--executor {executor}: a single process submits batches and waits for them; leave "
+            "out --executor, or --batch (`batch:`)"
         )
     if config.seats is not None:
         raise InputError(
-            f"--executor {executor}: people have seats in this study, and their pages are served "
-            "by "
-            "one process; leave out --executor, or `seats:` (--seat)"
+            f"--executor {executor}: humans take part in this study, and a single process "
+            "serves their pages; leave out --executor, or `seats:` (--seat)"
         )
     if key:
         raise InputError(
             f"--executor {executor}: --key is not sent to other machines; put the key into the "
-            "environment of each machine, or into a .env in the folder where its Ray was started"
+            "environment of each machine, or into a .env file in the folder where Ray was "
+            "started there"
         )
     if has_custom_provider:
         raise InputError(
@@ -68,8 +66,8 @@ def require_cluster_support(
     ]
     if local_models:
         raise InputError(
-            f"--executor {executor}: each process would start {local_models[0]} for itself; start "
-            "one server per machine, and list them under `endpoints:`"
+            f"--executor {executor}: each process would start its own {local_models[0]}; start "
+            "one server per machine, and list the servers under `endpoints:`"
         )
     try:
         import_module("ray")

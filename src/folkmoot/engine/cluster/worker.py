@@ -153,7 +153,7 @@ class ReadOnlyPlan(Plan):
 
     def seal_part(self, name: str, data: object) -> None:
         raise ProtocolError(
-            f"seal({name!r}) within map(): with --executor the plan is the head's; seal before"
+            f"seal({name!r}) within map(): with --executor the plan must be sealed before map()"
         )
 
     def write_plan(self) -> None:
@@ -325,7 +325,7 @@ class Worker:
         )
         try:
             return pickle_function(
-                outcome, f"what map() at {'/'.join(local_fork.path)} gives", local_fork.fn
+                outcome, f"the result of map() at {'/'.join(local_fork.path)}", local_fork.fn
             )
         except ProtocolError as error:
             # The results cannot be pickled. Send all but the results: rows and usage are paid for.

@@ -147,7 +147,7 @@ class EarlierReplies:
             else " was not asked there."
         )
         return DriftError(
-            f"{address}: before the changed reply this run already differs from "
-            f"{self._change.run_id}, so it is no fork of it. Use the version of Folkmoot and the "
-            f"files that the run was made with.{difference}"
+            f"{address}: this run differs from {self._change.run_id} already before the changed "
+            "reply, so it cannot be a fork of it. Use the files and the version of Folkmoot "
+            f"with which the run was made.{difference}"
         )

@@ -244,10 +244,10 @@ def _find_damaged_texts(db: sqlite3.Connection) -> list[Damage]:
             hashes = _TEXT_REFERENCE.findall(request) if isinstance(request, str) else []
             if not intact.issuperset(hashes):
                 damaged_addresses.append(str(address))
-    problem = "a long text of the request changed since written or is gone"
+    problem = "a long text of the request changed since it was written or is missing"
     addresses = dict.fromkeys(filter(None, damaged_addresses))
     if damaged_addresses and not addresses:
-        return [Damage("", "a long text that no request uses changed since written")]
+        return [Damage("", "a long text that no request uses changed since it was written")]
     return [Damage(address, problem) for address in addresses]
 
 
@@ -266,7 +266,7 @@ def _find_damaged_rows(db: sqlite3.Connection) -> list[Damage]:
         rows = db.execute(f"SELECT number, {NAMES}, content, seal FROM {table}")
         changed_addresses = (row[1] for row in rows if not is_intact(row))
         found += (
-            Damage(_format_address(address), "changed since written")
+            Damage(_format_address(address), "changed since it was written")
             for address in changed_addresses
         )
     superseded = "SELECT gone, address, at, event FROM superseded ORDER BY gone"
@@ -275,7 +275,7 @@ def _find_damaged_rows(db: sqlite3.Connection) -> list[Damage]:
             superseding_events.append((number, event))
         else:
             found.append(
-                Damage(_format_address(address), "when it was superseded changed since written")
+                Damage(_format_address(address), "the time when it was superseded changed")
             )
     # The chain is made from the seals. A changed row would break it, too, and be reported twice.
     if not found and _rebuild_chain(db, superseding_events) != read_meta_value(db, "chain"):
@@ -287,7 +287,7 @@ def _find_damaged_rows(db: sqlite3.Connection) -> list[Damage]:
         except TypeError:
             same = False
         if not same:
-            found.append(Damage("", f"the table {name} changed since written"))
+            found.append(Damage("", f"the table {name} changed since it was written"))
     return found
 
 
@@ -343,7 +343,7 @@ def _find_damage_in_old_format(db: sqlite3.Connection, format_version: int) -> l
         return []
     rows = db.execute(f"SELECT {NAMES}, seal FROM entries ORDER BY address")
     found = [
-        Damage(_format_address(row[0]), "changed since written")
+        Damage(_format_address(row[0]), "changed since it was written")
         for row in rows
         if _seal_of_old_format(row[:-1]) != row[-1]
     ]

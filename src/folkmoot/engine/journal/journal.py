@@ -379,10 +379,9 @@ def _refuse_damaged(path: Path) -> None:
     listed_damage = "; ".join(map(str, damage[:MAX_LISTED_ADDRESSES]))
     more = "; …" if len(damage) > MAX_LISTED_ADDRESSES else ""
     raise ForeignJournalError(
-        f"{path}: {listed_damage}{more}. The run would continue from what was never said. Put the "
-        "journal "
-        "back as it was, without journal.sqlite-wal and -shm, or have the damaged answers asked "
-        "again: `folkmoot verify --repair`."
+        f"{path}: {listed_damage}{more}. The run would continue from false answers. Restore the "
+        "original journal, without journal.sqlite-wal and -shm, or have the damaged answers "
+        "asked again: `folkmoot verify --repair`."
     )
 
 

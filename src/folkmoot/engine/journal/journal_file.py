@@ -276,9 +276,9 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
         format_version = _read_format(db, path)
         if format_version not in (0, FORMAT):
             raise ForeignJournalError(
-                f"{path}: journal format {format_version}: `show` and `report` read it. To go on "
-                "with the "
-                "run, install the Folkmoot that started it (manifest.json names its version)."
+                f"{path}: journal format {format_version}: `show` and `report` read it. To "
+                "resume the run, install the version of Folkmoot that started it (see "
+                "manifest.json)."
             )
         _apply_pragmas(db)
         if not format_version:
@@ -319,15 +319,15 @@ def _read_format(db: sqlite3.Connection, path: Path) -> int:
     if application_id in (0, APPLICATION_ID) and not tables:
         return 0
     if application_id != APPLICATION_ID or not {"entries", "meta"} <= tables:
-        raise ForeignJournalError(f"{path}: not a Folkmoot journal; left as it is.")
+        raise ForeignJournalError(f"{path}: not a Folkmoot journal. The file was not changed.")
     meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
     format_version = meta.get("format", "")
     if format_version not in map(str, READABLE_FORMATS):
         raise ForeignJournalError(
             f"{path}: journal format {format_version or 'unknown'}, written by Folkmoot "
-            f"{meta.get('software', 'of another version')}; this is {version('folkmoot')}, which "
-            f"reads formats 1 to {FORMAT}. Install the version that wrote it (manifest.json names "
-            "it); the file is left as it is."
+            f"{meta.get('software', 'of another version')}; this is {version('folkmoot')}, "
+            f"which reads formats 1 to {FORMAT}. Install the version that wrote it (see "
+            "manifest.json). The file was not changed."
         )
     return int(format_version)
 
@@ -407,7 +407,9 @@ def checkpoint_wal(db: sqlite3.Connection) -> None:
 def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
     text = str(error)
     if any(sign in text for sign in ("not a database", "malformed", "encrypted", "UTF-8")):
-        return ForeignJournalError(f"{path}: corrupt or not a journal ({text}); left as it is.")
+        return ForeignJournalError(
+            f"{path}: corrupt or not a journal ({text}). The file was not changed."
+        )
     if "full" in text or "disk I/O" in text:
         return StorageError(f"{path}: the disk is full ({text}). Free some space and --resume.")
     if "readonly" in text or "unable to open" in text:

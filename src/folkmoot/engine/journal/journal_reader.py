@@ -163,7 +163,7 @@ class JournalReader:
             if not is_intact(row):
                 raise ForeignJournalError(
                     f"{self.path}: the entry at {row[1]} changed since it was written; "
-                    "`folkmoot verify` says what is damaged"
+                    "`folkmoot verify` lists what is damaged"
                 )
             yield row[1 : 1 + len(COLUMNS)]
 
@@ -440,8 +440,8 @@ class JournalReader:
                 ).fetchone()
                 if found is None or digest(found[0]) != key:
                     raise ForeignJournalError(
-                        f"{self.path}: a long text of a request changed since it was written or is "
-                        "gone; `folkmoot verify` says of which"
+                        f"{self.path}: a long text of a request changed since it was written or "
+                        "is missing; `folkmoot verify` lists the damaged requests"
                     )
                 return found[0]
             return {name: self._restore_texts(item) for name, item in value.items()}

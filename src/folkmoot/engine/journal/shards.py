@@ -146,7 +146,7 @@ def merge_shards(folder: Path, path: Path) -> None:
     # Take all locks first: a worker that still writes would lose entries.
     locks = [lock_shard(shard, WORKER_EXIT_TIMEOUT_SECONDS) for shard in shards]
     if None in locks:
-        raise RunLockedError(f"{folder}: a worker of this run is still at work; wait for it")
+        raise RunLockedError(f"{folder}: a worker of this run is still running; wait until it ends")
     with Journal(path) as journal:
         merge_entries(
             journal,

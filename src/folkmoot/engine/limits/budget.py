@@ -320,18 +320,18 @@ class Budget:
         if self.calls is not None and self.spent_calls >= self.calls:
             possible = f"; {calls} of them were possibly made by {KILLED}" if calls else ""
             return BudgetReachedError(
-                f"The budget of {self.calls} calls (budget_calls) is used up{possible}. All work "
-                "is kept; resume with a larger one."
+                f"The budget of {self.calls} calls (budget_calls) is used up{possible}. All "
+                "answers are saved; resume with a larger budget."
             )
         possible = f", up to {usd:.4f} USD possibly paid by {KILLED}" if usd else ""
         open_end = (
             "" if price.expected_usd == price.max_usd else " or more, since max_tokens is not set"
         )
         return BudgetReachedError(
-            f"The budget of {self.usd:g} USD (budget_usd) is used up: {self.spent_usd - usd:.4f} "
-            f"USD spent{possible}, and the next call may cost {price.expected_usd:.4f} "
-            f"USD{open_end}. "
-            "All work is kept; resume with a larger one."
+            f"The budget of {self.usd:g} USD (budget_usd) is used up: "
+            f"{self.spent_usd - usd:.4f} USD spent{possible}, and the next call may cost "
+            f"{price.expected_usd:.4f} USD{open_end}. All answers are saved; resume with a "
+            "larger budget."
         )
 
     def _warn_near_limit(self) -> str:

@@ -306,8 +306,8 @@ def _build_run_context(
     config = study_file.config
     if execution.options.executor is not None and journal.read_batches():
         raise InputError(
-            "--executor: calls of this run were handed in by batches, and one process picks them "
-            "up; leave out --executor"
+            "--executor: calls of this run were submitted through the batch API, and a single "
+            "process fetches their results; leave out --executor"
         )
     unpriced = unpriced_in(journal)
     # A budget in USD cannot hold if the cost of earlier calls is unknown. A replay spends nothing.
@@ -373,7 +373,8 @@ def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> Earlier
     if earlier.content_digest() != change.journal_digest:
         earlier.close()
         raise ForeignJournalError(
-            f"{source / JOURNAL}: is not the journal of which {folder} is a fork; put that run back"
+            f"{source / JOURNAL}: is not the journal from which {folder} was forked; "
+            "restore that run"
         )
     if (source / PERSONAS).exists() and not (folder / PERSONAS).exists():
         with storage_errors(folder):
@@ -394,7 +395,7 @@ def unpriced_in(journal: JournalReader) -> list[str]:
 
 def unknown_cost_text(models: Sequence[str]) -> str:
     """Return the error text for a budget in USD where earlier calls have an unknown cost."""
-    return unknown_cost_message(f"what {', '.join(models)} was asked earlier has an unknown cost")
+    return unknown_cost_message(f"the cost of earlier calls to {', '.join(models)} is unknown")
 
 
 async def _run_protocol(execution: Execution, context: RunContext) -> None:

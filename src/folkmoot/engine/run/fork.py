@@ -106,7 +106,7 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
     InputError also for a run with humans, because they cannot be asked again.
     """
     if not run.is_finished:
-        hint = "end it with --resume first"
+        hint = "finish it with --resume first"
         raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
     with JournalReader(run.path / JOURNAL) as journal:
         if damage := journal.find_damage():
@@ -114,9 +114,9 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
         if journal.format_version != FORMAT:
             raise InputError(f"{run.path}: was made by an earlier version and cannot be forked")
         if journal.human_answer_count():
-            raise InputError(f"{run.path}: people took part, and cannot be asked again")
+            raise InputError(f"{run.path}: humans took part, and cannot be asked again")
     if run.manifest.get("scripted") and options.custom_provider is None:
-        raise InputError(f"{run.path}: a provider in Python answered; give it to folkmoot.fork()")
+        raise InputError(f"{run.path}: a provider in Python answered; pass it to folkmoot.fork()")
     try:
         study_file, _ = study_as_it_was_run(run, study)
     except NotRebuiltError as error:
@@ -152,7 +152,7 @@ def build_reply_change(
             if journaled_address == question_address.rpartition(".")[0]
         ]
         if question_addresses:
-            hint = f"fork at the question itself: {question_addresses[0]}"
+            hint = f"fork at the first question: {question_addresses[0]}"
             raise InputError(Problem(f"{question_address}: this is a re-ask", hint=hint))
         digest = journal.content_digest()
     reply = None
@@ -163,8 +163,8 @@ def build_reply_change(
         address != question_address
         and len(utterances := _read_utterances(run, question_address)) > 1
     ):
-        hint = f"--drop and --model change the whole reply: name {question_address}"
-        message = f"{question_address}: one reply holds {', '.join(utterances)}"
+        hint = f"--drop and --model change the whole reply; name {question_address}"
+        message = f"{question_address}: this reply contains {', '.join(utterances)}"
         raise InputError(Problem(message, hint=hint))
     return ReplyChange(
         relative_path(run.path, folder),
@@ -237,7 +237,11 @@ def _build_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) 
     utterances = _read_utterances(run, address)
     if len(utterances) > 1:
         hint = f"name one of them: {', '.join(utterances)}"
-        raise InputError(Problem(f"{entry.address}: several speak in this reply", hint=hint))
+        raise InputError(
+            Problem(
+                f"{entry.address}: this reply contains utterances of several speakers", hint=hint
+            )
+        )
     _, value = json_candidates(entry.reply, "{[")[0]
     # The protocol may have shortened or corrected the utterance. It is then no string of the reply,
     # and the researcher has to give the whole JSON.
@@ -247,7 +251,9 @@ def _build_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) 
             return json.dumps(changed, ensure_ascii=False)
     names = ", ".join(value) if isinstance(value, Mapping) else "a list"
     hint = f"give the whole reply as JSON ({names})"
-    raise InputError(Problem(f"{entry.address}: the reply is JSON, and holds no speech", hint=hint))
+    raise InputError(
+        Problem(f"{entry.address}: the reply is JSON and contains no utterance", hint=hint)
+    )
 
 
 def _is_structured(reply: str) -> bool:

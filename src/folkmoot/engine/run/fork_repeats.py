@@ -55,7 +55,7 @@ def repeat_fork(
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_forks"), "new")[0]
     if folder.exists() and any(folder.iterdir()):
         raise RunExistsError(
-            f"{folder} already exists; go on with --resume, or choose another --out"
+            f"{folder} already exists; resume it with --resume, or choose another folder with --out"
         )
     axes = {AXIS: [CHANGED, AS_IT_WAS]}
     # A cell's seed is the one that models receive. The protocol keeps the seed of the source run,
@@ -76,8 +76,8 @@ def resume_repeats(folder: Path, options: RunOptions, stopper: RunStopper | None
     first_run = grid.run(grid.cells[0])
     change = fork_change(first_run) if first_run is not None else None
     if not has_forks(grid) or first_run is None or change is None:
-        hint = "start them anew with folkmoot fork RUN ADDRESS … --repeats N"
-        raise InputError(Problem(f"{folder}: holds no forks that can go on", hint=hint))
+        hint = "start new forks with folkmoot fork RUN ADDRESS … --repeats N"
+        raise InputError(Problem(f"{folder}: contains no forks that can be resumed", hint=hint))
     run = RunFolder(first_run.path / change.run)
     change_of_forks = replace(change, run=relative_path(run.path, folder), draw=0)
     study_file = study_for_fork(run, options)

@@ -141,7 +141,7 @@ def read_grid(folder: Path) -> RunGrid:
         repeats, seed = int(grid_data["repeats"]), int(grid_data["seed"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise StorageError(
-            f"{folder / GRID_FILE}: not the file of a grid; left as it is"
+            f"{folder / GRID_FILE}: not the file of a grid; it was not changed"
         ) from error
     return RunGrid(folder, axes, repeats, tuple(build_cells(axes, repeats, seed)))
 
@@ -163,7 +163,7 @@ def parse_axes(arguments: Sequence[str]) -> dict[str, list[str]]:
         if key == "random_seed":
             raise InputError("--grid: seeds are what --repeats varies")
         if key in ("budget_usd", "budget_calls"):
-            raise InputError(f"--grid: {key}: all cells share one budget")
+            raise InputError(f"--grid: {key} cannot vary, because all cells share one budget")
         axes[key] = values
     return axes
 
@@ -191,9 +191,9 @@ def build_cells(axes: Axes, repeats: int, seed: int) -> list[GridCell]:
     # Some file systems ignore case in names.
     folded_names = {cell.name.casefold() for cell in cells}
     if len(folded_names) < len(cells):
-        raise InputError("--grid: two values look alike once they name folders; rename one")
+        raise InputError("--grid: two values would give the same folder name; rename one")
     if max(len(name.encode()) for name in folded_names) > MAX_NAME_BYTES:
-        hint = "shorten the values, or put long texts into files of their own"
+        hint = "shorten the values, or put long texts into files"
         raise InputError(Problem("--grid: the values are too long to name folders", hint=hint))
     return cells
 
@@ -219,7 +219,9 @@ def run_grid(
     """
     first_file = load_study_with_options(source, replace(options, budget=None))
     if first_file.config.seats is not None:
-        raise InputError(Problem("people take part in one run, not in a grid", key="seats"))
+        raise InputError(
+            Problem("humans can take part in a single run, not in a grid", key="seats")
+        )
     folder = run_folder_path(first_file, options)
     axes, repeats = _resolve_design(folder, options, axis_arguments, repeats)
     grid = RunGrid(
@@ -275,9 +277,8 @@ def _resolve_design(
     )
     if not keeps_values or list(axes) != list(grid_before.axes) or repeats < grid_before.repeats:
         raise InputError(
-            f"{folder / GRID_FILE} holds another grid: leave out --grid and --repeats to resume "
-            "it, or "
-            "add values and repeats to those it has"
+            f"{folder / GRID_FILE} describes another grid: leave out --grid and --repeats to "
+            "resume that grid, or add values and repeats to it"
         )
     return axes, repeats
 

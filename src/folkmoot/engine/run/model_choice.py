@@ -46,7 +46,7 @@ def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> S
     if options.key:
         raise InputError(
             Problem(
-                "a key was given, and no model is named that takes it",
+                "a key was given, but no named model uses it",
                 key="--key",
                 hint=_named_model_hint(study_file),
             )
@@ -68,7 +68,7 @@ def _with_default_model(study_file: StudyFile, default_model: str) -> StudyFile:
         problems = [replace(problem, message=where + problem.message) for problem in error.problems]
         raise InputError(problems) from error
     config = study_file.config.model_copy(update={"model": default_model})
-    note = f"{DEFAULT_MODEL} names the model: {default_model}"
+    note = f"{DEFAULT_MODEL} sets the model: {default_model}"
     return replace(study_file, config=config, models_note=note)
 
 
@@ -104,8 +104,8 @@ def _with_sealed_models(
     note = ""
     if config.model not in (None, model):
         note = (
-            f"The run goes on with the model of its sealed plan, {model}; the study file names "
-            f"{config.model} now"
+            f"The run continues with the model of its sealed plan, {model}, although the study "
+            f"file now names {config.model}"
         )
     # One model for everything: set it as an override, as `--model` does. It may have been one.
     if not roles and not seat_models:
@@ -142,10 +142,10 @@ def _named_model_hint(study_file: StudyFile) -> str:
         name for name in study_file.study.extra_models(config_with_default) if name != default
     ]:
         return (
-            f"The source's default is {default}, with {', '.join(seat_models)} in the seats that "
-            "the "
-            f"source gives them: {_model_command(study_file, default, by_seat=True)} "
-            f"(--model {default} takes every seat)"
+            f"The source's default is {default}, with {', '.join(seat_models)} for the "
+            "participants that the source assigns to them: "
+            f"{_model_command(study_file, default, by_seat=True)} (--model {default} sets the "
+            "model of all participants)"
         )
     return f"The source's default is {default}: {_model_command(study_file, default)}"
 

@@ -132,9 +132,8 @@ def raise_on_problems(checks: Sequence[PreflightCheck]) -> None:
     ]
     if problems:
         raise FatalModelError(
-            f"the preflight failed: {'; '.join(problems)}. Nothing but these calls was paid for; "
-            "mend "
-            "the study, take another model, or skip the preflight with --no-preflight"
+            f"the preflight failed: {'; '.join(problems)}. Only these calls were paid for. "
+            "Correct the study, choose another model, or skip the preflight with --no-preflight"
         )
 
 

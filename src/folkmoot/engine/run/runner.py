@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 # reduced.
 MAX_DRY_RUN_CALLS = 2_000
 NO_SEAT_HOST_MESSAGE = (
-    "`folkmoot run` serves them; from Python give host=folkmoot.view.seat.build_seat_host()"
+    "`folkmoot run` serves the pages; from Python pass host=folkmoot.view.seat.build_seat_host()"
 )
 
 
@@ -157,7 +157,7 @@ def run_study(
     ):
         raise InputError(
             Problem(
-                "people have seats, and nobody serves their pages",
+                "humans have seats, but no server for their pages was given",
                 key="seats",
                 hint=NO_SEAT_HOST_MESSAGE,
             )
@@ -175,8 +175,8 @@ def run_study(
             finish_withdrawal(folder)
             if options.resume and read_withdrawals(folder):
                 raise InputError(
-                    f"{folder}: people withdrew from this run and their words are gone, so it "
-                    "cannot be resumed; its tables and its report stand"
+                    f"{folder}: participants withdrew and their texts were deleted, so this run "
+                    "cannot be resumed; its tables and report remain valid"
                 )
             prepare_folder(folder, study_file.config, resume=options.resume)
             run_until_complete(
@@ -197,8 +197,8 @@ def run_study(
         if not other_version:
             raise
         raise type(error)(
-            f"{error}\nThe run was {other_version}. To go on with its own requests, install the "
-            "version that made it."
+            f"{error}\nThe run was {other_version}. To continue with unchanged requests, "
+            "install the version that made the run."
         ) from error
     return RunFolder(folder)
 

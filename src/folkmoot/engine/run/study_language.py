@@ -34,9 +34,9 @@ def describe_language(study_file: StudyFile, providers: ModelRouter) -> str:
     if not texts or is_english(texts):
         return ""
     return (
-        "The question and the options are not in English. The embedded respondent speaks English "
-        "only: it answers in English, and what it reads in another language moves it in no way. "
-        "Name a model with --model."
+        "The question and the options are not in English. The embedded respondent speaks "
+        "English only: it answers in English, and texts in another language do not influence "
+        "it. Name a model with --model."
     )
 
 

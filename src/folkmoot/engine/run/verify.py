@@ -124,10 +124,10 @@ def list_changes(run: RunFolder) -> list[str]:
             damage = journal.find_damage()
             current_digests = ("", "") if damage else digests_of(run, journal)
     except StorageError as error:
-        reason = str(error) if path.exists() else f"{JOURNAL} is gone"
+        reason = str(error) if path.exists() else f"{JOURNAL} is missing"
         return [
             *_changed_files(run, format_version),
-            f"{reason}: requests and replies cannot be looked up.",
+            f"{reason}: requests and replies cannot be checked.",
         ]
     changes = [f"{JOURNAL} was changed after the run: {problem}." for problem in damage]
     recorded = {**run.manifest, **_last_withdrawal(run)}
@@ -212,7 +212,7 @@ def _changed_files(run: RunFolder, journal_format: int) -> list[str]:
     # sign of a change, so the format of the journal decides and not the manifest alone.
     is_sealed = SEAL in manifest or (manifest and journal_format >= BINDING_FORMAT)
     if is_sealed and manifest.get(SEAL) != seal_manifest(manifest)[SEAL]:
-        changes.append(f"{MANIFEST} was changed after the run: its seal does not fit.")
+        changes.append(f"{MANIFEST} was changed after the run: its seal does not match.")
     recorded_hashes = run.manifest.get("hashes"), _last_withdrawal(run).get("hashes")
     hashes = {
         key: value
@@ -223,7 +223,7 @@ def _changed_files(run: RunFolder, journal_format: int) -> list[str]:
     for name, recorded_hash in hashes.items():
         path = run.path / name
         if not path.is_file():
-            changes.append(f"{name} is gone.")
+            changes.append(f"{name} is missing.")
         elif file_sha256(path) != recorded_hash:
             changes.append(f"{name} was changed after the run: its hash is not the recorded one.")
     return changes
@@ -241,10 +241,10 @@ def _last_withdrawal(run: RunFolder) -> Mapping[str, Any]:
 def _list_withdrawn(run: RunFolder) -> list[str]:
     """Return a sentence for each withdrawal on the answers that cannot be recomputed."""
     return [
-        f"{amendment.data['seat']} withdrew: {format_count(amendment.data['answers'], 'answer')} "
-        "of theirs "
-        f"({join_first(amendment.data['addresses'])}) and all that followed from them cannot be "
-        "recomputed."
+        f"{amendment.data['seat']} withdrew: "
+        f"{format_count(amendment.data['answers'], 'answer')} of this participant "
+        f"({join_first(amendment.data['addresses'])}) and everything that depends on them "
+        "cannot be recomputed."
         for amendment in read_withdrawals(run.path)
     ]
 
@@ -259,9 +259,8 @@ def _compare_with_published(
     if format_version < BINDING_FORMAT:
         messages = verification.not_compared if published else verification.notes
         messages.append(
-            f"The digest does not bind: the journal is of format {format_version}, whose digest "
-            "is a sum of "
-            "hashes and can be forged."
+            f"The digest proves nothing: in journal format {format_version} it is a sum of "
+            "hashes, which can be forged."
         )
     elif published:
         verification.digest_matches = published in (
@@ -281,7 +280,12 @@ def _forged_entries(journal: JournalReader) -> list[str]:
     ]
     if not forged_addresses or journal.format_version == 1:
         return []
-    return [f"{JOURNAL}: another request than was sent stands at {join_first(forged_addresses)}."]
+    return [
+        (
+            f"{JOURNAL}: the stored request differs from the one that was sent at "
+            f"{join_first(forged_addresses)}."
+        )
+    ]
 
 
 def _fingerprint_matches(entry: JournalEntry) -> bool:
@@ -339,7 +343,7 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
     # A resume with `--accept-changes` may leave entries that the changed study no longer asks for.
     if not unasked or plan["changes"]:
         return []
-    return [f"{JOURNAL} holds what the run does not ask for: {join_first(unasked)}."]
+    return [f"{JOURNAL} contains entries that the run does not ask for: {join_first(unasked)}."]
 
 
 def study_as_it_was_run(
@@ -351,11 +355,11 @@ def study_as_it_was_run(
     """
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data")
     if not sealed:
-        raise NotRebuiltError(f"{PLAN} holds no design, so the run cannot be rebuilt.")
+        raise NotRebuiltError(f"{PLAN} contains no design, so the run cannot be rebuilt.")
     manifest = run.manifest
     if "override" not in manifest:
         raise NotRebuiltError(
-            f"{MANIFEST} is of an earlier version{_describe_code_difference(run)}."
+            f"{MANIFEST} was written by an earlier version{_describe_code_difference(run)}."
         )
     source = run.path / manifest["study_file"]
     try:
@@ -384,9 +388,8 @@ def study_as_it_was_run(
         if recorded_prompts.get(name) != prompts.get(name)
     ):
         raise NotRebuiltError(
-            f"The prompts {join_first(changed_prompts)} are not those of the run, so it cannot be "
-            "rebuilt "
-            f"here{_describe_code_difference(run)}."
+            f"The prompts {join_first(changed_prompts)} differ from those of the run, so the "
+            f"run cannot be rebuilt here{_describe_code_difference(run)}."
         )
     return study_file, providers
 
@@ -432,7 +435,7 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verificatio
             add_difference(name, _compare_text(run, rebuilt, name))
     if differences_of_code:
         verification.not_compared += [
-            f"This code gives otherwise{code_difference}:",
+            f"This code gives other results{code_difference}:",
             *differences_of_code,
         ]
 
@@ -448,10 +451,12 @@ def _compare_plans(recorded: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> l
     for name in names:
         if name not in sealed_now or name not in sealed_before:
             where = "the plan" if name in sealed_before else "the rebuilt plan"
-            differences.append(f"the sealed part “{name}” is in {where} alone.")
+            differences.append(f"the sealed part “{name}” is only in {where}.")
         elif sealed_before[name] != sealed_now[name]:
             difference = describe_first_difference(sealed_before[name], sealed_now[name])
-            differences.append(f"the sealed part “{name}” is not that of the run: {difference}.")
+            differences.append(
+                f"the sealed part “{name}” differs from that of the run: {difference}."
+            )
     return differences
 
 

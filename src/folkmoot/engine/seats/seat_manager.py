@@ -575,5 +575,5 @@ def recruitment_ids(folder: Path) -> Mapping[str, Mapping[str, str]]:
     path = folder / PEOPLE
     link_ids = read_json(path) if path.exists() else {}
     if not isinstance(link_ids, dict):
-        raise StorageError(f"{path}: not a list of people's ids")
+        raise StorageError(f"{path}: not a list of ids of human participants")
     return link_ids

@@ -92,7 +92,7 @@ class SeatSettings(BaseModel):
         description="with `open`: time from the first arrival until models take the free seats",
         json_schema_extra=field_notes(unit="minutes"),
     )
-    ids: tuple[str, ...] = Field((), description="participants, by name")
+    ids: tuple[str, ...] = Field((), description="names of the participants")
     count: int | None = Field(
         None, ge=1, description="number of seats, drawn by the seed", examples=[1]
     )
@@ -116,14 +116,14 @@ class SeatSettings(BaseModel):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="time for one answer, after which it is missing",
+        description="time limit for one answer, after which it is missing",
         json_schema_extra=field_notes(unit="minutes"),
     )
     arrive_minutes: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="time to arrive, after which the seat is closed",
+        description="time limit for arrival, after which the seat is closed",
         json_schema_extra=field_notes(unit="minutes"),
     )
 
@@ -331,7 +331,9 @@ def _find_seat(name: str, seats: Sequence[Seat]) -> Seat | Problem:
         problem = f"{name} is a participant of {len(found)} sessions"
         return Problem(problem, key="seats", hint=f"name one: {_list_seats(found)}")
     if found[0].closed_reason:
-        return Problem(f"nobody can sit at {found[0].name}: {found[0].closed_reason}", key="seats")
+        return Problem(
+            f"a human cannot take the seat {found[0].name}: {found[0].closed_reason}", key="seats"
+        )
     return found[0]
 
 
@@ -345,7 +347,7 @@ def _too_few_seats_error(
     for field_name, given in (("role", seats.role), ("condition", seats.condition)):
         known = sorted({str(getattr(seat, field_name)) for seat in available})
         if given is not None and given not in known:
-            hint = did_you_mean(given, known, f"known are {', '.join(known)}")
+            hint = did_you_mean(given, known, f"known: {', '.join(known)}")
             return Problem(
                 f"no participant has the {field_name} {given!r}",
                 key=f"seats.{field_name}",
@@ -353,10 +355,14 @@ def _too_few_seats_error(
             )
     if matching and not open_seats:
         return Problem(
-            f"nobody can sit at {matching[0].name}: {matching[0].closed_reason}", key="seats"
+            f"a human cannot take the seat {matching[0].name}: {matching[0].closed_reason}",
+            key="seats",
         )
     return Problem(
-        f"{seats.count or 1} seats are wanted, and people can take {len(open_seats)}",
+        (
+            f"{seats.count or 1} seats are requested, but only {len(open_seats)} can be taken "
+            "by humans"
+        ),
         key="seats.count" if seats.count else "seats",
         hint="lower the number, or leave out role or condition",
     )

@@ -28,7 +28,7 @@ class UtteranceRow(Row, table=UTTERANCES, key=("utterance_id",)):
     speaker_id: str
     speaker_name: str
     speaker_role: str
-    public: bool = column("whether the others in the conversation hear it")
+    public: bool = column("whether the other participants of the conversation hear it")
     text: str
     missing: str | None
     finish: str | None
@@ -40,4 +40,4 @@ class SelfDescriptionRow(Row, table=SELF_DESCRIPTIONS, key=("seat",)):
     seat: str = column("the seat, as `seats:` of the study file names it")
     speaker_id: str
     address: str = column("the reply that it comes from")
-    text: str = column("the self-description, as it stands in prompts in place of a persona")
+    text: str = column("the self-description, as prompts contain it in place of a persona")

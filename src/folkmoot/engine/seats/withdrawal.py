@@ -231,12 +231,12 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     if the participant gave no answer.
     """
     if not run.has_table("answers"):
-        hint = "finish the run with --resume; who left is taken out at its end"
+        hint = "finish the run with --resume; participants who withdrew are removed at its end"
         raise InputError(Problem(f"{run.path} has no table of answers yet", hint=hint))
     if not run.has_table(PROVENANCE):
         version = run.manifest.get("software", {}).get("folkmoot", "unknown")
         problem = (
-            f"{run.path} was made by a version that did not record which words each prompt shows"
+            f"{run.path} was made by a version that did not record the sources of texts in prompts"
         )
         hint = f"withdraw with the version that made it, {version}, or delete the whole folder"
         raise InputError(Problem(problem, hint=hint))
@@ -417,7 +417,10 @@ class _PersonalTextSearch:
 def describe_texts(personal: PersonalTexts) -> Iterator[str]:
     """Yield sentences for the researcher on the texts that a withdrawal would remove."""
     yield f"{personal.seat.name}: {format_count(personal.answers, 'answer')} of this participant."
-    yield f"{format_count(personal.requests, 'prompt')} of other speakers showed words of theirs."
+    yield (
+        f"{format_count(personal.requests, 'prompt')} of other speakers contained texts of this "
+        "participant."
+    )
     for use in (SUMMARY, DESCRIPTION, QUOTATION):
         replies = [reply for reply in personal.replies if reply.use == use]
         if replies:

@@ -17,14 +17,14 @@ def check_ask_arguments(
     speaker: object, prompt: object, history: object, answer_type: object
 ) -> None:
     """Raise ProtocolError if `Scope.ask` cannot use one of these arguments."""
-    require_type(speaker, Speaker, "ask(): speaker", 'give Speaker("p_0001", system="You are …")')
-    require_type(prompt, str, "ask(): the prompt", 'give text, e.g. scope.prompt("name", …)')
-    hint = "leave it out, or give EMPTY_TRANSCRIPT + Utterance(…)"
+    require_type(speaker, Speaker, "ask(): speaker", 'pass Speaker("p_0001", system="You are …")')
+    require_type(prompt, str, "ask(): the prompt", 'pass text, e.g. scope.prompt("name", …)')
+    hint = "leave it out, or pass EMPTY_TRANSCRIPT + Utterance(…)"
     require_type(history, Transcript, "ask(): history", hint)
     if answer_type is not None and not isinstance(answer_type, AnswerType):
         given = answer_type.__name__ if isinstance(answer_type, type) else repr(answer_type)[:60]
         raise ProtocolError(
-            f"ask(): answer_type is {given}, which is not an answer type; give Text(), "
+            f"ask(): answer_type is {given}, which is not an answer type; pass Text(), "
             "Choice(options), Number(low, high) or Json(Model)"
         )
 
@@ -38,7 +38,7 @@ def require_type(value: object, kind: type, argument: str, hint: str) -> None:
         # The study author forgot an `await`. Close the coroutine, or Python would warn a second
         # time that it was never awaited.
         value.close()
-        given, hint = "a coroutine", "put `await` before the call that gave it"
+        given, hint = "a coroutine", "put `await` before the call that returned it"
     raise ProtocolError(f"{argument} is {given}, not {kind.__name__}; {hint}")
 
 

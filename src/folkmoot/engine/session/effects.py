@@ -52,7 +52,7 @@ REFUSAL_REASONS = (DECLINED, "refused", "filtered")
 PARTIAL = "partial"
 # Parse steps that find an answer inside a longer text.
 STATED_STEPS = ("number", "named", PARTIAL)
-NO_REPLY = "give one that answers the question, or leave the reply out with --drop"
+NO_REPLY = "give a reply that answers the question, or leave it out with --drop"
 # Empty replies are often transient (a server under load), so they are asked for again at least this
 # often, even if the study allows no re-asks.
 MAX_EMPTY_REPLY_RETRIES = 2
@@ -141,7 +141,7 @@ async def ask_until_parsed(
         ):
             raise InputError(
                 Problem(
-                    f"the reply given at {request_address} cannot be read: {parsed.problem}",
+                    f"the given reply at {request_address} cannot be read: {parsed.problem}",
                     hint=NO_REPLY,
                 )
             )
@@ -433,7 +433,7 @@ async def run_computation(
         try:
             reply = json.dumps(result)
         except (TypeError, ValueError) as error:
-            raise ProtocolError(f"compute(): what {name} gives is not JSON: {error}") from error
+            raise ProtocolError(f"compute(): the result of {name} is not JSON: {error}") from error
         entry = JournalEntry(address, "compute", fingerprint, request_data, reply)
         run.journal.append(entry)
     return json.loads(entry.reply)

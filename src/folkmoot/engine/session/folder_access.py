@@ -87,7 +87,7 @@ def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
     """
     if if_exists not in IF_EXISTS:
         allowed = ", ".join(map(repr, IF_EXISTS))
-        raise InputError(Problem(f"{if_exists!r} is none of {allowed}", key="if_exists"))
+        raise InputError(Problem(f"{if_exists!r} must be one of {allowed}", key="if_exists"))
     if not _holds_run(folder) or if_exists == "error":
         return folder, False
     if if_exists == "resume":
@@ -139,14 +139,14 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
             return journal
         journal.close()
         raise StorageError(
-            f"{folder / PLAN} is missing, though this run has made calls: put it back, or start a "
-            "new run with --out"
+            f"{folder / PLAN} is missing, but this run has made calls: restore the file, or "
+            "start a new run with --out"
         )
     if journal is not None:
         journal.close()
     raise StorageError(
-        f"{path} is missing or empty, though this run has made calls: continuing would "
-        "ask everything again. Put the journal back, or start a new run with --out"
+        f"{path} is missing or empty, but this run has made calls, and all of them would be "
+        "asked again. Restore the journal, or start a new run with --out"
     )
 
 
@@ -215,7 +215,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         raise RunLockedError(
-            f"{folder}: {_read_holder(folder)} is writing this run; wait for it"
+            f"{folder}: {_read_holder(folder)} is writing this run; wait until it ends"
         ) from None
     except OSError as error:
         raise StorageError(f"{folder}: cannot be locked: {error.strerror or error}") from error

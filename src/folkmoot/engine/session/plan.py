@@ -57,7 +57,9 @@ class Plan:
                 self._data = json.loads(path.read_text("utf-8"))
                 self.started_at = str(self._data["started_at"])
             except (ValueError, KeyError, TypeError) as error:
-                raise ForeignJournalError(f"{path}: not a plan of a run; left as it is.") from error
+                raise ForeignJournalError(
+                    f"{path}: not a plan of a run. The file was not changed."
+                ) from error
         else:
             self.started_at = started_at
             made_by = {name: software_versions()[name] for name in ("folkmoot", "source")}
@@ -127,14 +129,14 @@ class Plan:
 def _drift_hint(difference: str) -> str:
     if not difference.startswith("prompts."):
         return (
-            "Restore the study file as it was, go on with the version of Folkmoot that started the "
-            "run"
+            "Restore the original study file, continue with the version of Folkmoot that "
+            "started the run"
         )
     prompt = difference.removeprefix("prompts.").split(" was ")[0]
     return (
-        "The wording is no longer that of the run. To keep the old one, install the version of "
-        "Folkmoot that started the run, or put its prompt "
-        f"{prompt}.md into a folder and name that under `prompts:`. Otherwise restore the prompt"
+        "The wording has changed since the run started. To keep the old wording, install the "
+        f"version of Folkmoot that started the run, or put its prompt {prompt}.md into a folder "
+        "and name the folder under `prompts:`. Otherwise restore the prompt"
     )
 
 

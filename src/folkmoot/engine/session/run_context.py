@@ -222,7 +222,11 @@ class RunContext:
             if named and model_of_seat is None and not override:
                 answering_model = self.models_by_seat[key]
                 self.log_warning(
-                    (), f"nobody asked for {named}, which a seat names: {answering_model} answers"
+                    (),
+                    (
+                        f"the study names {named} for a participant, but that model was not "
+                        f"chosen: {answering_model} answers"
+                    ),
                 )
         return self.models_by_seat[key]
 
@@ -309,8 +313,8 @@ class RunContext:
         """Reserve a scope path. Raises ProtocolError if another scope uses the path already."""
         if hash(prefix) in self._claimed:
             raise ProtocolError(
-                f"{prefix or 'session'}: this path is in use by another scope; give each part of "
-                "the protocol a name of its own with at()"
+                f"{prefix or 'session'}: another scope uses this path; give each part of the "
+                "protocol its own name with at()"
             )
         self._claimed.add(hash(prefix))
 
@@ -475,8 +479,8 @@ class RunContext:
     def _path_in_run_folder(self, name: str) -> Path:
         target = (self.folder / name).resolve()
         if not target.is_relative_to(self.folder.resolve()):
-            raise ProtocolError(f"{name}: a study may write inside its run folder only")
+            raise ProtocolError(f"{name}: a study may write only inside its run folder")
         path_parts = target.relative_to(self.folder.resolve()).parts
         if not path_parts or path_parts[0] == TABLES or path_parts[0].startswith(_ENGINE_FILES):
-            raise ProtocolError(f"{name} is written by the engine; choose another name")
+            raise ProtocolError(f"the engine writes {name}; choose another name")
         return target

@@ -424,17 +424,17 @@ class Scope:
         `fn(scope, speaker, history)` returns an utterance, or None if the speaker stays silent.
         """
         require_type(
-            history, Transcript, "take_turns(): history", "leave it out, or give a Transcript"
+            history, Transcript, "take_turns(): history", "leave it out, or pass a Transcript"
         )
         for speaker in speakers:
-            require_type(speaker, Speaker, "take_turns(): a speaker", "give Speaker(…) objects")
+            require_type(speaker, Speaker, "take_turns(): a speaker", "pass Speaker(…) objects")
             turn = fn(self.child(speaker.id), speaker, history)
             utterance = await require_awaitable(
                 turn, fn, "take_turns(): fn(scope, speaker, history)"
             )
             if utterance is not None:
-                hint = "return Utterance(speaker.id, text), or None for who keeps silent"
-                require_type(utterance, Utterance, "take_turns(): what fn gave", hint)
+                hint = "return Utterance(speaker.id, text), or None if the speaker stays silent"
+                require_type(utterance, Utterance, "take_turns(): the result of fn", hint)
                 history = history + utterance
         return history
 
@@ -480,7 +480,7 @@ class Scope:
         is_engine_table = name in ("answers", PROVENANCE, SELF_DESCRIPTIONS)
         if is_engine_table or not re.fullmatch(r"\w[\w-]*", name):
             reason = "a table of the engine" if is_engine_table else "not a plain name"
-            raise ProtocolError(f"record(): the table {name!r} is {reason}; name one of your own")
+            raise ProtocolError(f"record(): the table {name!r} is {reason}; choose another name")
         for column in cells or ():
             require_type(column, str, f"record(): a column of {name}", hint)
         self._run.record_row(self._row_order, name, cells or {})
@@ -521,8 +521,8 @@ class Scope:
     def _mark_busy(self, kind: str) -> None:
         if self._busy:
             raise ProtocolError(
-                f"{'/'.join(self.path) or 'session'}: {kind} while {self._busy} is under way; "
-                "a scope does one thing at a time, use map() to do several"
+                f"{'/'.join(self.path) or 'session'}: {kind} while {self._busy} is in progress; "
+                "a scope does one thing at a time, use map() for several"
             )
         self._busy = kind
 

@@ -25,7 +25,7 @@ from folkmoot.registry import STUDIES, installed_entry_points
 STUDY_MODULE_PREFIX = "folkmoot_study_"
 PACKAGE_ROOT = Path(__file__).parents[2]
 
-_ADD_AWAIT_HINT = "put `await` before the call that gave it"
+_ADD_AWAIT_HINT = "put `await` before the call that returned it"
 _REMOVE_AWAIT_HINT = "leave out `await`: record, log, prompt and the like are plain calls"
 # Python's warning for a coroutine that was never awaited. It names the file and the line of the
 # call only while coroutine origin tracking is on.

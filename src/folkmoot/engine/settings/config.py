@@ -73,7 +73,7 @@ class StudyConfig(BaseModel):
             *("max_reply_mb", "quota_wait_seconds", "batch", "batch_at_least"),
             *("batch_poll_seconds", "max_instruction_failures"),
         ),
-        "Randomness, people, hypotheses and controls": (
+        "Randomness, humans, hypotheses and controls": (
             *("random_seed", "seats", "hypotheses", "controls"),
         ),
         "The embedded respondent (--model synthetic)": ("respondent",),
@@ -165,12 +165,12 @@ class StudyConfig(BaseModel):
         None,
         ge=0,
         allow_inf_nan=False,
-        description="amount after which the run pauses",
+        description="spending limit at which the run pauses",
         examples=[20],
         json_schema_extra=field_notes(unit="US dollars"),
     )
     budget_calls: NonNegative | None = Field(
-        None, description="number of calls after which the run pauses", examples=[10_000]
+        None, description="number of calls at which the run pauses", examples=[10_000]
     )
     batch: bool | Literal["auto"] = Field(
         False,

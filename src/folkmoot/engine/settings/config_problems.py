@@ -242,7 +242,7 @@ def _suggest_key(path: KeyPath, model: type[BaseModel], missing_paths: set[KeyPa
     if suggestion := did_you_mean(name, missing_names) or did_you_mean(name, allowed):
         return suggestion
     if path[:-1] and allowed:
-        return f"known here are {', '.join(allowed)}"
+        return f"known here: {', '.join(allowed)}"
     return "`folkmoot new` writes a study file with all keys"
 
 

@@ -30,7 +30,7 @@ from folkmoot.storage.run_folder import RunFolder
 
 # The key of the finding.
 KEY = "hypotheses"
-FINDINGS_SECTION = "Hypotheses stated beforehand"
+FINDINGS_SECTION = "Preregistered hypotheses"
 # The unit of a claim before its table is known.
 UNKNOWN_UNIT = "unit of the table"
 
@@ -114,8 +114,7 @@ def check_hypotheses(
 
 
 NOT_SEALED = (
-    "Not confirmed as stated beforehand: the sealed part of plan.json no longer has the hash that "
-    "it was sealed with."
+    "Not confirmed as preregistered: the sealed part of plan.json no longer has its original hash."
 )
 
 
@@ -187,7 +186,7 @@ def build_hypotheses_finding(
     seal_text = "Sealed in the plan before the first call. " if sealed else f"{NOT_SEALED} "
     return Finding(
         KEY,
-        "Hypotheses stated beforehand" if sealed else "Hypotheses (not confirmed as sealed)",
+        "Preregistered hypotheses" if sealed else "Hypotheses (not confirmed as sealed)",
         " ".join([*(result.says for result in results), *([] if sealed else [NOT_SEALED])]),
         ResultTable.from_records(
             rows,

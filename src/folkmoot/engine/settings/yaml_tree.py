@@ -200,7 +200,7 @@ class _TreeBuilder:
 
     def _bad_tag(self, node: yaml.Node, path: KeyPath) -> None:
         tag = node.tag.replace(_CORE_TAG, "!!")
-        self._add_problem(f"the tag {tag} is not understood", node, path, "leave it out")
+        self._add_problem(f"the tag {tag} is not supported", node, path, "leave it out")
 
     def _add_problem(self, message: str, node: yaml.Node, path: KeyPath, hint: str = "") -> None:
         self._tree.problems.append(

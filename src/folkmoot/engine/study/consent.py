@@ -70,9 +70,11 @@ class Consent:
             return
         agreed_digest = self.versions.get(str(path))
         if agreed_digest is None:
-            self.require_consent(path, ["is Python code and can do anything you can"], source)
+            self.require_consent(
+                path, ["is Python code and can do everything that you can do"], source
+            )
         elif agreed_digest != hashlib.sha256(source).hexdigest():
-            raise InputError(f"{path} is not the same as on the machine that started the run")
+            raise InputError(f"{path} differs from the file on the machine that started the run")
 
     def require_network_access(
         self,

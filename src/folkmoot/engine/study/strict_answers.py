@@ -248,9 +248,9 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
     if closed.is_empty():
         return _build_noise_finding(
             CLOSED_ANSWERS_KEY,
-            "How closed answers were had",
-            "Not applicable: this run asked for no single choice or number. Votes and ratings in "
-            "JSON answers may be declined and are never clarified.",
+            "How closed answers were obtained",
+            "Not applicable: this run asked for no single choice or number. Votes and ratings "
+            "in JSON answers can be declined and are never clarified.",
         )
     by_how = {how: closed.filter(pl.col("how") == how) for how in HOW}
     strict = sum(by_how[how].height for how in STRICT_HOW)
@@ -259,20 +259,20 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
     reasons = Counter(closed["missing"].drop_nulls())
     ways_out = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
     if not excluded:
-        consequence = "No finding rests on any other."
+        consequence = "All findings are based on such answers only."
     elif is_declared:
-        consequence = f"{format_count(excluded, 'answer')} of these count in no strict finding."
+        consequence = f"The strict findings exclude {format_count(excluded, 'answer')}."
     else:
         consequence = (
-            "This study type does not say which of its tables rest on these answers, so its "
-            "findings are computed with all of them only."
+            "This study type does not declare which tables are based on these answers, so there "
+            "are no strict findings."
         )
     contradict = format_count(
         contradicted, "answer contradicts its first reply", "answers contradict their first reply"
     )
     return _build_noise_finding(
         CLOSED_ANSWERS_KEY,
-        "How closed answers were had",
+        "How closed answers were obtained",
         f"{strict:,} of {format_count(closed.height, 'closed answer')} "
         f"({format_percent(strict / closed.height)}"
         f") are exact or stated. {contradict} (agrees: other or several). "
@@ -294,7 +294,8 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
         ),
         notes=(
             "Exact: the reply is the answer. Stated: the reply states exactly one. Clarified: a "
-            "further request was needed. Table answers has each with its first reply (said).",
+            "further request was needed. The table answers holds each answer with its first "
+            "reply (said).",
         ),
     )
 
@@ -304,9 +305,9 @@ def _describe_earlier_run(closed: int) -> Finding:
         return _count_answers(pl.DataFrame(), 0, is_declared=False)
     return _build_noise_finding(
         CLOSED_ANSWERS_KEY,
-        "How closed answers were had",
+        "How closed answers were obtained",
         "Cannot be computed: this run was made by an earlier version, which did not record how "
-        f"its {format_count(closed, 'closed answer')} were had.",
+        f"its {format_count(closed, 'closed answer')} were obtained.",
     )
 
 

@@ -390,14 +390,14 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
             compute_all_findings(run), run, study.strict_tables, compute_all_findings
         )
     except Exception as error:
-        reason = run.unusable_reason or f"they need more than the run has so far ({error})"
+        reason = run.unusable_reason or f"they need data that the run does not have yet ({error})"
         key = "partial"
         # The data is there, so the error is one of the code and not of missing answers.
         if run.is_finished and not run.unusable_reason:
             if find_author_error(error) is not None:
                 raise
             key = FAILED_FINDING_KEY
-            reason = f"a fault of the study type ({error!r}); the tables are whole"
+            reason = f"an error in the study type ({error!r}); the tables are complete"
         return [Finding(key, "No findings", f"Why: {reason}.", ResultTable((), ()), headline=True)]
 
 
@@ -463,7 +463,7 @@ def check_study(study: Study, name: str = "") -> None:
     elif inspect.isfunction(protocol) and not inspect.iscoroutinefunction(protocol):
         fail("the protocol is not async", f"write `async def {protocol.__name__}(session)`")
     elif not callable(protocol):
-        fail("the protocol is not a function", "protocol=…: an `async def` of one's own")
+        fail("the protocol is not a function", "protocol=…: pass an `async def` function")
     elif inspect.isfunction(protocol) and not _accepts_one_argument(protocol):
         fail("the protocol must take one argument", "write `async def protocol(session)`")
     if not (isinstance(study.config, type) and issubclass(study.config, StudyConfig)):

@@ -157,7 +157,7 @@ def _require_file(path: Path) -> None:
     if path.is_dir():
         hint = "name the study file inside it"
         if (path / "plan.json").exists():
-            hint = "this is a run folder: name its study file and give --resume"
+            hint = "this is a run folder: name its study file and add --resume"
         raise InputError(Problem("this is a folder, not a study file", str(path), hint=hint))
     if path.exists():
         return
@@ -463,4 +463,4 @@ def _matching_key_count(study: Study, raw: Mapping[str, object]) -> int:
 
 def missing_type_message(path: Path, names: str) -> Problem:
     """Return the problem of a file that names no study type. `names` are the possible types."""
-    return Problem("is missing: say which study type", str(path), key="study", hint=names)
+    return Problem("is missing: name the study type", str(path), key="study", hint=names)

@@ -131,7 +131,7 @@ def _is_chance(key: str) -> bool:
 
 
 def planted_effects(options: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return all effect sizes in force, for the PLANTED notice of a run.
+    """Return all effect sizes in force, for the notice of built-in effects of a run.
 
     Raises InputError on a bad key.
     """
