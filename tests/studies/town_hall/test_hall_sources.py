@@ -292,7 +292,9 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     whole = Meeting.statements
 
     def plainly(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
-        return [{**line, "text": f"{line['text']}"} for line in whole(self, round_, excluding=excluding)]
+        return [
+            {**line, "text": f"{line['text']}"} for line in whole(self, round_, excluding=excluding)
+        ]
 
     monkeypatch.setattr(Meeting, "statements", plainly)
     run = hold(tmp_path, small_hall(tmp_path), scripted(speaking)).folder

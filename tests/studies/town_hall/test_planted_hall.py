@@ -155,7 +155,9 @@ def test_nobody_answers_what_was_not_said(run: Run) -> None:
 
 def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def swapped(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
-        said = [(i, of.statement) for i in round_.order if (of := round_.recorded[i]) and i != but]
+        said = [
+            (i, of.statement) for i in round_.order if (of := round_.recorded[i]) and i != excluding
+        ]
         spoken = [(i, words) for i, words in said if words.text]
         turned = [*spoken[1:], *spoken[:1]]
         return self.as_lines((i, words) for (i, _), (_, words) in zip(spoken, turned, strict=True))
