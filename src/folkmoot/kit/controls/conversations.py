@@ -102,7 +102,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
         .sort("at", maintain_order=True)
         .collect()
     )
-    ages = _ages_by_participant(run)
+    ages = ages_by_participant(run)
     first: dict[tuple[str, str], ControlledDecision] = {}
     final: dict[tuple[str, str, str], ControlledDecision] = {}
     for row in rows.iter_rows(named=True):
@@ -242,7 +242,7 @@ def _spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int,
     return found
 
 
-def _ages_by_participant(run: RunFolder) -> dict[str, int]:
+def ages_by_participant(run: RunFolder) -> dict[str, int]:
     """Return participant → age from the table that describes participants.
 
     Empty if ids repeat there.

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
 from folkmoot.kit.controls.asking import finished_controls
+from folkmoot.kit.controls.conversations import ages_by_participant
 from folkmoot.kit.controls.effects import ANSWERS_AGAIN
 from folkmoot.kit.controls.findings import PERSONA_KEPT, RELIABILITY, UNFINISHED, USER_DRIFT
 from folkmoot.kit.controls.tables import FACT, NEGATIVE, ORDER, RETEST, ControlRow
@@ -391,6 +392,8 @@ def _advice(
     """Return what to do in order to know what a control would tell."""
     if not run.has_table(ExposureRow.table):
         return "this study type records no decisions that a control could continue"
+    if control == FACT and not ages_by_participant(run):
+        return "the tables of this run hold no age of a persona that a control could ask for"
     if any(finding.key == UNFINISHED for finding in findings):
         return "the controls are not finished, and `folkmoot run STUDY --resume` asks the rest"
     if asked is None:
@@ -398,7 +401,7 @@ def _advice(
         return f"to know it, run {ASK_ALL}{when}"
     if control in asked:
         return "its control was asked, and too few answers could be read"
-    if control == FACT:
-        return "the tables of this run hold no age of a persona that its controls could ask for"
+    # The age is asked together with the negative controls.
+    control = NEGATIVE if control == FACT else control
     key = f"`{control}: true` under `controls:`"
     return f"its controls left it out, so write {key} in the study file of the next run"
