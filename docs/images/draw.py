@@ -1,5 +1,7 @@
-"""Draws the pictures of the README and of the page on the reader from a run of the example:
-`python docs/images/draw.py`. The reader's are taken in Chromium, where there is one."""
+"""Draw the pictures of the README and of other pages from runs of the examples.
+
+Usage: `python docs/images/draw.py`. Screenshots need Chromium and are skipped without it.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ from urllib.parse import quote
 from playwright.sync_api import FloatRect, sync_playwright
 
 import folkmoot
-from folkmoot.report.document.charts import svgs
+from folkmoot.report.document.charts import render_svgs
 
 HERE = Path(__file__).parent
-# As a picture of its own the drawing must follow light and dark by itself, and say what it is.
+# Outside of a report the drawing must adapt to light and dark mode and carry its label.
 STYLE = "<style>svg{color:#1b1b1b}@media(prefers-color-scheme:dark){svg{color:#e6edf3;filter:brightness(1.35)}}</style>"
 RUN = "city_budget"
 MARK = "SYNTHETIC: planted by the embedded respondent, not about people"
@@ -30,17 +32,17 @@ def main() -> None:
         run = folkmoot.run(example, out=Path(folder) / RUN)
         finding = next(f for f in run.findings if f.key == "position_change")
         assert finding.chart is not None
-        (picture,) = svgs(finding.chart, f"{finding.title}. {finding.says}")
-        (HERE / "position_change.svg").write_text(standing_alone(picture), "utf-8")
+        (picture,) = render_svgs(finding.chart, f"{finding.title}. {finding.says}")
+        (HERE / "position_change.svg").write_text(make_standalone(picture), "utf-8")
         print(finding.says)
         browser = shutil.which("chromium") or shutil.which("chrome")
         if browser is not None:
-            photograph(Path(folder), browser)
-            sit(Path(folder), browser)
+            photograph_viewer(Path(folder), browser)
+            photograph_seat(Path(folder), browser)
 
 
-def photograph(folder: Path, browser: str) -> None:
-    """The page of the run, and that of somebody who argued and changed their mind."""
+def photograph_viewer(folder: Path, browser: str) -> None:
+    """Photograph a run, a participant who argued and changed their choice, and a prompt."""
     command = (sys.executable, "-m", "folkmoot", "view", str(folder / RUN), "--port", "0")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -70,8 +72,8 @@ def photograph(folder: Path, browser: str) -> None:
         server.terminate()
 
 
-def sit(folder: Path, browser: str) -> None:
-    """The page of a person who is asked in a focus group, after others have spoken."""
+def photograph_seat(folder: Path, browser: str) -> None:
+    """Photograph the page of a human in a focus group after others have spoken."""
     example = str(HERE.parents[1] / "examples" / "focus_group.yaml")
     command = [sys.executable, "-m", "folkmoot", "run", example, "--out", str(folder / "talk")]
     command += ["--model", "synthetic", "--set", "replications=1", "--seat", "p_0002"]
@@ -100,8 +102,8 @@ def sit(folder: Path, browser: str) -> None:
         run.kill()
 
 
-def standing_alone(svg: str) -> str:
-    """The drawing with a size, its own colours for light and dark, and the mark below."""
+def make_standalone(svg: str) -> str:
+    """Return a drawing with a size, colours for light and dark mode, and the provenance label."""
     width, height = (float(x) for x in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())  # type: ignore[union-attr]
     head, rest = svg.split(">", 1)
     head = re.sub(r' style="[^"]*"| viewBox="[^"]*"', "", head)
