@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 import folkmoot
+from folkmoot.measures.diagnostics import Verdict
 from folkmoot.measures.inference.claims import (
     Claim,
     ClaimVerdict,
@@ -18,7 +19,7 @@ from folkmoot.measures.inference.claims import (
     Side,
     evaluate,
 )
-from folkmoot.measures.wording import PHRASES, find_forbidden
+from folkmoot.measures.wording import CHECK_PHRASES, PHRASES, find_forbidden
 
 SOURCE = Path(folkmoot.__file__).parent
 TEXTS = [
@@ -39,6 +40,11 @@ TEXTS = [
 def test_each_verdict_in_each_direction_has_a_phrase_that_says_no_more() -> None:
     assert set(PHRASES) == {(v, d) for v in get_args(ClaimVerdict) for d in get_args(Direction)}
     assert not any(find_forbidden(phrase) for phrase in PHRASES.values())
+
+
+def test_each_verdict_of_a_check_has_one_phrase() -> None:
+    assert set(CHECK_PHRASES) == set(get_args(Verdict))
+    assert not any(find_forbidden(phrase) for phrase in CHECK_PHRASES.values())
 
 
 def result(first: int, second: int, claim: Claim, n: int = 100) -> Result:
