@@ -284,7 +284,7 @@ def test_repeats_tell_a_reply_from_chance(small_run: SmallRun, tmp_path: Path) -
     )  # repeats have the same people, so no claim is judged over them
     assert found.key == "fork_effect"
     rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
-    assert rows[0]["figure"] == "closed answers other than in the run"
+    assert rows[0]["figure"] == "closed answers that differ from the run"
     assert rows[0]["difference"] == pytest.approx(rows[0]["changed"] - rows[0]["as it was"])
     assert all(row["low"] is None for row in rows), "two repeats give no interval"
     again_grid = resume_repeats(tmp_path / "forks", RunOptions())

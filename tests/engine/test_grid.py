@@ -454,7 +454,7 @@ def test_a_figure_that_some_cells_lack_and_cells_without_use_are_named(tmp_path:
     assert "Not in every cell, so pooled over fewer cells, which may differ from the rest: y." in (
         table.notes
     )
-    with pytest.raises(InputError, match="nothing is usable in any of its cells"):
+    with pytest.raises(InputError, match="no cell has a usable result"):
         pooled_findings(grid, {cell.name: None for cell in cells})
 
 

@@ -69,8 +69,8 @@ def fork_command(
     output_console().print(
         f"\n[bold]Fork of {escape(remove_control_characters(change.run_id))}[/] at "
         f"{escape(remove_control_characters(change.address))}: "
-        f"{format_count(fork_facts['asked'], 'new call')}, {fork_facts['taken_over']:,} copied from "
-        "the run\nCompare the conversations   folkmoot compare "
+        f"{format_count(fork_facts['asked'], 'new call')}, {fork_facts['taken_over']:,} copied "
+        "from it\nCompare the conversations   folkmoot compare "
         f"{escape(os.path.normpath(forked_run.path / change.run))} "
         f"{escape(str(forked_run.path))}",
         soft_wrap=True,

@@ -307,8 +307,7 @@ def _describe_calls(estimate: RunEstimate) -> str:
         text += f" ({low:,} to {high:,})"
     if estimate.sampled is not None and estimate.sampled[1]:
         run_count, item_count = estimate.sampled
-        text += f": an estimate from a sample, since a dry run of {run_count:,} of {item_count:,}"
-        text += " items was as large as one may be"
+        text += f", estimated from {run_count:,} of {item_count:,} items, the maximum of a dry run"
     if estimate.incomplete:
         text += "; the dry run did not reach the end of the study, so there may be more"
     return text

@@ -52,7 +52,7 @@ def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
 def require_finished(run: RunFolder) -> None:
     """Raise InputError if a run is not finished."""
     if not run.is_finished:
-        hint = "end it with --resume first"
+        hint = "finish it with --resume first"
         raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
 
 

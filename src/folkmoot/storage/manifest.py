@@ -272,8 +272,8 @@ def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
 # Finish reasons of the embedded respondent that the note of a run counts, with their explanation.
 _FORM_ONLY_FINISHES = {
     FINISH_UNREAD: "by form alone, without reading the material",
-    FINISH_UNMOVED: "after texts in which it knows no argument, so that nothing in them moved "
-    "anybody",
+    FINISH_UNMOVED: "after texts in which it recognised no argument, so that these texts had no "
+    "influence",
 }
 
 

@@ -270,7 +270,7 @@ class RunFolder:
         """Return a table as a data frame. Raises StorageError, which lists the existing tables."""
         path = self.path / TABLES / f"{name}.parquet"
         if not path.exists():
-            known_tables = ", ".join(self.table_names()) or "none yet; has the run finished?"
+            known_tables = ", ".join(self.table_names()) or "none yet; finish the run with --resume"
             raise StorageError(f"{self.path}: no table {name}; tables: {known_tables}")
         try:
             self._refuse_inflated(path)

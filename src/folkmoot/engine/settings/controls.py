@@ -156,13 +156,13 @@ class ControlSettings(BaseModel):
         False, description="participants who decide again without a persona", examples=[100]
     )
     same_length: Size = Field(
-        False, description="participants who decide again with neutral texts of equal length"
+        False, description="participants asked again with neutral texts of equal length"
     )
     order: Size = Field(
-        False, description="participants who decide again with options in reversed order"
+        False, description="participants asked again with options in reversed order"
     )
     participants: Annotated[int, Field(ge=1)] = Field(
-        200, description="maximum number of participants of each condition, drawn at random"
+        200, description="maximum number per condition, drawn at random"
     )
     confounders: Literal["none", "all"] | tuple[str, ...] = Field(
         "none", description="negative controls stated for all personas: `all`, or their ids"

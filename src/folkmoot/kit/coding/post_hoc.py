@@ -68,7 +68,10 @@ def require_codable(run: RunFolder, coder: str) -> None:
         raise InputError(
             Problem(
                 f"{run.path}: there are no texts to code",
-                hint="only a study with codebooks records them; an older run must be run anew",
+                hint=(
+                    "only study types with codebooks record texts to code; repeat runs of "
+                    "earlier versions"
+                ),
             )
         )
     names = {

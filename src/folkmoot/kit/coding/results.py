@@ -207,7 +207,7 @@ class CodebookResults:
     def who(self) -> str:
         """The primary coder and the agreement with others, in one or two sentences."""
         if self.primary_coder is None:
-            return f"Nobody coded by the codebook {self.book.name}."
+            return f"No text was coded by the codebook {self.book.name}."
         said = (
             f"Coded by {self.primary_coder.name} "
             f"({format_count(len(self.primary_coder.codes), 'text')})"
@@ -224,9 +224,7 @@ class CodebookResults:
         said += (
             f"; agreement with {'; '.join(others)}."
             if others
-            else (
-                "; nobody else has coded any of them, so how reliable the codes are is not known."
-            )
+            else ("; there is no second coder, so the reliability of the codes is unknown.")
         )
         kept, seen = self.confirmed_counts
         if seen:

@@ -223,7 +223,7 @@ def _require_blind_coder(run: RunFolder, made: Sequence[Amendment], by: str) -> 
             Problem(
                 f"{by} has corrected codes of this run and so has seen them",
                 key=BLIND_SHEET,
-                hint="let somebody else code the sample",
+                hint="let another person code the sample",
             )
         )
 

@@ -26,7 +26,7 @@ from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
-CHANGED_ANSWERS_LABEL = "closed answers other than in the run"
+CHANGED_ANSWERS_LABEL = "closed answers that differ from the run"
 SECTION = "What follows from one reply"
 # Most rows of the two transcripts side by side.
 MAX_ROWS = 60
@@ -99,7 +99,7 @@ def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Find
         )
     return Finding(
         "fork",
-        "Where the talks part",
+        "Where the conversations differ",
         f"{_tell_change(change, before, after)} {format_count(asked_count, 'call')} followed from "
         "it and "
         f"{'was' if asked_count == 1 else 'were'} asked; {taken_over_count:,} are those of "

@@ -83,14 +83,14 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
     """
     cells = findings_of_cells(grid) if cells is None else cells
     if not cells:
-        raise InputError(f"{grid.path}: no cell has finished yet; go on with --resume")
+        raise InputError(f"{grid.path}: no cell has finished yet; resume the grid with --resume")
     usable = [
         (cell, cell_findings)
         for cell in grid.cells
         if (cell_findings := cells.get(cell.name)) is not None
     ]
     if not usable:
-        raise InputError(f"{grid.path}: nothing is usable in any of its cells")
+        raise InputError(f"{grid.path}: no cell has a usable result")
     figures = _collect_figures(usable)
     # All forks have the same participants, so repeats add no participants to generalise over.
     if has_forks(grid):

@@ -51,7 +51,7 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
     if run.partial:
         found.append(f"{run.partial}.")
     if run.unusable_reason:
-        found.append(f"Nothing in this run is usable: {run.unusable_reason}.")
+        found.append(f"This run has no usable result: {run.unusable_reason}.")
     return found
 
 

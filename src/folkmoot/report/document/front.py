@@ -407,7 +407,7 @@ def _check_lights(findings: Sequence[Finding]) -> Iterator[TrustLight]:
 
 def _grave_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[TrustLight]:
     if run.unusable_reason:
-        yield TrustLight("red", f"Nothing in this run is usable: {run.unusable_reason}.")
+        yield TrustLight("red", f"This run has no usable result: {run.unusable_reason}.")
     if run.partial:
         yield TrustLight("red", f"{run.partial.removeprefix('PARTIAL: ').capitalize()}.")
     if not (run.manifest.get("answers") or {}).get("count"):

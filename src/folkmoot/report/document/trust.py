@@ -131,7 +131,7 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
         "finished": manifest.get("finished_at"),
         "wall time (s)": manifest.get("wall_seconds"),
         "calls": manifest.get("calls"),
-        **({"handed in by batches (half price)": handed_in} if handed_in else {}),
+        **({"submitted through the batch API (half price)": handed_in} if handed_in else {}),
         "retries after transient errors": manifest.get("retries"),
         "failed attempts (the vendor may have billed them)": manifest.get("lost_tries"),
         **_broken_reply_facts(manifest.get("broken_replies")),
