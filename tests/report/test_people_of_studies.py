@@ -186,7 +186,7 @@ def test_the_page_names_the_columns_of_these_files(compared: tuple[Case, Path, P
     page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text("utf-8")
     study = file.parent.name.rstrip("0123456789")
     name = study.replace("cross_", "cross-").replace("_", " ")
-    page = page.partition("## People and models compared")[2]
+    page = page.partition("## Humans and models compared")[2]
     (line,) = (line for line in page.splitlines() if line.startswith(f"| {name} |"))
     for column in file.read_text("utf-8").splitlines()[0].split(","):
         assert f"`{column}`" in line + "`arm`" or column.startswith("payoff_"), column
