@@ -83,7 +83,7 @@ class SeatSettings(BaseModel):
 
     open: bool = Field(
         False,
-        description="one link for everybody: whoever opens it gets the next free seat",
+        description="one link for all: it gives the next free seat",
     )
     lobby_minutes: float = Field(
         10.0,

@@ -197,7 +197,7 @@ class StudyConfig(BaseModel):
     local: LocalSettings | None = Field(None, description="how the model `local` is served")
     seats: SeatSettingsField = Field(
         None,
-        description="participants whom humans play: a number, a list of names, or a group of keys",
+        description="participants whom humans play: number, names, or keys",
     )
     respondent: Annotated[
         dict[str, object], BeforeValidator(_as_given, json_schema_input_type=RespondentSettings)

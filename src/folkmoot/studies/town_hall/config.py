@@ -118,7 +118,7 @@ class Ratios(_Part):
     )
     economic_pressure: Shares = Field(
         {"comfortable": 0.25, "moderate": 0.45, "struggling": 0.30},
-        description="shares of degrees of economic pressure",
+        description="shares of economic pressure",
     )
     participation_tendency: Shares = Field(
         {"active": 0.20, "moderate": 0.50, "passive": 0.30},
@@ -161,8 +161,8 @@ class ResidentSettings(_Part):
     )
     affords_in_between: Proportion = Field(
         0.5,
-        description="chance that a middle-income resident under moderate pressure can afford "
-        "the contribution; the rest follows from income and pressure",
+        description="chance that a middle-income resident under moderate pressure can afford the "
+        "contribution",
     )
     occupations: dict[str, dict[str, list[str]]] = Field(
         default_factory=dict,
