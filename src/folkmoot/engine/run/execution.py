@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from shutil import copyfile
-from typing import Any, cast
+from typing import Any
 
 import polars as pl
 
@@ -32,7 +31,7 @@ from folkmoot.engine.calls.progress import (
     ignore_progress,
 )
 from folkmoot.engine.calls.retries import RunHaltedError, SharedLimits
-from folkmoot.engine.journal.earlier_replies import EarlierReplies, ReplyChange
+from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
@@ -40,9 +39,18 @@ from folkmoot.engine.run.event_loop import RunStopper, handle_interrupt, release
 from folkmoot.engine.run.preflight import run_preflight
 from folkmoot.engine.run.study_language import describe_language
 from folkmoot.engine.seats.seat_manager import SeatManager
-from folkmoot.engine.seats.seats import Seat, entry_order
+from folkmoot.engine.seats.seats import Seat
+from folkmoot.engine.session.arrivals import create_seat_manager, seat_arrivals
 from folkmoot.engine.session.folder_access import open_journal, write_settings
-from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, LOBBY, SEATS, Plan
+from folkmoot.engine.session.fork_source import open_earlier
+from folkmoot.engine.session.plan import (
+    CLAIMS,
+    DESIGN,
+    FORK,
+    SEATS,
+    Plan,
+    without_new_defaults,
+)
 from folkmoot.engine.session.run_context import ForkExecutor, RunContext
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.author_errors import report_unawaited_coroutines
@@ -50,14 +58,12 @@ from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import Study, claims_of, select_study_seats, take_complete_parts
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import (
-    ForeignJournalError,
     InputError,
     Problem,
     ProtocolError,
     RunInterruptedError,
     RunPausedError,
 )
-from folkmoot.files import storage_errors
 from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.models.api_keys import redact_keys
 from folkmoot.models.catalog import is_synthetic
@@ -336,10 +342,7 @@ def _build_run_context(
         readers = tuple(
             model for model in dict.fromkeys(providers.list_models()) if not is_synthetic(model)
         )
-        ordered_seats = entry_order(seats, config.random_seed) if config.seats.open else seats
-        seat_manager = SeatManager(ordered_seats, config.seats, folder, readers)
-        if lobby_data := plan.sealed_part(LOBBY):
-            seat_manager.go_on_with(cast("list[str]", lobby_data["seats"]))
+        seat_manager = create_seat_manager(config, seats, folder, readers, plan)
     gateway = Gateway(
         journal, providers.open_provider, config, progress, execution.shared_limits, seat_manager
     )
@@ -360,26 +363,6 @@ def _build_run_context(
         seat_manager=seat_manager,
         change=change,
     )
-
-
-def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> EarlierReplies:
-    """Open the replies of the run that this run forks, and copy its drawn personas.
-
-    Raises StorageError if the source run is gone, and ForeignJournalError if its journal is not the
-    one that the plan names.
-    """
-    source = folder / change.run
-    earlier = JournalReader(source / JOURNAL)
-    if earlier.content_digest() != change.journal_digest:
-        earlier.close()
-        raise ForeignJournalError(
-            f"{source / JOURNAL}: is not the journal from which {folder} was forked; "
-            "restore that run"
-        )
-    if (source / PERSONAS).exists() and not (folder / PERSONAS).exists():
-        with storage_errors(folder):
-            copyfile(source / PERSONAS, folder / PERSONAS)
-    return EarlierReplies(earlier, change, is_changed=journal.row_number(change.address) > 0)
 
 
 def unpriced_in(journal: JournalReader) -> list[str]:
@@ -432,7 +415,7 @@ async def _run_protocol(execution: Execution, context: RunContext) -> None:
                         uses_embeddings=study_file.study.uses_embeddings,
                     )
                 if study_file.config.seats is not None and study_file.config.seats.open:
-                    await _seat_arrivals(context)
+                    await seat_arrivals(context)
                 # SystemExit would skip all error reports, so it becomes an error of the study.
                 try:
                     await study_file.study.protocol(Session(context))
@@ -442,27 +425,6 @@ async def _run_protocol(execution: Execution, context: RunContext) -> None:
     # A protocol may swallow the exception that stopped its calls. The run must not count as done.
     if context.halt_cause is not None:
         raise context.halt_cause
-
-
-async def _seat_arrivals(context: RunContext) -> None:
-    """Wait in the lobby of an open entry, then seal which seats humans take.
-
-    A resume and a replay find the sealed seats. Without pages, as in a dry run, models take all
-    seats.
-    """
-    seat_manager, sealed = context.seat_manager, context.plan.sealed_part(LOBBY)
-    if not sealed and seat_manager is not None and seat_manager.lobby is not None:
-        context.progress(Notice(f"waiting for people: {len(context.seats)} seats are open"))
-        await context.gateway.wait_until_set(seat_manager.lobby.started)
-        sealed = {"seats": sorted(seat_manager.human_seats)}
-        context.plan.seal_part(LOBBY, sealed)
-        # Written at once: people must keep their seats if the process ends before the first call.
-        context.plan.write_plan()
-        context.progress(
-            Notice(f"people have taken {len(seat_manager.human_seats)} of the open seats")
-        )
-    humans = cast("Sequence[str]", sealed.get("seats", ()))
-    context.seat_humans([seat for seat in context.seats if seat.name in humans])
 
 
 @contextlib.asynccontextmanager
@@ -539,7 +501,7 @@ def build_design(
         # A newer version may have added keys. Their default is the behaviour of the earlier
         # version, so a new key at its default is no change of the design.
         non_defaults = study_file.config.model_dump(mode="json", exclude_defaults=True)
-        settings = _without_new_defaults(settings, earlier_settings, non_defaults)
+        settings = without_new_defaults(settings, earlier_settings, non_defaults)
     return {
         "study": study_file.study.name,
         "settings": settings,
@@ -549,24 +511,6 @@ def build_design(
         "embedding_model": None if isinstance(embedding, Problem) else embedding,
         "prompts": study_file.prompt_library().hashes(),
     }
-
-
-def _without_new_defaults(
-    settings: Mapping[str, Any], earlier: Mapping[str, Any], given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return settings without the keys that are at their default and were not sealed earlier.
-
-    Groups of keys are treated the same way. `given` holds the settings that differ from their
-    default.
-    """
-    kept: dict[str, Any] = {}
-    for key, setting in settings.items():
-        before, own = earlier.get(key), given.get(key)
-        if isinstance(setting, dict) and isinstance(before, dict):
-            kept[key] = _without_new_defaults(setting, before, own if isinstance(own, dict) else {})
-        elif key in earlier or key in given:
-            kept[key] = setting
-    return kept
 
 
 def _sealed_seats(

@@ -168,3 +168,21 @@ def _shorten(value: object) -> str:
     if value is ...:
         return "not there"
     return shorten(json.dumps(value, ensure_ascii=False))
+
+
+def without_new_defaults(
+    settings: Mapping[str, Any], earlier: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return settings without the keys that are at their default and were not sealed earlier.
+
+    Groups of keys are treated the same way. `given` holds the settings that differ from their
+    default.
+    """
+    kept: dict[str, Any] = {}
+    for key, setting in settings.items():
+        before, own = earlier.get(key), given.get(key)
+        if isinstance(setting, dict) and isinstance(before, dict):
+            kept[key] = without_new_defaults(setting, before, own if isinstance(own, dict) else {})
+        elif key in earlier or key in given:
+            kept[key] = setting
+    return kept

@@ -1,0 +1,33 @@
+"""Open the run that a fork repeats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import copyfile
+
+from folkmoot.engine.journal.earlier_replies import EarlierReplies, ReplyChange
+from folkmoot.engine.journal.journal import Journal
+from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.errors import ForeignJournalError
+from folkmoot.files import storage_errors
+from folkmoot.storage.run_folder import JOURNAL, PERSONAS
+
+
+def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> EarlierReplies:
+    """Open the replies of the run that this run forks, and copy its drawn personas.
+
+    Raises StorageError if the source run is gone, and ForeignJournalError if its journal is not the
+    one that the plan names.
+    """
+    source = folder / change.run
+    earlier = JournalReader(source / JOURNAL)
+    if earlier.content_digest() != change.journal_digest:
+        earlier.close()
+        raise ForeignJournalError(
+            f"{source / JOURNAL}: is not the journal from which {folder} was forked; "
+            "restore that run"
+        )
+    if (source / PERSONAS).exists() and not (folder / PERSONAS).exists():
+        with storage_errors(folder):
+            copyfile(source / PERSONAS, folder / PERSONAS)
+    return EarlierReplies(earlier, change, is_changed=journal.row_number(change.address) > 0)
