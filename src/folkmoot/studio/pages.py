@@ -223,7 +223,9 @@ class Studio:
         # another page has changed the file, and saving would undo that change.
         if _text_of(form, "version") != _version(path):
             hint = "reload this page, and enter the last change again"
-            problems.append(Problem("the file was changed elsewhere meanwhile", hint=hint))
+            problems.append(
+                Problem("the file was changed by another program in the meantime", hint=hint)
+            )
         else:
             text, study, values = _read_study(path)
             if text is not None and study is not None:
@@ -276,7 +278,9 @@ class Studio:
             text = str(form.get("text", "")).replace("\r\n", "\n")
             await run_in_threadpool(write_bytes, path, text.encode())
             return RedirectResponse(f"{_study_base(name)}/text", 303)
-        raise HTTPException(409, f"{name} was changed elsewhere meanwhile. Open it once more.")
+        raise HTTPException(
+            409, f"{name} was changed by another program in the meantime. Open it again."
+        )
 
     def file(self, request: Request) -> Response:
         """Send the study file, or a file in its folder, as a download."""

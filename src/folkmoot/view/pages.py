@@ -299,7 +299,9 @@ class Reader:
         run, context = self._resolve_run(request, "rooms")
         columns = room_columns(run)
         rooms = find_rooms(run, columns) if columns else []
-        empty_text = "People of this study talk alone with a moderator: see the participants."
+        empty_text = (
+            "Each participant of this study talks alone with a moderator: see the participants."
+        )
         if isinstance(run, RunSoFar):
             empty_text = "Nothing has been said in a room yet, or this study has none."
         return render_page(

@@ -101,7 +101,7 @@ def find_person(run: RunFolder, key: str) -> Person:
             talk += said_by_others(run, journal, parts, scope_columns, names)
             talk.sort(key=lambda reply: reply.at)
     if not rows and not talk:
-        raise HTTPException(404, f"There is nobody called {key} in {run.id}.")
+        raise HTTPException(404, f"There is no participant {key} in {run.id}.")
     records = records_of(run, people, parts) if rows and people.table else ()
     return Person(
         key,

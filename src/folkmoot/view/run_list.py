@@ -49,7 +49,7 @@ PEOPLE_MARK = "PEOPLE"
 STATES = {
     RUNNING: "under way",
     "done": "finished",
-    "unusable": "finished, nothing usable",
+    "unusable": "finished, no usable result",
     "paused": "paused, can be resumed",
     "interrupted": "interrupted, can be resumed",
     "failed": "failed",
@@ -269,7 +269,10 @@ def _cached_status(
         study = str(start_line.get("study", ""))
         mark, note = (SYNTHETIC_MARK, SYNTHETIC_NOTE) if start_line.get("synthetic") else ("", "")
         if (path / SEATS).exists():
-            mark, note = PEOPLE_MARK, "People take part. At the end it says who answered as whom."
+            mark, note = (
+                PEOPLE_MARK,
+                "Humans take part. At the end this page shows which participants they played.",
+            )
         started = _parse_moment(start_line.get("time"))
         missing = _whole_number(newest_line, "missing")
     else:

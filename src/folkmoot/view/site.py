@@ -159,7 +159,7 @@ class GuardMiddleware:
         if scope["method"] not in self.guard.methods:
             return PlainTextResponse("These pages only show; nothing can be sent to them.", 405)
         if scope["method"] not in READING and not _is_bounded(headers, self.guard.max_form_bytes):
-            return PlainTextResponse("More was sent than a form of these pages can hold.", 413)
+            return PlainTextResponse("The form was too large.", 413)
         if not self.guard.token:
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -213,7 +213,9 @@ def serve_app(
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise InputError(f"{host}:{port} cannot be had: {reason}; name another --port") from error
+        raise InputError(
+            f"{host}:{port} is not available: {reason}; choose another --port"
+        ) from error
     with listening:
         is_any_address = host in ("0.0.0.0", "::")
         shown_host = (
