@@ -27,9 +27,10 @@ from folkmoot.provenance import SourcedText, cell_id, join_texts, quote_value
 from folkmoot.respondent import Respondent, SimulatedRespondent
 from folkmoot.respondent.mind.reading import read_prompt
 from folkmoot.studies.negotiation import STUDY
+from folkmoot.studies.negotiation.ballots import confirm_decision
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
-from folkmoot.studies.negotiation.mediation import confirm_decision, propose_decision
+from folkmoot.studies.negotiation.mediation import propose_decision
 from folkmoot.studies.negotiation.quotes import list_preferences
 from folkmoot.studies.negotiation.respondent import Meeting, answer_confirmation, respondent_part
 from folkmoot.studies.negotiation.rules.replies import PlainSynthesis

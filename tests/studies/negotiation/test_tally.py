@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 
 from folkmoot.studies.negotiation.config import MemberInput
 from folkmoot.studies.negotiation.participants import build_group
+from folkmoot.studies.negotiation.rules.candidates import candidate_options, normalise_entry
 from folkmoot.studies.negotiation.rules.strategies import TOPICS, Member, group_type, load_topics
 from folkmoot.studies.negotiation.rules.tally import (
     COMMITMENT,
     Ballot,
-    candidate_options,
     count_votes,
     describe_coverage,
     member_scores,
     nearest_split,
-    normalise_entry,
     summarise_vote,
 )
 

@@ -14,11 +14,8 @@ from folkmoot.kit.exposure import ExposureRow
 from folkmoot.studies.negotiation.config import NegotiationConfig, declare_claims
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
 from folkmoot.studies.negotiation.files import derived_files
-from folkmoot.studies.negotiation.findings import (
-    compute_findings,
-    repeated_statements,
-    strict_tables,
-)
+from folkmoot.studies.negotiation.findings import compute_findings
+from folkmoot.studies.negotiation.measures import repeated_statements, strict_tables
 from folkmoot.studies.negotiation.participants import available_seats
 from folkmoot.studies.negotiation.preparation import (
     check_config,

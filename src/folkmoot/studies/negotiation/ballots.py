@@ -1,9 +1,11 @@
-"""Questions that each member answers alone: ballots and own scores of the options.
+"""Questions that each member answers alone: ballots, own scores, and the confirmation.
 
 The satisfaction measure uses the members' own scores. Each member gives them once before the
 mediation, in a conversation that neither the mediator nor other members see. The same scores are
 used under all conditions. An option that comes up later is scored when it comes up, otherwise the
 member's score of it is unknown.
+
+After a topic is settled, each member confirms the recorded decision or refuses a part of it.
 
 Members answer with listed values. An entry that matches none of them causes one re-ask.
 """
@@ -17,18 +19,37 @@ from typing import NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, Json, Missing
+from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.session.effects import AskResult
 from folkmoot.engine.session.session import Scope
-from folkmoot.provenance import SourcedText, concatenate_texts, enumerate_texts, quote_value
+from folkmoot.provenance import (
+    SourcedText,
+    alter_text,
+    cell_id,
+    concatenate_texts,
+    enumerate_texts,
+    quote_value,
+)
 from folkmoot.studies.negotiation.decision import (
+    SYSTEM,
     UNREAD_STEPS,
+    DialogueTurn,
     Negotiation,
     OwnScoresOfTopic,
     SlotDecision,
 )
 from folkmoot.studies.negotiation.participants import member_speaker
-from folkmoot.studies.negotiation.quotes import quote_options, quote_preference, quote_topic
+from folkmoot.studies.negotiation.quotes import (
+    RECORD,
+    RESOLUTION,
+    in_quotation_marks,
+    quote_options,
+    quote_preference,
+    quote_topic,
+    show_shares,
+)
+from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.replies import (
     LOWEST_SCORE,
     BallotForm,
@@ -328,3 +349,108 @@ async def _ask_for_scores(
             )
         )
     return scores | dict.fromkeys(rejected, float(LOWEST_SCORE))
+
+
+# --- confirmation of decisions -------------------------------------------------------------
+
+
+async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
+    """Ask every member whether the recorded decision is the result of the dialogue.
+
+    Instead of yes or no, a member can refuse an option that the member gets. A refusal changes no
+    decision, but it is recorded as overridden.
+    """
+    topic = case.topic(decision.topic)
+    lines = (_show_line(case, topic, decision, line) for line in decision.lines)
+    dialogue = [line for line in lines if line is not None]
+    is_stated = decision.is_stated_by_mediator
+    shares = show_shares(scope, case, topic, RECORD, decision.portions, stated=is_stated)
+    dropped = quote_options(case, topic, decision.dropped, decision.came_up)
+    refusals_by_member = {
+        member.id: _stated_refusals(decision.portions, member.id) for member in case.heard_members
+    }
+    # The dialogue of C5 begins with that of C4, so a cache breakpoint after each line pays off.
+    negotiation_goes_on = case.condition.has_locked_strategy and {"C4", "C5"} <= set(
+        case.config.conditions
+    )
+
+    def quote_refusal(words: str, options: Sequence[str]) -> str:
+        if len(options) > 1:
+            return SourcedText(words)
+        option = quote_options(case, topic, options, decision.came_up)[0]
+        return concatenate_texts((words.removesuffix(option), option), plain=None)
+
+    async def ask_member(member_scope: Scope, member: Member) -> str | Missing:
+        refusals = refusals_by_member[member.id]
+        prompt = member_scope.prompt(
+            "confirm",
+            label=quote_topic(topic, "label"),
+            dialogue=dialogue,
+            goes_on=negotiation_goes_on,
+            decision=shares,
+            dropped=dropped,
+            refusals=[quote_refusal(words, options) for words, options in refusals.items()],
+        )
+        speaker = member_speaker(member_scope, case.group, member, case.config.days)
+        answer_type = Choice(("yes", "no", *refusals), with_labels=False)
+        return await member_scope.ask(speaker, prompt, answer_type=answer_type, about=topic.label)
+
+    answers = await scope.map(case.heard_members, ask_member)
+    refused_options = {
+        member_id: refusals_by_member[member_id][answer]
+        for member_id, answer in answers.items()
+        if isinstance(answer, str) and answer in refusals_by_member[member_id]
+    }
+    return replace(
+        decision,
+        confirmed={
+            member_id: answer if isinstance(answer, Missing) else answer != "no"
+            for member_id, answer in answers.items()
+        },
+        refused=refused_options,
+        overridden=_with_refused(decision.overridden, refused_options),
+    )
+
+
+def _with_refused(
+    overridden: Mapping[str, tuple[str, ...]], refused_options: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Return option → members who get it against a firm rejection, with the new refusals."""
+    members_by_option = {option: list(members) for option, members in overridden.items()}
+    for member, options in refused_options.items():
+        for option in options:
+            members_by_option.setdefault(option, []).append(member)
+    return {option: tuple(dict.fromkeys(members)) for option, members in members_by_option.items()}
+
+
+def _show_line(
+    case: Negotiation, topic: Topic, decision: SlotDecision, line: DialogueTurn
+) -> dict[str, str] | None:
+    """Return an utterance as the members who confirm are shown it, or None.
+
+    Under C3 no word of theory of the mediator may reach a later decision. An utterance of the
+    System with such a word is replaced by the rendered decision. Other utterances with such a word
+    are left out.
+    """
+    utterance = line.utterance
+    name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", utterance.id))
+    theory_terms = case.condition.synthesis == "raw" and case.find_terms(topic, line.text).theory
+    if theory_terms:
+        source_id = cell_id(RESOLUTION, case.group.id, case.compared_as, topic.id)
+        text = quote_value(decision.resolution_text, "value", source_id)
+        return {"name": name, "text": text} if text and line.speaker == SYSTEM else None
+    if line.speaker == SYSTEM:
+        return {
+            "name": name,
+            "text": alter_text(utterance.quoted_text, " ".join(line.text.split())),
+        }
+    return {"name": name, "text": in_quotation_marks(utterance)}
+
+
+def _stated_refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
+    """Return the answers by which a member refuses something of its share → the options."""
+    received = tuple(
+        dict.fromkeys(portion.option for portion in portions if member in portion.members)
+    )
+    refusals = {f"refused: {option}": (option,) for option in received}
+    return refusals | ({"refused: all of it": received} if len(received) > 1 else {})

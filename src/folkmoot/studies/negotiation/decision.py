@@ -32,6 +32,7 @@ from folkmoot.provenance import (
 )
 from folkmoot.randomness import uniform_values
 from folkmoot.studies.negotiation.config import NegotiationConfig
+from folkmoot.studies.negotiation.rules.candidates import candidate_options
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Outcome, Portion
 from folkmoot.studies.negotiation.rules.replies import BallotRead, Settlement, same_allocation
 from folkmoot.studies.negotiation.rules.strategies import (
@@ -52,7 +53,6 @@ from folkmoot.studies.negotiation.rules.tally import (
     Coverage,
     Tally,
     VoteSummary,
-    candidate_options,
     count_votes,
     words_of,
 )
@@ -713,6 +713,10 @@ class SlotDecision:
         if self.outcome is None or self.stated is None or self.cast or not self.stated.portions:
             return None
         return same_allocation(self.stated.portions, self.outcome.portions)
+
+    @property
+    def is_stated_by_mediator(self) -> bool:
+        return self.source in ("synthesis", "feedback")
 
     @property
     def parse_error(self) -> bool:

@@ -16,7 +16,6 @@ from folkmoot.kit.claims import claims_finding, read_results
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.measures.retest import Repeat
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import CardBoard, Finding, Heatmap, ResultTable, column_heading
 from folkmoot.storage.run_folder import RunFolder
@@ -84,48 +83,6 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         _decision_board(decisions),
         exposure_finding(run),
     )
-
-
-def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return `confirmations` and `decisions` without the answers in `excluded`.
-
-    An excluded answer is removed from `confirmations`. A firm rejection that only this answer gave
-    is removed from `decisions`.
-
-    The addresses are `negotiation/group-condition/topic/confirm/member/ask0`. If C5 does not change
-    a decision of C4, it keeps C4's answers and asks nothing.
-    """
-    keys = ["group_id", "condition", "topic", "member_id"]
-    excluded_answers = _confirmed_at(excluded["address"])
-    answered = _confirmed_at(run.read_table("answers")["address"])
-    left_out = [
-        (group, condition if (group, condition, *rest) in answered else "C4", *rest)
-        in excluded_answers
-        for group, condition, *rest in run.read_table("confirmations").select(keys).iter_rows()
-    ]
-    is_kept = ~pl.lit(pl.Series(left_out, dtype=pl.Boolean))
-    words = run.read_table("confirmations").with_columns(
-        pl.when(is_kept).then(pl.col("confirmed", "refused"))
-    )
-    refused_keys = set(words.drop_nulls("refused").select(keys[:3]).iter_rows())
-    decisions = run.read_table("decisions")
-    is_refused = pl.Series([key in refused_keys for key in decisions.select(keys[:3]).iter_rows()])
-    overridden = pl.when(pl.lit(is_refused)).then("overridden").otherwise("overridden_unasked")
-    return {
-        "confirmations": words.lazy(),
-        "decisions": decisions.with_columns(overridden=overridden).lazy(),
-    }
-
-
-def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
-    """Return (group, condition, topic, member) of each address of a confirmation."""
-    confirmations = set[tuple[str, ...]]()
-    for address in addresses:
-        _, session, *rest = kit.split_address(address)
-        if len(rest) == 4 and rest[1] == "confirm":
-            group, _, condition = session.rpartition("-")
-            confirmations.add((group, condition, rest[0], rest[2]))
-    return confirmations
 
 
 def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
@@ -733,33 +690,3 @@ def _coded_conflict_finding(codings: coding.CodebookResults, decisions: pl.DataF
 
 def _group_count(codings: coding.CodebookResults) -> int:
     return len({text_id.split("/")[0] for text_id in codings.codes_by_text})
-
-
-def repeated_statements(run: RunFolder) -> list[Repeat]:
-    """Return pairs of repeated answers of the same member, for the retest measures.
-
-    For an option, the pair is the source's score of the stated preference and the member's score.
-    For a decision, it is the option that the member scored highest and the top choice on the ballot
-    under C4.
-    """
-    scored_options = read_table(run, OwnScoreRow).filter(
-        (pl.col("entered") == "before") & pl.col("score").is_not_null()
-    )
-    member = ["group_id", "topic", "member_id"]
-    text_and_scores = [
-        Repeat((row["group_id"], row["member_id"]), (row["topic"], row["option"]), *score_pair)
-        for row in scored_options.iter_rows(named=True)
-        if row["text_score"] is not None
-        for score_pair in [(float(row["text_score"]), float(row["score"]))]
-    ]
-    # A member with two favourites has no single option that a ballot could repeat.
-    best_scored = scored_options.filter(pl.col("score") == pl.col("score").max().over(member))
-    best_scored = best_scored.filter(pl.len().over(member) == 1).select(*member, "option")
-    votes = run.read_table("ballots").filter(
-        (pl.col("condition") == "C4") & pl.col("top_choice").is_not_null()
-    )
-    choices = best_scored.join(votes, on=member, maintain_order="left").iter_rows(named=True)
-    ballots = [
-        Repeat(row["group_id"], row["topic"], row["option"], row["top_choice"]) for row in choices
-    ]
-    return [*text_and_scores, *ballots]

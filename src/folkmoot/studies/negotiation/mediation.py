@@ -1,4 +1,4 @@
-"""The steps that a mediator leads: the proposal, the confirmation by members, and feedback rounds.
+"""The steps that a mediator leads: the proposal and the feedback rounds.
 
 In a feedback round of C5 one member reacts and the mediator may revise the decision. A revision
 either replaces the whole decision (text, portions, selected option, promise, split), or it is
@@ -15,10 +15,9 @@ from typing import Generic, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from folkmoot.conversation.answer_types import DECLINED, Missing
-from folkmoot.conversation.choices import Choice
 from folkmoot.engine.session.session import Scope
 from folkmoot.hints import join_words
-from folkmoot.provenance import SourcedText, alter_text, cell_id, concatenate_texts, quote_value
+from folkmoot.provenance import SourcedText, cell_id, concatenate_texts, quote_value
 from folkmoot.studies.negotiation.ballots import (
     THEORY,
     UNMATCHED,
@@ -48,13 +47,10 @@ from folkmoot.studies.negotiation.decision import (
     restore_capitals,
 )
 from folkmoot.studies.negotiation.measures import satisfaction_of_members, text_scores_of
-from folkmoot.studies.negotiation.participants import mediator_speaker, member_speaker
+from folkmoot.studies.negotiation.participants import mediator_speaker
 from folkmoot.studies.negotiation.quotes import (
     OPERATOR,
-    RECORD,
-    RESOLUTION,
     TARGET_NAME,
-    in_quotation_marks,
     left_out,
     list_preferences,
     quote_member_groups,
@@ -111,8 +107,6 @@ class MediatorReply(NamedTuple, Generic[M]):
     address: str
 
 
-# The sources of decisions that the mediator stated.
-MEDIATORS = ("synthesis", "feedback")
 _PROMPTS: Mapping[type[BaseModel], str] = {
     PlainSynthesis: "synthesis_raw",
     GuidedSynthesis: "synthesis_guided",
@@ -316,111 +310,6 @@ def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
     return "\n".join((*texts, *lines, *_words_of_statement(reply), *reply.dropped))
 
 
-# --- the members' word on what was decided -----------------------------------------------------
-
-
-async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-    """Ask every member whether the recorded decision is the result of the dialogue.
-
-    Instead of yes or no, a member can refuse an option that the member gets. A refusal changes no
-    decision, but it is recorded as overridden.
-    """
-    topic = case.topic(decision.topic)
-    lines = (_show_line(case, topic, decision, line) for line in decision.lines)
-    dialogue = [line for line in lines if line is not None]
-    is_stated = decision.source in MEDIATORS
-    shares = show_shares(scope, case, topic, RECORD, decision.portions, stated=is_stated)
-    dropped = quote_options(case, topic, decision.dropped, decision.came_up)
-    refusals_by_member = {
-        member.id: _stated_refusals(decision.portions, member.id) for member in case.heard_members
-    }
-    # The dialogue of C5 begins with that of C4, so a cache breakpoint after each line pays off.
-    negotiation_goes_on = case.condition.has_locked_strategy and {"C4", "C5"} <= set(
-        case.config.conditions
-    )
-
-    def quote_refusal(words: str, options: Sequence[str]) -> str:
-        if len(options) > 1:
-            return SourcedText(words)
-        option = quote_options(case, topic, options, decision.came_up)[0]
-        return concatenate_texts((words.removesuffix(option), option), plain=None)
-
-    async def ask_member(member_scope: Scope, member: Member) -> str | Missing:
-        refusals = refusals_by_member[member.id]
-        prompt = member_scope.prompt(
-            "confirm",
-            label=quote_topic(topic, "label"),
-            dialogue=dialogue,
-            goes_on=negotiation_goes_on,
-            decision=shares,
-            dropped=dropped,
-            refusals=[quote_refusal(words, options) for words, options in refusals.items()],
-        )
-        speaker = member_speaker(member_scope, case.group, member, case.config.days)
-        answer_type = Choice(("yes", "no", *refusals), with_labels=False)
-        return await member_scope.ask(speaker, prompt, answer_type=answer_type, about=topic.label)
-
-    answers = await scope.map(case.heard_members, ask_member)
-    refused_options = {
-        member_id: refusals_by_member[member_id][answer]
-        for member_id, answer in answers.items()
-        if isinstance(answer, str) and answer in refusals_by_member[member_id]
-    }
-    return replace(
-        decision,
-        confirmed={
-            member_id: answer if isinstance(answer, Missing) else answer != "no"
-            for member_id, answer in answers.items()
-        },
-        refused=refused_options,
-        overridden=_with_refused(decision.overridden, refused_options),
-    )
-
-
-def _with_refused(
-    overridden: Mapping[str, tuple[str, ...]], refused_options: Mapping[str, Sequence[str]]
-) -> dict[str, tuple[str, ...]]:
-    """Return option → members who get it against a firm rejection, with the new refusals."""
-    members_by_option = {option: list(members) for option, members in overridden.items()}
-    for member, options in refused_options.items():
-        for option in options:
-            members_by_option.setdefault(option, []).append(member)
-    return {option: tuple(dict.fromkeys(members)) for option, members in members_by_option.items()}
-
-
-def _show_line(
-    case: Negotiation, topic: Topic, decision: SlotDecision, line: DialogueTurn
-) -> dict[str, str] | None:
-    """Return an utterance as the members who confirm are shown it, or None.
-
-    Under C3 no word of theory of the mediator may reach a later decision. An utterance of the
-    System with such a word is replaced by the rendered decision. Other utterances with such a word
-    are left out.
-    """
-    utterance = line.utterance
-    name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", utterance.id))
-    theory_terms = case.condition.synthesis == "raw" and case.find_terms(topic, line.text).theory
-    if theory_terms:
-        source_id = cell_id(RESOLUTION, case.group.id, case.compared_as, topic.id)
-        text = quote_value(decision.resolution_text, "value", source_id)
-        return {"name": name, "text": text} if text and line.speaker == SYSTEM else None
-    if line.speaker == SYSTEM:
-        return {
-            "name": name,
-            "text": alter_text(utterance.quoted_text, " ".join(line.text.split())),
-        }
-    return {"name": name, "text": in_quotation_marks(utterance)}
-
-
-def _stated_refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
-    """Return the answers by which a member refuses something of its share → the options."""
-    received = tuple(
-        dict.fromkeys(portion.option for portion in portions if member in portion.members)
-    )
-    refusals = {f"refused: {option}": (option,) for option in received}
-    return refusals | ({"refused: all of it": received} if len(received) > 1 else {})
-
-
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
     """Run feedback rounds on a conflict until one is resolved, at most `max_feedback_rounds`."""
     if not (case.has_feedback and decision.has_conflict):
@@ -479,7 +368,7 @@ async def _feedback_round(
     options_on_table = tuple(
         dict.fromkeys([*standing.options, *(portion.option for portion in standing.portions)])
     )
-    step, is_by_mediator = f"round{number}", standing.source in MEDIATORS
+    step, is_by_mediator = f"round{number}", standing.is_stated_by_mediator
     standing_text = show_sentence(
         scope, case, topic, step, standing.resolution_text, stated=is_by_mediator
     )

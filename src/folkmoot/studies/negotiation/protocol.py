@@ -23,6 +23,7 @@ from folkmoot.studies.negotiation.ballots import (
     ballot_as_text,
     collect_ballots,
     collect_own_scores,
+    confirm_decision,
     score_late_options,
     state_of_ballots,
 )
@@ -60,7 +61,6 @@ from folkmoot.studies.negotiation.files import (
 from folkmoot.studies.negotiation.measures import SessionResult
 from folkmoot.studies.negotiation.mediation import (
     Proposal,
-    confirm_decision,
     derive_decision,
     hold_feedback,
     propose_decision,

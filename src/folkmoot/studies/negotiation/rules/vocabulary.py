@@ -13,14 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from folkmoot.conversation.answer_types import parse_way_out
 from folkmoot.hints import join_words
 from folkmoot.provenance import SourcedText, concatenate_texts, enumerate_texts, join_texts
+from folkmoot.studies.negotiation.rules.candidates import NOTHING, normalise_entry
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP
 from folkmoot.studies.negotiation.rules.strategies import Group
 from folkmoot.studies.negotiation.rules.tally import (
-    NOTHING,
     all_named,
     content_words,
     match_option,
-    normalise_entry,
     words_of,
 )
 

@@ -1,0 +1,135 @@
+"""The options on the table: those that members' texts and ballots name, or wish for themselves.
+
+`candidate_options` collects them before the vote is counted. `tally` scores them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from folkmoot.studies.negotiation.rules.tally import (
+    NEGATION_CUES,
+    POSITIVE_CUES,
+    STOP_WORDS,
+    Ballot,
+    find_mentions,
+    fold_option,
+    match_option,
+    split_clauses,
+    words_of,
+)
+
+# A longer entry of a ballot is a sentence and no option. A preference text without a cue counts as
+# an option only if it is as short as `BARE_WORDS` ("cheap, please").
+MOST_WORDS = 6
+BARE_WORDS = 3
+NOTHING = frozenset(
+    words_of(phrase)
+    for phrase in (
+        *("none", "n/a", "na", "nothing", "any", "anything", "no preference", "nil", "null"),
+        *("no strong preference", "everything", "whatever"),
+    )
+)
+
+# After one of these words comes the object of a verb: "visit the castle", "go to a spa", "see it".
+_STARTS = """
+a an the some my our your his her their to it them you me us him something anything everything
+"""
+_OBJECT_STARTS = frozenset(_STARTS.split())
+
+
+def candidate_options(
+    catalogue: Sequence[str], texts: Mapping[str, str], ballots: Mapping[str, Ballot] | None = None
+) -> tuple[str, ...]:
+    """Return the options on the table in alphabetical order, independent of the order of members.
+
+    An option of the catalogue is on the table if some text names it, in favour or not. A text that
+    names none in favour adds the member's own words. These are the words after a positive cue up to
+    the end of the clause. A text of at most three words ("cheap, please") is taken as a whole.
+
+    Top choices and acceptable options of ballots are on the table as well. Options that differ only
+    in case, plurals or accents are one option.
+    """
+    candidates: dict[tuple[str, ...], str] = {}
+    for text in texts.values():
+        mentions = find_mentions(text, catalogue)
+        own_phrases = (
+            set() if any(not mention.negated for mention in mentions) else _own_words(text)
+        )
+        for option in {mention.option for mention in mentions} | own_phrases:
+            _add_candidate(candidates, option, catalogue)
+    for ballot in (ballots or {}).values():
+        for entry in (ballot.top_choice, *ballot.acceptable):
+            _add_candidate(candidates, entry, catalogue)
+    return tuple(sorted(candidates.values()))
+
+
+def normalise_entry(entry: str) -> str:
+    """Return a ballot's entry as an option: lower case, single spaces, no list marks.
+
+    Return "" if the entry is empty, longer than `MOST_WORDS` words, or means that there is no
+    option.
+    """
+    text = re.sub(r"^[\s\d.)*•\-–—\"'`]+|[\s.,;:!?\"'`]+$", "", entry.casefold())
+    text = " ".join(text.split())
+    words = words_of(text)
+    return text if 0 < len(words) <= MOST_WORDS and words not in NOTHING else ""
+
+
+def _add_candidate(
+    candidates: dict[tuple[str, ...], str], option: str, catalogue: Sequence[str]
+) -> None:
+    words = fold_option(option)
+    if not words:
+        return
+    # An option has one spelling, independent of the order of members: that of the catalogue,
+    # otherwise the alphabetically first one.
+    usual_option = match_option(option, catalogue)
+    candidates[words] = usual_option or min(option, candidates.get(words, option))
+
+
+def _own_words(text: str) -> set[str]:
+    """Return the phrases after positive cues, or a bare phrase, without surrounding small words."""
+    words = words_of(text)
+    cues = POSITIVE_CUES | NEGATION_CUES
+    if len(words) <= BARE_WORDS and not cues & set(words) and words not in NOTHING:
+        content = _between_small_words(words)
+        return {_as_written(content, text)} if any(len(word) > 2 for word in content) else set()
+    phrases: set[str] = set()
+    for clause in split_clauses(text):
+        cue = next((i for i, word in enumerate(clause) if word in POSITIVE_CUES), None)
+        if cue is None or NEGATION_CUES & set(clause[:cue]):
+            continue
+        if phrase := _wish_object(clause[cue + 1 :]):
+            phrases.add(_as_written(phrase, text))
+    return phrases
+
+
+def _wish_object(words: Sequence[str]) -> list[str]:
+    """Return the words that a positive cue is about.
+
+    Of "to visit the castle" that is the castle, and of "to see it" nothing.
+    """
+    with_object = words[:1] == ("to",) and words[2:3] and words[2] in _OBJECT_STARTS
+    return _between_small_words(words[2:] if with_object else words)
+
+
+def _as_written(phrase: Sequence[str], text: str) -> str:
+    """Return folded words with the endings that the text gives them: "tapas", not "tapa"."""
+    written_forms: dict[tuple[str, ...], str] = {}
+    for token in re.findall(r"[\w'’]+", text.casefold()):
+        written_forms.setdefault(words_of(token), token)
+    return " ".join(written_forms.get((word,), word) for word in phrase)
+
+
+def _between_small_words(words: Iterable[str]) -> list[str]:
+    """Return the first run of content words, at most four."""
+    run: list[str] = []
+    for word in words:
+        is_small = word in STOP_WORDS or word in POSITIVE_CUES
+        if is_small and run:
+            break
+        if not is_small:
+            run.append(word)
+    return run[:4] if not set(run) & NEGATION_CUES else []
