@@ -63,8 +63,8 @@ MISTAKES = {
     "heard": (ASK, 'await scope.ask(ANN, "Well?", history=[])', "EMPTY_TRANSCRIPT + Utterance"),
     "who": (ASK, 'await scope.ask("ann", "Well?")', "pass Speaker("),
     "prompt": (ASK, "await scope.ask(ANN, None)", "the prompt is of type NoneType"),
-    "answer class": (ASK, 'await scope.ask(ANN, "Well?", answer_type=Text)', "give Text(), Choice"),
-    "answer list": (ASK, 'await scope.ask(ANN, "?", answer_type=["a"])', "give Text(), Choice"),
+    "answer class": (ASK, 'await scope.ask(ANN, "Well?", answer_type=Text)', "pass Text(), Choice"),
+    "answer list": (ASK, 'await scope.ask(ANN, "?", answer_type=["a"])', "pass Text(), Choice"),
     "no await, used": (ASK, 'scope.ask(ANN, "Well?").strip()  # wrong', "put `await` before"),
     "no await, recorded": (
         '"text": str(said)',

@@ -55,7 +55,7 @@ def test_a_survey_becomes_a_workbook_that_is_checked_and_run(folder: Path) -> No
     assert "2 treatments (Warm, Cold)" in said
     assert "Left out: QID5: a file upload is not supported: 'Send a photo'" in said
     assert "Left out: QID5" in (folder / "giving_import.txt").read_text("utf-8")
-    assert "No mistakes" in _folkmoot("check", "giving.xlsx")
+    assert "No problems" in _folkmoot("check", "giving.xlsx")
     _folkmoot("run", "giving.xlsx")
 
     with (folder / "outputs" / "giving" / "giving.csv").open(newline="") as file:

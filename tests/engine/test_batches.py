@@ -223,7 +223,7 @@ def test_a_batch_that_is_rejected_whole_rejects_no_prompt(vendor: str, tmp_path:
     with ServerThread(FaultPlan()) as server:
         values = settings(server, vendor)
         server.model.batches.plan = BatchPlan(reject=True)
-        with pytest.raises(FatalModelError, match=r"by batches: .*Invalid batch"):
+        with pytest.raises(FatalModelError, match=r"batch API: .*Invalid batch"):
             run(STUDY, values, out=tmp_path / "run")
         server.model.batches.plan = BatchPlan()
         done = resumed(values, tmp_path / "run")

@@ -188,7 +188,7 @@ def test_a_budget_is_never_passed_and_never_left_unused(
                 asyncio.gather(*map(one, range(len(planned))), return_exceptions=True), 60
             )
             await opened.wait_for_calls_in_flight()
-            line = opened._lines["openai/gpt-4o"]
+            line = opened._model_states["openai/gpt-4o"]
             prices = [line.price(len(p[0].encode()) + 32, p[1]) for p in planned]
             return opened.budget.spent_usd, prices, ended
 

@@ -298,7 +298,7 @@ def test_earlier_replies_of_an_unknown_cost_are_not_counted_as_free(
     run_grid(study, options(out, Answers()), {}, 1)
     with sqlite3.connect(out / "cells" / "r1" / "journal.sqlite") as journal:
         journal.execute("UPDATE entries SET cost_usd = NULL")
-    with pytest.raises(InputError, match="unknown cost"):
+    with pytest.raises(InputError, match="is unknown, so budget_usd"):
         run_grid(study, options(out, answers, resume=True, budget=5.0), {}, 2)
     assert not answers.asked
 
@@ -335,7 +335,7 @@ def test_names_of_cells_are_plain_and_never_shared() -> None:
         "model=a-b_prompts=mine_r1",
     ]
     assert [c.seed for c in cells[::2]] == list(range(7, 17))
-    with pytest.raises(InputError, match="look alike"):
+    with pytest.raises(InputError, match="the same folder name"):
         build_cells({"model": ["a/b", "a-b"]}, 1, 1)
     with pytest.raises(InputError, match="1,000 cells"):
         build_cells({"model": [str(n) for n in range(400)]}, 3, 1)

@@ -194,7 +194,7 @@ def test_a_journal_that_was_changed_is_not_gone_on_from(
     before = kept.read_bytes()
     with pytest.raises(ForeignJournalError, match=said) as caught:
         Journal(kept)
-    assert "Put the journal back" in str(caught.value)
+    assert "verify --repair" in str(caught.value)
     assert kept.read_bytes() == before
 
 
@@ -232,7 +232,7 @@ def test_a_journal_of_an_earlier_format_is_read_and_not_gone_on_with(kept: Path,
     with JournalReader(kept) as journal:
         assert [e.address for e in journal.read_entries()] == ["a", "b", "c"]
     before = kept.read_bytes()
-    said = rf"format {form}.*install the Folkmoot that started it"
+    said = rf"format {form}.*install the version of Folkmoot that started it"
     with pytest.raises(ForeignJournalError, match=said):
         Journal(kept)
     assert kept.read_bytes() == before

@@ -202,7 +202,7 @@ def test_a_key_without_a_model_stops(study: str, vendors: ServerThread) -> None:
     assert shown.exit_code == 2 and "--key" in shown.output
     assert (SOURCE_MODELS[study] or "openai/gpt-4o") in shown.output
     assert received(vendors) == 0 and not Path("outputs").exists()
-    with pytest.raises(InputError, match="no model is named"):
+    with pytest.raises(InputError, match="no named model uses it"):
         folkmoot.run(path, key=KEY)
 
 

@@ -622,7 +622,7 @@ def test_answers_that_are_missing_are_told_while_the_run_goes_on(tmp_path: Path)
         ScriptedProvider(lambda _request, _address: "Let me see."),
         progress=tally,
     )
-    assert tally.missing == 1 and "1 missing" in tally.format_line()
+    assert tally.missing == 1 and "1 without an answer" in tally.format_line()
 
 
 def test_a_setting_that_a_later_version_adds_stops_no_run_begun_before(tmp_path: Path) -> None:

@@ -254,7 +254,7 @@ def test_a_worker_runs_the_version_of_the_head_alone(folder: Path) -> None:
         if name == "helper.py":  # own.py must run again to import it
             (folder / "own.py").write_text((folder / "own.py").read_text() + "# newer\n")
             stale["versions"].pop(str(folder / "own.py"))
-        with pytest.raises(InputError, match=rf"{name} is not the same"):
+        with pytest.raises(InputError, match=rf"{name} differs from the file"):
             load_study(folder / "own.py", Consent(granted=True, **stale))
 
 

@@ -376,7 +376,7 @@ def test_without_a_terminal_the_texts_are_listed_and_nothing_is_deleted(
         withdraw_command(str(run.path), "p_0002", yes=False)
     assert held(run.path, HIDDEN[0]) == before and not read_withdrawals(run.path)
     told = capsys.readouterr().out
-    assert "answers of this participant" in told and "Give --yes" in told
+    assert "answers of this participant" in told and "Add --yes" in told
 
 
 def test_a_researcher_can_take_a_persons_words_out_later(

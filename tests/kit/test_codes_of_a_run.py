@@ -334,7 +334,7 @@ def test_the_report_says_who_coded_and_how_well(done: RunFolder) -> None:
     assert code == 0, said
     page = (done.path / "report.html").read_text("utf-8")
     assert "How free text was coded" in page
-    assert "how reliable the codes are is not known" in page
+    assert "the reliability of the codes is unknown" in page
 
 
 def test_a_coding_over_http_asks_before_it_sends_words_where_a_run_folder_says(

@@ -174,7 +174,7 @@ def test_one_model_in_every_seat_leaves_no_second_coder(tmp_path: Path) -> None:
     assert not codes_by(done, "second_coder")
     assert "there is no second coder" in done.folder.text("run.log")
     assert (
-        "how reliable the codes are is not known" in coding.read_codings(done.folder)["price"].note
+        "the reliability of the codes is unknown" in coding.read_codings(done.folder)["price"].note
     )
 
 
