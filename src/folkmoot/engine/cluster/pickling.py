@@ -16,8 +16,9 @@ from typing import TypeVar, cast
 
 from ray import cloudpickle
 
+from folkmoot.engine.session.map_execution import run_locally
 from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
-from folkmoot.engine.session.session import Fork, run_locally
+from folkmoot.engine.session.session import Fork
 from folkmoot.engine.settings.author_errors import last_author_location
 from folkmoot.errors import ProtocolError
 from folkmoot.storage.disk_store import DiskStore, StoredValue

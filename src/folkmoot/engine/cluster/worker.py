@@ -45,9 +45,10 @@ from folkmoot.engine.limits.budget import Budget
 from folkmoot.engine.limits.lender import Loan
 from folkmoot.engine.limits.rate_limiter import ModelDemand
 from folkmoot.engine.session.folder_access import HOLDER_FILE
+from folkmoot.engine.session.map_execution import run_locally
 from folkmoot.engine.session.plan import Plan
 from folkmoot.engine.session.run_context import ForkItem, RunContext
-from folkmoot.engine.session.session import Fork, run_locally
+from folkmoot.engine.session.session import Fork
 from folkmoot.engine.settings.author_errors import locate_calling_study_code
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.consent import Consent

@@ -32,8 +32,8 @@ from folkmoot.engine.run.longer_replies import (
     extend_reply,
 )
 from folkmoot.engine.run.runner import apply_limit, run_study
+from folkmoot.engine.session.map_execution import run_locally
 from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
-from folkmoot.engine.session.session import run_locally
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import FolkmootError
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, open_provider, resolve_model

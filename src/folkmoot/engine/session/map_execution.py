@@ -1,0 +1,120 @@
+"""Run the items of `Scope.map`: concurrently in this process, or in blocks under a budget.
+
+`run_fork` hands the items to an executor. `run_locally` is the executor of a run without workers.
+Workers and dry runs use it for their part of the items.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from typing import TypeVar
+
+from folkmoot.engine.calls.gateway import Gateway
+from folkmoot.engine.session.run_context import ForkExecutor, ForkItem, ForkLike, RunContext
+
+I = TypeVar("I")  # noqa: E741
+R = TypeVar("R")
+
+# Items to start before the event loop may serve its sockets. If 1,200 items started at once, all
+# would build their prompts before the first request left the machine.
+ITEMS_STARTED_PER_YIELD = 32
+
+
+async def run_fork(
+    run: RunContext,
+    fork: ForkLike[I, R],
+    fork_items: Sequence[ForkItem[I]],
+    executor: ForkExecutor,
+    stage: str,
+    blocks: Sequence[Hashable] = (),
+) -> list[R]:
+    """Run all items of a fork with `executor` and return their results in input order.
+
+    If an item fails, no new calls start. Calls in flight are awaited and journaled. Then the error
+    of the first failed item in input order is raised. `stage` names the fork in progress reports,
+    "" to report nothing. `blocks` gives the block of each item: a budget pays for whole blocks.
+    """
+    results: dict[int, R] = {}
+
+    async def run_concurrently(indices: Sequence[int]) -> None:
+        failures = await executor(run, fork, [fork_items[i] for i in indices], results, stage)
+        if failures or run.halt_cause is not None:
+            raise run.primary_error(failures)
+
+    if blocks and run.gateway.budget.active:
+        await _run_block_by_block(run.gateway, blocks, run_concurrently)
+    else:
+        await run_concurrently(range(len(fork_items)))
+    return [results[fork_item.number] for fork_item in fork_items]
+
+
+async def run_locally(
+    run: RunContext,
+    fork: ForkLike[I, R],
+    fork_items: Sequence[ForkItem[I]],
+    results: dict[int, R],
+    stage: str,
+) -> dict[int, BaseException]:
+    """Run items concurrently in this process, store results by number, return errors by number."""
+    failures: dict[int, BaseException] = {}
+
+    async def run_pending_items(pending: Iterator[ForkItem[I]]) -> None:
+        for fork_item in pending:
+            if failures or run.halt_cause is not None:
+                return
+            try:
+                results[fork_item.number] = await fork.start_item(run, fork_item)
+            except BaseException as error:
+                failures[fork_item.number] = error
+                run.stop_new_calls(error)
+                return
+            run.report_item_done(stage)
+
+    pending = iter(fork_items)
+    workers: list[asyncio.Future[None]] = []
+    try:
+        worker_count = min(len(fork_items), run.gateway.max_waiting_calls, fork.at_once)
+        for started_count in range(1, worker_count + 1):
+            workers.append(asyncio.ensure_future(run_pending_items(pending)))
+            if started_count % ITEMS_STARTED_PER_YIELD == 0:
+                await asyncio.sleep(0)
+        for worker in workers:
+            await worker
+    except asyncio.CancelledError:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        raise
+    return failures
+
+
+async def _run_block_by_block(
+    gateway: Gateway,
+    blocks: Sequence[Hashable],
+    run_concurrently: Callable[[Sequence[int]], Awaitable[None]],
+) -> None:
+    """Run blocks in order, so that a budget that runs out leaves at most one block incomplete.
+
+    Run the first block alone to measure its cost. Then run as many blocks at once as half of the
+    remaining budget covers.
+    """
+    indices_by_block: dict[Hashable, list[int]] = {}
+    for index, block in enumerate(blocks):
+        indices_by_block.setdefault(block, []).append(index)
+    waiting_blocks, at_once = list(indices_by_block.values()), 1
+    max_use_per_block = [0.0, 0.0]
+    while waiting_blocks:
+        current_blocks, waiting_blocks = waiting_blocks[:at_once], waiting_blocks[at_once:]
+        before = gateway.total_use()
+        await run_concurrently(
+            [index for block_indices in current_blocks for index in block_indices]
+        )
+        use_per_block = (
+            (use_after - use_before) / len(current_blocks)
+            for use_before, use_after in zip(before, gateway.total_use(), strict=True)
+        )
+        max_use_per_block = [
+            max(pair) for pair in zip(max_use_per_block, use_per_block, strict=True)
+        ]
+        at_once = max(1, gateway.budget.repeats_affordable(*max_use_per_block) // 2)
