@@ -24,9 +24,9 @@ from folkmoot.conversation.answer_types import (
     Repair,
     Text,
     ValidationContext,
-    json_schema,
 )
 from folkmoot.conversation.json_replies import close_cut_json
+from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import quote_value, spans_of
 

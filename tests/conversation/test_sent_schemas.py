@@ -14,7 +14,8 @@ import pytest
 from pydantic import BaseModel, create_model
 
 import folkmoot
-from folkmoot.conversation.answer_types import JsonList, json_schema, pin_schema
+from folkmoot.conversation.answer_types import JsonList, pin_schema
+from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.storage.run_folder import JOURNAL

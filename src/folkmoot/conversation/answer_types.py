@@ -10,15 +10,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, ValidationInfo
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core.core_schema import ModelSchema
 
 from folkmoot.conversation.answer_format import describe_format, drop_descriptions
 from folkmoot.conversation.json_replies import json_candidates
+from folkmoot.conversation.json_schemas import json_schema, object_schema
 from folkmoot.conversation.lenient_fields import UNREADABLE, repair_fields
 from folkmoot.json_text import Schema
 
@@ -581,158 +579,6 @@ def declinable_schema(schema: Schema) -> Schema:
     }
     # Models generate fields in order, so a speaker can decline before giving any value.
     return schema | {"properties": {DECLINED: declined, **schema.get("properties", {})}}
-
-
-def json_schema(
-    model: type[BaseModel],
-    options: Mapping[str, Sequence[str]] | None = None,
-    excluded_fields: tuple[str, ...] = (),
-) -> Schema:
-    """Return the JSON schema of a model for an endpoint.
-
-    `options` and `excluded_fields` work as in `Json`. The schema is cached because building it
-    takes milliseconds. Callers must not change it.
-    """
-    allowed = tuple((path, tuple(texts)) for path, texts in (options or {}).items())
-    return _build_schema(model, allowed, tuple(excluded_fields))
-
-
-@lru_cache(maxsize=4096)
-def _build_schema(
-    model: type[BaseModel],
-    options: tuple[tuple[str, tuple[str, ...]], ...],
-    excluded_fields: tuple[str, ...],
-) -> Schema:
-    schema = _with_definitions_by_title(
-        model.model_json_schema(schema_generator=_SentSchemaGenerator)
-    )
-    definitions = schema.get("$defs", {})
-    for path, texts in options:
-        parent, name = _find_parent_object(schema, definitions, path)
-        node = parent["properties"][name]
-        _unwrap_field_schema(node, definitions)["enum"] = list(texts)
-    for path in excluded_fields:
-        parent, name = _find_parent_object(schema, definitions, path)
-        parent["properties"].pop(name, None)
-        parent["required"] = [
-            required_name for required_name in parent.get("required", []) if required_name != name
-        ]
-    return _remove_unused_definitions(schema)
-
-
-class _SentSchemaGenerator(GenerateJsonSchema):
-    """Generate the schema of an answer model as it is sent to an endpoint.
-
-    A model with a title in its `model_config` is sent under this title, with the description of its
-    `json_schema_extra`. Otherwise its class name and docstring are sent (see `pin_schema`).
-    """
-
-    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
-        sent_schema = super().model_schema(schema)
-        config = schema["cls"].model_config
-        extra = config.get("json_schema_extra")
-        if config.get("title") and not (isinstance(extra, dict) and "description" in extra):
-            sent_schema.pop("description", None)
-        return sent_schema
-
-
-def _with_definitions_by_title(schema: Schema) -> Schema:
-    """Rename the definitions of a schema from class names to their titles."""
-    definitions = schema.get("$defs", {})
-    titles = {name: str(body.get("title", name)) for name, body in definitions.items()}
-    # Two models may share a title. Renaming would merge their definitions, so keep the class names.
-    if list(titles) == list(titles.values()) or len(set(titles.values())) < len(titles):
-        return schema
-    refs = {f"#/$defs/{name}": f"#/$defs/{title}" for name, title in titles.items()}
-
-    def rename_references(node: Any) -> Any:
-        if isinstance(node, list):
-            return [rename_references(part) for part in node]
-        if not isinstance(node, dict):
-            return node
-        return {
-            key: refs.get(part, part) if key == "$ref" else rename_references(part)
-            for key, part in node.items()
-        }
-
-    bodies_by_title = {titles[name]: body for name, body in definitions.items()}
-    # Sort the definitions, so that the sent schema does not depend on class names.
-    renamed: Schema = rename_references(
-        schema | {"$defs": {name: bodies_by_title[name] for name in sorted(bodies_by_title)}}
-    )
-    return renamed
-
-
-def _find_parent_object(schema: Schema, definitions: Schema, path: str) -> tuple[Schema, str]:
-    """Return the object schema that contains the field of a dotted path, and the field's name."""
-    *parent_names, name = path.split(".")
-    for parent_name in parent_names:
-        schema = _unwrap_field_schema(schema["properties"][parent_name], definitions)
-    return schema, name
-
-
-def _unwrap_field_schema(node: Schema, definitions: Schema) -> Schema:
-    """Return the schema of a field's values: the items of a list, the target of a reference."""
-    while "type" not in node or node["type"] == "array":
-        if "$ref" in node:
-            node = definitions[node["$ref"].removeprefix("#/$defs/")]
-        elif "anyOf" in node:
-            node = next(branch for branch in node["anyOf"] if branch.get("type") != "null")
-        else:
-            node = node["items"]
-    return node
-
-
-def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
-    """Return the schema of an object, with a shared definition for equal properties."""
-    definitions: Schema = {}
-    properties: Schema = {}
-    bodies = {
-        name: {key: value for key, value in part.items() if key != "$defs"}
-        for name, part in parts.items()
-    }
-    for name, body in bodies.items():
-        definitions.update(parts[name].get("$defs", {}))
-        shared_name = str(body.get("title", "Part")).replace(" ", "")
-        if sum(other == body for other in bodies.values()) == 1:
-            properties[name] = body
-        # Another schema may already be defined under this title. It is then written out in place.
-        elif definitions.setdefault(shared_name, body) == body:
-            properties[name] = {"$ref": f"#/$defs/{shared_name}"}
-        else:
-            properties[name] = body
-    schema = {
-        "title": title,
-        "type": "object",
-        "properties": properties,
-        "required": list(parts),
-    }
-    return schema | ({"$defs": definitions} if definitions else {})
-
-
-def _remove_unused_definitions(schema: Schema) -> Schema:
-    """Return the schema without definitions that nothing refers to."""
-    definitions = schema.pop("$defs", {})
-    used: set[str] = set()
-    waiting = _referenced_definitions(schema)
-    while waiting:
-        name = waiting.pop()
-        if name not in used:
-            used.add(name)
-            waiting |= _referenced_definitions(definitions[name])
-    used_definitions = {name: body for name, body in definitions.items() if name in used}
-    return schema | ({"$defs": used_definitions} if used_definitions else {})
-
-
-def _referenced_definitions(node: object) -> set[str]:
-    if isinstance(node, list):
-        return set().union(*map(_referenced_definitions, node))
-    if not isinstance(node, dict):
-        return set()
-    own_reference = (
-        {node["$ref"].removeprefix("#/$defs/")} if isinstance(node.get("$ref"), str) else set()
-    )
-    return own_reference.union(*map(_referenced_definitions, node.values()))
 
 
 def _parse_json(

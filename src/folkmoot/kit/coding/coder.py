@@ -25,11 +25,11 @@ from folkmoot.conversation.answer_types import (
     Missing,
     ParsedAnswer,
     ParseFailure,
-    object_schema,
     parse_way_out,
     pin_schema,
     with_ways_out,
 )
+from folkmoot.conversation.json_schemas import object_schema
 from folkmoot.conversation.prompts import PromptLibrary, escape_json
 from folkmoot.conversation.reply_forms import normalise_text
 from folkmoot.conversation.transcript import Speaker

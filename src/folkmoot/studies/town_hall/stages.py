@@ -22,9 +22,9 @@ from folkmoot.conversation.answer_types import (
     Missing,
     ParsedAnswer,
     ParseFailure,
-    object_schema,
     pin_schema,
 )
+from folkmoot.conversation.json_schemas import object_schema
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope
 from folkmoot.provenance import cell_id, concatenate_texts, quote_value

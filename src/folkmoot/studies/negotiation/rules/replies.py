@@ -18,11 +18,11 @@ from folkmoot.conversation.answer_types import (
     DECLINED,
     NONE_OF_THESE,
     Json,
-    json_schema,
     parse_way_out,
     pin_schema,
     with_ways_out,
 )
+from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group
 from folkmoot.studies.negotiation.rules.tally import Ballot, match_option

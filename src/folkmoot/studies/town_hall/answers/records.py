@@ -23,10 +23,10 @@ from folkmoot.conversation.answer_types import (
     DECLINED,
     WAYS_OUT,
     ValidationContext,
-    json_schema,
     parse_way_out,
     with_ways_out,
 )
+from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.conversation.lenient_fields import read_text
 from folkmoot.json_text import Schema
 from folkmoot.studies.town_hall.answers.repairs import Repairer

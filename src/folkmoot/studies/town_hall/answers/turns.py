@@ -23,11 +23,10 @@ from folkmoot.conversation.answer_types import (
     Json,
     ValidationContext,
     is_declined,
-    json_schema,
-    object_schema,
     parse_way_out,
     pin_schema,
 )
+from folkmoot.conversation.json_schemas import json_schema, object_schema
 from folkmoot.conversation.lenient_fields import read_switch
 from folkmoot.studies.town_hall.answers.options import (
     CHANGES,
