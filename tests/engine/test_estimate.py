@@ -11,9 +11,13 @@ import folkmoot
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
 from folkmoot.engine.run import dry_run as estimate
+from folkmoot.engine.run.counting_provider import (
+    ASSUMED_UTTERANCE_WORDS,
+    CountingProvider,
+    CountsSnapshot,
+)
 from folkmoot.engine.run.dry_run import RunEstimate, StageEstimate, estimate_run
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.longer_replies import ASSUMED_UTTERANCE_WORDS
 from folkmoot.engine.run.runner import study_from_settings
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.models.request import estimate_tokens
@@ -201,14 +205,14 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
     whole = estimate_run(found, None)
     assert whole.sampled is None and whole.calls_range == (whole.calls, whole.calls)
     work: list[int] = []
-    count = estimate.CountingProvider.state
+    count = CountingProvider.state
 
-    def state(self: estimate.CountingProvider) -> estimate.CountsSnapshot:
+    def state(self: CountingProvider) -> CountsSnapshot:
         work.append(self.bytes)
         return count(self)
 
     monkeypatch.setattr(estimate, "MAX_DRY_RUN_BYTES", 1_500_000)
-    monkeypatch.setattr(estimate.CountingProvider, "state", state)
+    monkeypatch.setattr(CountingProvider, "state", state)
     sampled = estimate_run(found, None)
     assert max(work) < 3 * 1_500_000
     assert sampled.sampled is not None and not sampled.incomplete

@@ -1,9 +1,10 @@
 """Run studies: from a study file to a finished run folder, once or many times.
 
 Start with `runner`, which `folkmoot.run` calls. Then read `execution`, which is one process of a
-run. `dry_run` estimates the calls and tokens of a run, `preflight` checks its models, and
-`forecast` predicts its cost while it runs. `grid` runs a study over seeds and settings. `fork`
-repeats a run with one reply changed. `verify` and `repair` check finished runs.
+run. `dry_run` estimates the calls and tokens of a run with the `counting_provider`, `preflight`
+checks its models, and `forecast` predicts its cost while it runs. `grid` runs a study over seeds
+and settings. `fork` repeats a run with one reply changed. `verify` and `repair` check finished
+runs.
 
 This folder imports everything in the engine. Nothing in the engine imports it.
 """

@@ -1,0 +1,310 @@
+"""The provider of a dry run: it answers with the embedded respondent and counts calls and tokens.
+
+It lengthens replies to the length of a hosted model's (`extend_reply`). The filler word tells how
+many tokens this adds. So `dry_run` counts tokens with the short replies and with the longer ones,
+and an estimate has a lower and an upper bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from folkmoot.errors import FolkmootError
+from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, open_provider, resolve_model
+from folkmoot.models.request import (
+    NO_USAGE,
+    Completion,
+    FloatArray,
+    ModelRequest,
+    Provider,
+    ProviderSettings,
+    Usage,
+    byte_count,
+    estimate_tokens,
+)
+from folkmoot.randomness import digest
+
+# The assumed maximal length of an utterance in words. Hosted models reply to the shipped prompts
+# with more words than the embedded respondent, and with fewer than this.
+ASSUMED_UTTERANCE_WORDS = 80
+# The word that lengthens a free reply. A dry run can find it again in later prompts, so one run
+# counts tokens with and without it. With its space it has eight bytes, which `estimate_tokens`
+# counts as two tokens.
+FILLER = "andsoon"
+FILLER_TOKENS = 2
+# A reply with fewer words is a vote, a number or a signal, which a hosted model gives as short.
+MIN_FREE_TEXT_WORDS = 6
+# A reply takes longer to make than its prompt, and its length varies little between participants.
+# So a sampled dry run makes only this number of replies for each kind of request and reuses them.
+REPLIES_OF_A_KIND = 12
+REPLY_WORK = 1  # the work of making one byte of a reply, in bytes of prompts
+# If the replies of a kind have more characters than this together, two of them are enough.
+LONG_REPLIES = 24_000
+# The caches of OpenAI and Anthropic hold no shorter beginning of a prompt.
+MIN_CACHED_PREFIX_TOKENS = 1024
+# A task may pass through several awaits before its next call. After this number of loop iterations
+# without a new call, all tasks wait for a reply.
+IDLE_LOOP_ITERATIONS = 30
+NOT_RUN_SUFFIX = " (not run)"  # follows the name of a stage in the table
+
+
+@dataclass(slots=True)
+class TokenUse:
+    """Counted calls and tokens. They are fractions if a sample was weighted."""
+
+    calls: float = 0.0
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+
+    def add_call(
+        self, calls: float, input_tokens: float, output_tokens: float, weight: float = 1.0
+    ) -> None:
+        self.calls += calls * weight
+        self.input_tokens += input_tokens * weight
+        self.output_tokens += output_tokens * weight
+
+
+class CountingProvider:
+    """A provider that answers with the embedded respondent and counts calls and tokens per model.
+
+    It collects calls until every task of the protocol waits, then answers them all: a wave. The
+    number of waves is the longest chain of calls that wait for each other. `waves` lists the
+    calls of each, without embeddings. After `max_bytes` of work it raises DryRunLimitError.
+    """
+
+    def __init__(self, settings: ProviderSettings, embedding: str, max_bytes: int) -> None:
+        self.stages: dict[str, TokenUse] = {}
+        self.models: dict[str, TokenUse] = {}
+        # The number of calls that one call of a sampled fork represents. Each task has its own
+        # value, because the samples of several forks run side by side.
+        self.weight: ContextVar[float] = ContextVar("weight", default=1.0)
+        # Filler tokens in all requests and in all replies. The counts contain half of them, so plus
+        # or minus half of the filler gives the range.
+        self.filler: list[float] = [0.0, 0.0]
+        self.bytes = 0
+        self.max_bytes = max_bytes
+        self.repeats_replies = False
+        # Replies by kind of request (`_kind_of`), and the number of requests of each kind.
+        self.replies: dict[tuple[object, ...], list[Completion]] = {}
+        self._met: Counter[tuple[object, ...]] = Counter()
+        self.waves: list[int] = []
+        # Input tokens by model that a vendor's cache may hold.
+        self.repeated: Counter[str] = Counter()
+        # Digests of all beginnings of earlier requests that end with a whole message.
+        self._begun: set[bytes] = set()
+        self.samples: dict[tuple[str, str, str], ModelRequest] = {}
+        self._asks = 0.0
+        self._embedding = embedding
+        self._inner: Provider = open_provider(resolve_model(SYNTHETIC_MODEL), settings)
+        self._waiting: list[asyncio.Future[None]] = []
+        self._driver: asyncio.Task[None] | None = None
+
+    async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
+        self._asks += self.weight.get()
+        kind = (request.model, request.hints.role, request.hints.kind)
+        self.samples.setdefault(kind, request)
+        await self._wait_for_wave()
+        prompt_texts = [message.content for message in request.messages]
+        self.bytes += byte_count(*prompt_texts)
+        if self.bytes > self.max_bytes:
+            raise DryRunLimitError
+        reply = await self._sampled_reply(request, address, prompt_texts)
+        schema_texts = [json.dumps(request.schema)] if request.schema is not None else []
+        texts = (prompt_texts, [reply.text])
+        filler = [
+            FILLER_TOKENS * sum(text.count(FILLER) for text in side_texts) for side_texts in texts
+        ]
+        input_tokens = estimate_tokens(*prompt_texts, *schema_texts) - filler[0] / 2
+        self._add_usage(
+            address, request.model, input_tokens, estimate_tokens(reply.text) - filler[1] / 2
+        )
+        if request.model != HUMAN_MODEL:
+            weight = self.weight.get()
+            self.filler = [
+                total + added * weight for total, added in zip(self.filler, filler, strict=True)
+            ]
+            self.repeated[request.model] += round(self._cached_prefix_tokens(request) * weight)
+        return reply
+
+    async def _sampled_reply(
+        self, request: ModelRequest, address: str, prompt_texts: Sequence[str]
+    ) -> Completion:
+        """Return a new reply, or an earlier reply to a request of the same kind."""
+        kind = _kind_of(request, address)
+        replies = self.replies.setdefault(kind, [])
+        self._met[kind] += 1
+        are_long = len(replies) > 1 and sum(len(reply.text) for reply in replies) > LONG_REPLIES
+        if self.repeats_replies and (len(replies) >= REPLIES_OF_A_KIND or are_long):
+            return replies[self._met[kind] % len(replies)]
+        reply = await self._inner.complete_request(request, address=address)
+        text = extend_reply(reply.text, "\n".join(prompt_texts), request)
+        self.bytes += REPLY_WORK * byte_count(reply.text)
+        replies.append(reply._replace(text=text, usage=NO_USAGE))
+        return replies[-1]
+
+    async def embed_texts(
+        self, model: str, texts: Sequence[str], *, address: str
+    ) -> tuple[FloatArray, Usage]:
+        await self._wait_for_wave()
+        self._add_usage(address, self._embedding, estimate_tokens(*texts), 0.0)
+        return (await self._inner.embed_texts(SYNTHETIC_MODEL, texts, address=address))[0], NO_USAGE
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    def state(self) -> CountsSnapshot:
+        """Return a copy of the counts so far."""
+        return CountsSnapshot(
+            {name: replace(usage) for name, usage in self.models.items()},
+            tuple(self.filler),
+            len(self.waves),
+            dict(self.repeated),
+        )
+
+    def add_unsampled(
+        self, stage: str, before: CountsSnapshot, run_count: int, left_count: int
+    ) -> None:
+        """Add the `left_count` items of a fork that were not run, at the mean of the others."""
+        if not run_count or not left_count:
+            return
+        share = left_count / run_count
+        unsampled = self.stages.setdefault(f"{stage}{NOT_RUN_SUFFIX}", TokenUse())
+        for name, usage in self.models.items():
+            usage_before = before.models.get(name, TokenUse())
+            usage_of_run = (
+                usage.calls - usage_before.calls,
+                usage.input_tokens - usage_before.input_tokens,
+                usage.output_tokens - usage_before.output_tokens,
+            )
+            unsampled.add_call(*usage_of_run, share)
+            usage.add_call(*usage_of_run, share)
+            repeated = self.repeated[name] - before.repeated.get(name, 0)
+            self.repeated[name] += round(repeated * share)
+        filler_pairs = zip(self.filler, before.filler, strict=True)
+        self.filler = [
+            before_run + (after_run - before_run) * (1 + share)
+            for after_run, before_run in filler_pairs
+        ]
+
+    def _cached_prefix_tokens(self, request: ModelRequest) -> float:
+        """Return the tokens of the longest beginning shared with an earlier request of the model.
+
+        Return 0 if it is too short for the cache of any vendor.
+        """
+        # Each digest covers the one before it, so the time is linear in the number of messages.
+        prefix_digest, tokens, repeated_tokens = b"", 0.0, 0.0
+        for message in request.messages:
+            prefix_digest = digest(prefix_digest, request.model, *message)
+            filler = FILLER_TOKENS * message.content.count(FILLER)
+            tokens += estimate_tokens(message.content) - filler / 2
+            if prefix_digest in self._begun:
+                repeated_tokens = tokens
+            self._begun.add(prefix_digest)
+        return repeated_tokens if repeated_tokens >= MIN_CACHED_PREFIX_TOKENS else 0.0
+
+    def _add_usage(
+        self, address: str, model: str, input_tokens: float, output_tokens: float
+    ) -> None:
+        if model == HUMAN_MODEL:  # a human costs nothing
+            return
+        stage = address.partition("/")[0] if "/" in address else "run"
+        for usage_by_name, key in ((self.stages, stage), (self.models, model)):
+            usage_by_name.setdefault(key, TokenUse()).add_call(
+                1.0, input_tokens, output_tokens, self.weight.get()
+            )
+
+    async def _wait_for_wave(self) -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        if self._driver is None or self._driver.done():
+            self._driver = asyncio.ensure_future(self._answer_waves())
+        await waiting
+
+    async def _answer_waves(self) -> None:
+        while self._waiting:
+            last_count, idle_iterations = 0, 0
+            while idle_iterations < IDLE_LOOP_ITERATIONS:
+                idle_iterations = idle_iterations + 1 if len(self._waiting) == last_count else 0
+                last_count = len(self._waiting)
+                await asyncio.sleep(0)
+            self.waves.append(round(self._asks))
+            self._asks = 0.0
+            current_wave, self._waiting = self._waiting, []
+            for future in current_wave:
+                if not future.done():
+                    future.set_result(None)
+
+
+class DryRunLimitError(FolkmootError):
+    """The dry run has done the maximal work that it may do."""
+
+
+class CountsSnapshot(NamedTuple):
+    """The counts of a dry run at one moment."""
+
+    models: Mapping[str, TokenUse]
+    filler: tuple[float, ...]
+    waves: int
+    repeated: Mapping[str, int]
+
+    def calls(self) -> float:
+        return sum(usage.calls for usage in self.models.values())
+
+
+def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:
+    """Return a key that is equal for requests with replies of similar form and length."""
+    hints = request.hints
+    address_kind = re.sub(r"\d+", "", address.rpartition("/")[0]), address.rpartition("/")[2]
+    schema = json.dumps(request.schema, sort_keys=True) if request.schema is not None else ""
+    # A free reply depends on the length of the conversation so far: a late one may end it. For a
+    # structured answer only the schema counts.
+    message_count = 0 if schema else len(request.messages)
+    return (*address_kind, hints.role, hints.kind, frozenset(hints.offered), schema, message_count)
+
+
+def extend_reply(text: str, prompt_text: str, request: ModelRequest) -> str:
+    """Return a reply with its free texts lengthened to `ASSUMED_UTTERANCE_WORDS`.
+
+    `prompt_text` is the text of all messages of the request. A reply that the lengthening could
+    make invalid is returned unchanged.
+    """
+    if request.schema is None:
+        return _extend_text(text, prompt_text, request.max_tokens)
+    schema = json.dumps(request.schema)
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return text
+    # A longer text might no longer match the schema.
+    if "maxLength" in schema or "pattern" in schema:
+        return text
+    return json.dumps(
+        _extend_json_texts(data, prompt_text + schema, request.max_tokens), ensure_ascii=False
+    )
+
+
+def _extend_json_texts(data: object, prompt_text: str, limit: int | None) -> object:
+    if isinstance(data, dict):
+        return {key: _extend_json_texts(value, prompt_text, limit) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_extend_json_texts(value, prompt_text, limit) for value in data]
+    return _extend_text(data, prompt_text, limit) if isinstance(data, str) else data
+
+
+def _extend_text(text: str, prompt_text: str, limit: int | None) -> str:
+    words = text.split()
+    # A text that occurs in the prompt or the schema is one of the options, or quotes a text.
+    if (
+        not MIN_FREE_TEXT_WORDS <= len(words) < ASSUMED_UTTERANCE_WORDS
+        or text.strip() in prompt_text
+    ):
+        return text
+    longer = " ".join([text, *[FILLER] * (ASSUMED_UTTERANCE_WORDS - len(words))])
+    return text if limit is not None and estimate_tokens(longer) > limit else longer
