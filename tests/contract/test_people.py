@@ -13,9 +13,10 @@ import pytest
 from pydantic import JsonValue
 
 import folkmoot
+from folkmoot.engine.seats.personal_texts import find_personal_texts
 from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_seats
-from folkmoot.engine.seats.withdrawal import find_personal_texts, withdraw_texts
+from folkmoot.engine.seats.withdrawal import withdraw_texts
 from folkmoot.engine.study.study import find_study, registered_studies
 from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.report.comparison.mixed import people_and_models

@@ -17,9 +17,10 @@ from pydantic import JsonValue
 import folkmoot
 from folkmoot import Speaker
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.seats.personal_texts import QUOTATION, find_personal_texts
 from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
 from folkmoot.engine.seats.seats import Seat
-from folkmoot.engine.seats.withdrawal import QUOTATION, find_personal_texts, withdraw_texts
+from folkmoot.engine.seats.withdrawal import withdraw_texts
 from folkmoot.engine.study.study import find_study, registered_studies
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.sources import find_wrong_sources

@@ -19,19 +19,17 @@ from folkmoot import Session, Speaker, Study, StudyConfig, Transcript
 from folkmoot.cli.results import withdraw_command
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import verify_run
-from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
-from folkmoot.engine.seats.seat_manager import WITHDRAWN, PendingQuestion, SeatManager, SeatState
-from folkmoot.engine.seats.seats import Seat
-from folkmoot.engine.seats.withdrawal import (
+from folkmoot.engine.seats.personal_texts import (
     DESCRIPTION,
     QUOTATION,
     SUMMARY,
     describe_texts,
     find_personal_texts,
-    finish_withdrawal,
-    read_withdrawals,
-    withdraw_texts,
 )
+from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
+from folkmoot.engine.seats.seat_manager import WITHDRAWN, PendingQuestion, SeatManager, SeatState
+from folkmoot.engine.seats.seats import Seat
+from folkmoot.engine.seats.withdrawal import finish_withdrawal, read_withdrawals, withdraw_texts
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import concatenate_texts, join_texts
@@ -354,9 +352,11 @@ def test_a_killed_process_leaves_a_withdrawal_that_can_be_done_again(talked: Run
 import os, signal, sys
 from pathlib import Path
 from folkmoot.engine.seats import withdrawal
+from folkmoot.engine.seats.personal_texts import find_personal_texts
+from folkmoot.engine.seats.seats import Seat
 from folkmoot.storage.run_folder import RunFolder
-run, place = RunFolder(Path(sys.argv[1])), withdrawal.Seat("ann")
-found = withdrawal.find_personal_texts(run, place)
+run = RunFolder(Path(sys.argv[1]))
+found = find_personal_texts(run, Seat("ann"))
 withdrawal.replace_journal = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 withdrawal.withdraw_texts(run, found, "researcher")
 """

@@ -14,8 +14,9 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.seats.personal_texts import find_personal_texts
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_seats
-from folkmoot.engine.seats.withdrawal import find_personal_texts, withdraw_texts
+from folkmoot.engine.seats.withdrawal import withdraw_texts
 from folkmoot.engine.settings.controls import shipped_questions
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.errors import BudgetReachedError, InputError

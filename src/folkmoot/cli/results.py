@@ -24,14 +24,9 @@ from folkmoot.engine.run.grid import RunGrid, cell_folder, is_grid, read_grid
 from folkmoot.engine.run.repair import plan_repair, repair_journal
 from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.seats.personal_texts import describe_texts, find_personal_texts
 from folkmoot.engine.seats.seat_manager import read_seats
-from folkmoot.engine.seats.withdrawal import (
-    describe_texts,
-    find_personal_texts,
-    finish_withdrawal,
-    read_withdrawals,
-    withdraw_texts,
-)
+from folkmoot.engine.seats.withdrawal import finish_withdrawal, read_withdrawals, withdraw_texts
 from folkmoot.engine.session.folder_access import is_held, lock_folder, open_run
 from folkmoot.engine.study.study import complete_parts, find_study_of_run
 from folkmoot.engine.study.study_file import load_study_file

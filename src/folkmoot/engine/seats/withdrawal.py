@@ -1,9 +1,7 @@
 """Withdraw a human from a run: remove their texts from the journal, every table and every file.
 
-Their replies are found by address. The table `provenance` says where requests contain their texts,
-so texts of others that they had read are not removed. Quotations are searched in replies to prompts
-that contained their texts (`find_personal_texts`). A summary of this human's texts alone is removed
-as well. A mark replaces each text.
+`personal_texts` finds their texts and the quotations of them in replies of others. A mark replaces
+each of these texts.
 
 All changed files are prepared in a folder beside the old ones. They replace the old files when they
 are complete. A process that is killed leaves the run unchanged, or changes that `finish_withdrawal`
@@ -18,56 +16,30 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
-from pydantic import ValidationError
 
 from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal_copy import copy_journal, discard_copy, replace_journal
 from folkmoot.engine.journal.journal_file import JournalEntry
 from folkmoot.engine.journal.journal_reader import JournalReader
-from folkmoot.engine.seats.redaction import (
-    Gram,
-    Redaction,
-    change_json,
-    change_texts,
-    find_grams,
-    find_offered,
-    find_quotable,
-    find_quoted,
-    find_texts,
+from folkmoot.engine.seats.personal_texts import (
+    PersonalTexts,
+    find_personal_texts,
+    question_address,
+    repeats_reply,
 )
+from folkmoot.engine.seats.redaction import Redaction, change_json, change_texts
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, read_seats, recruitment_ids, write_private
-from folkmoot.engine.seats.seats import (
-    PARTICIPANT_ROLE,
-    Seat,
-    SelfDescription,
-    describe_oneself,
-    self_description_address,
-)
-from folkmoot.engine.seats.utterances import UTTERANCES
-from folkmoot.errors import InputError, Problem
-from folkmoot.measures.inference.estimates import format_count
+from folkmoot.errors import InputError
 from folkmoot.models.request import ModelRequest
-from folkmoot.provenance import (
-    PROTOCOL,
-    STUDY,
-    UNATTRIBUTED,
-    Replacement,
-    Source,
-    SourcedText,
-    Span,
-    cover_rest,
-    replace_parts,
-)
+from folkmoot.provenance import SourcedText, Span, replace_parts
 from folkmoot.randomness import digest
 from folkmoot.storage.amendments import (
     AMENDMENTS_FILE,
@@ -102,332 +74,8 @@ STAGING_FOLDER = ".withdrawal"
 UNAFFECTED_FILES = (MANIFEST, PLAN, STUDY_FILE_NAME, SEATS, PEOPLE, AMENDMENTS_FILE)
 # Columns of `answers` that contain the answer of the participant.
 WITHDRAWN_CELLS = ("value", "said", "recorded", "how", "agrees", "position")
-# Columns of `answers` with names of the protocol. The same word in a reply is such a name as well.
-NAMING_CELLS = ("speaker_id", "role", "stage")
 # Files that are deleted, because they can be made again from the run.
 DELETED_FILES = ("report.html", "report.pdf", "export-*", CONTROLS)
-# Answer kinds that contain no words of the speaker.
-CLOSED_KINDS = ("choice", "number")
-SPEECH_SOURCES = ("utterance", "answer")
-# Source kinds that may name a table cell in place of the reply from which its text comes.
-CELL_SOURCES = ("proposal", "summary", "material")
-COMPOSED_SOURCES = (*CELL_SOURCES, "option", "value", UNATTRIBUTED)
-
-
-class AffectedReply(NamedTuple):
-    """A reply of another speaker that quotes the human (`words`) or is made from their texts."""
-
-    use: str
-    address: str
-    speaker_id: str
-    role: str
-    words: tuple[str, ...] = ()
-
-
-# The values of `ReplyFound.use`, as sentences for the researcher.
-SUMMARY = "Made from this participant's words alone, and removed with them"
-DESCRIPTION = "Made from this participant's words and other texts; these stay, without quotations"
-QUOTATION = "Quotations in replies of others, which are removed"
-
-
-@dataclass
-class PersonalTexts:
-    """The texts of one human in a run, and the requests and replies that contain them.
-
-    Fields:
-        addresses: addresses of the human's replies.
-        requests: number of requests to others that contain texts of the human.
-        summaries: addresses of replies that are made from the human's texts alone.
-        quotable: address of a reply that quotes the human → the runs of words that are quotations.
-    """
-
-    seat: Seat
-    spans: _SpanTable
-    redaction: Redaction
-    addresses: set[str]
-    answers: int
-    requests: int = 0
-    replies: list[AffectedReply] = field(default_factory=list)
-    summaries: set[str] = field(default_factory=set)
-    quotable: dict[str, set[Gram]] = field(default_factory=dict)
-
-    def is_own(self, address: str) -> bool:
-        """Return whether the reply at an address is the human's, or a summary of their texts."""
-        question = _question_of(address)
-        return question in self.addresses or question in self.summaries
-
-    def without_quotations(self, address: str, text: str) -> str:
-        """Return a text of the reply at an address without its quotations of the human."""
-        quotable = self.quotable.get(_question_of(address), ())
-        return self.redaction.without_quotations(text, quotable)
-
-    def redact_reply(self, address: str, text: str) -> str:
-        """Return the redacted form of a text in a reply of another speaker."""
-        # The whole text may be an option that the human proposed and the speaker chose.
-        whole = self.redaction.find_whole(text)
-        return self.without_quotations(address, text) if whole is None else whole
-
-    def is_personal(self, source: Source, address: str) -> bool:
-        """Return whether a text with this source, in the request at an address, is the human's."""
-        if reply := _reply_of(source):
-            return self.is_own(reply)
-        if source.kind == "persona":
-            return source == describe_oneself(self.seat, "").source
-        may_be_personal = source.kind in (CELL_SOURCES if source.id else SPEECH_SOURCES)
-        is_speaker = source.speaker in (self.seat.id, self.seat.name)
-        return (
-            may_be_personal and is_speaker and _is_in(self.seat, source.speaker, source.id, address)
-        )
-
-    def find_parts(self, address: str, message: int, text: str) -> list[Replacement]:
-        """Return replacements of the human's texts in the message with this number."""
-        parts: list[Replacement] = []
-        for start, end, source, message_number in self.spans.spans_at(address):
-            shown = text[start:end]
-            if message_number != message:
-                continue
-            if self.is_personal(source, address):
-                found = self.redaction.replacements_for(shown, [(0, len(shown))])
-            elif quotable := self.quotable.get(_question_of(_reply_of(source))):
-                found = self.redaction.replacements_for(shown, find_quoted(shown, quotable))
-            else:
-                may_contain = _may_contain_any_text(source)
-                altered = source.altered
-                found = self.redaction.find_recorded(shown, altered=altered) if may_contain else []
-            moved = (
-                Replacement(start + first, start + last, replacement)
-                for first, last, replacement in found
-            )
-            # Spans may be nested. The outer one comes first and covers the inner ones.
-            parts += [part for part in moved if not any(map(partial(_spans_overlap, part), parts))]
-        return sorted(parts)
-
-
-class _SpanTable:
-    """The sources of the texts in each request, from the table `provenance`."""
-
-    def __init__(self, table: pl.DataFrame) -> None:
-        self._table = table
-        # The rows of an address are adjacent, so its first row and their number find them at once.
-        rows = table.with_row_index("row").group_by("address").agg(pl.col("row").min(), pl.len())
-        self._places = {address: row_range for address, *row_range in rows.iter_rows()}
-
-    def spans_at(self, address: str) -> list[Span]:
-        rows = self._table.slice(*self._places.get(address, (0, 0)))
-        source = pl.col("kind", "source_id", "speaker").fill_null("")
-        columns = ("start", "end", "message")
-        return [
-            Span(start, end, Source(kind, id, speaker, altered), message)
-            for start, end, message, kind, id, speaker, altered in rows.select(
-                *columns, source, "altered"
-            ).iter_rows()
-        ]
-
-
-def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
-    """Find the texts of a human participant and the replies that quote them.
-
-    Raises InputError if the run has no tables yet, if it does not record the sources of texts, or
-    if the participant gave no answer.
-    """
-    if not run.has_table("answers"):
-        hint = "finish the run with --resume; participants who withdrew are removed at its end"
-        raise InputError(Problem(f"{run.path} has no table of answers yet", hint=hint))
-    if not run.has_table(PROVENANCE):
-        version = run.manifest.get("software", {}).get("folkmoot", "unknown")
-        problem = (
-            f"{run.path} was made by a version that did not record the sources of texts in prompts"
-        )
-        hint = f"withdraw with the version that made it, {version}, or delete the whole folder"
-        raise InputError(Problem(problem, hint=hint))
-    answers: dict[str, Mapping[str, Any]] = {
-        row["address"]: row for row in run.read_table("answers").iter_rows(named=True)
-    }
-    own_addresses = {
-        address
-        for address, row in answers.items()
-        if (row["speaker_id"], row["role"]) == (seat.id, PARTICIPANT_ROLE) and _is_in(seat, address)
-    }
-    if not own_addresses:
-        raise InputError(Problem(f"{seat.name}: this participant gave no answer"))
-    participant_ids = {
-        row["speaker_id"] for row in answers.values() if row["role"] == PARTICIPANT_ROLE
-    }
-    names = frozenset({seat.id, seat.name})
-    redaction = Redaction(names, frozenset(participant_ids - {seat.id}), frozenset(seat.scopes))
-    addresses = own_addresses | {self_description_address(seat)}
-    personal = PersonalTexts(
-        seat, _SpanTable(run.read_table(PROVENANCE)), redaction, addresses, len(own_addresses)
-    )
-    search = _PersonalTextSearch(run, personal, answers, participant_ids)
-    with closing(JournalReader(run.path / JOURNAL)) as journal:
-        # In the order of writing: a speaker can quote only texts that were written before.
-        for entry, _ in journal.all_rows("entries"):
-            if entry.kind == "ask":
-                search.read(entry)
-    redaction.discard_shared_texts(search.others)
-    # Re-asks of a question give equal records.
-    personal.replies = sorted(set(personal.replies))
-    return personal
-
-
-class _PersonalTextSearch:
-    """A pass over the replies of a run in the order in which they were given.
-
-    `others` collects the texts of all others and those of the design.
-    """
-
-    def __init__(
-        self,
-        run: RunFolder,
-        personal: PersonalTexts,
-        answers: Mapping[str, Mapping[str, Any]],
-        participant_ids: Collection[str],
-    ) -> None:
-        self._found, self._answers, self._people = personal, answers, participant_ids
-        # Runs of words that the human had read before writing them, so that they are not theirs.
-        self._received = set[Gram]()
-        # Texts of others by the id of the speaker.
-        self._said = defaultdict[str, list[str]](list)
-        # Names of speakers, roles and stages, the study file and the sealed plan are not personal.
-        speaker_names = {str(row[column]) for row in answers.values() for column in NAMING_CELLS}
-        design_texts = (*find_texts(run.config), *find_texts(run.plan))
-        personal.redaction.exempt_texts((*speaker_names, *design_texts, personal.seat.name))
-        self._public = set[str]()
-        utterances = (
-            run.read_table(UTTERANCES).iter_rows(named=True) if run.has_table(UTTERANCES) else ()
-        )
-        for row in utterances:
-            personal.redaction.exempt_texts([row["speaker_name"] or ""])
-            # An utterance without an address is a text of the study.
-            if not row["address"]:
-                personal.redaction.exempt_texts([row["text"] or ""])
-            elif row["public"]:
-                self._public.add(row["address"])
-        self.others = {*design_texts}
-
-    def read(self, entry: JournalEntry) -> None:
-        """Record the reply of one entry: the human's, or one that may quote or describe them."""
-        personal, question = self._found, _question_of(entry.address)
-        answer_row = self._answers.get(question, {})
-        # An option is not the human's, unless they wrote it before a question offered it.
-        options = {
-            *find_offered(entry.request.get("schema")),
-            *json.loads(answer_row.get("options") or "[]"),
-            *self._options_in(entry),
-        }
-        personal.redaction.exempt_texts(options)
-        texts = self._texts_of(entry, question)
-        other_texts, personal_texts = self._split_texts(entry)
-        if question in personal.addresses:
-            self._received |= find_grams("\n".join(texts)) & find_grams("\n".join(other_texts))
-            for text in texts if answer_row.get("kind") not in CLOSED_KINDS else ():
-                personal.redaction.learn_text(text)
-            return
-        personal.requests += bool(personal_texts)
-        reply_fields = question, answer_row.get("speaker_id", ""), answer_row.get("role", "")
-        is_private = answer_row.get("role") != PARTICIPANT_ROLE and question not in self._public
-        if personal_texts and is_private and answer_row.get("kind") not in CLOSED_KINDS:
-            if not self._shows_others(entry):
-                personal.summaries.add(question)
-                personal.replies.append(AffectedReply(SUMMARY, *reply_fields))
-                for text in texts:
-                    personal.redaction.learn_text(text)
-                return
-            personal.replies.append(AffectedReply(DESCRIPTION, *reply_fields))
-        quotable = set[Gram]().union(*map(find_quotable, personal_texts))
-        quotable -= self._received | find_grams("\n".join(other_texts))
-        earlier_texts = self._said[answer_row.get("speaker_id", "")]
-        if not personal_texts:
-            self.others.update(texts)
-            earlier_texts += texts
-            return
-        # A speaker who said the same before does not quote the human. Their earlier texts are only
-        # searched if there may be a quotation, because the search is slow.
-        if any(find_quoted(text, quotable) for text in texts):
-            quotable -= find_grams("\n".join(earlier_texts))
-        repeated = {
-            text
-            for text in texts
-            if text not in earlier_texts and personal.redaction.find_whole(text)
-        }
-        quoted = dict[str, None]()
-        for text in texts:
-            if text in repeated and any(text.strip() in part for part in personal_texts):
-                quoted[text] = None
-                continue
-            quoted |= {text[start:end]: None for start, end in find_quoted(text, quotable)}
-            personal.redaction.learn_text(text, quotable)
-            earlier_texts.append(personal.redaction.without_quotations(text, quotable))
-            self.others.add(earlier_texts[-1])
-        if quoted:
-            personal.quotable.setdefault(question, set()).update(quotable)
-            personal.replies.append(AffectedReply(QUOTATION, *reply_fields, tuple(quoted)))
-
-    def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
-        """Return the texts of a request that are not the human's, and those that are."""
-        other_texts, personal_texts = list[str](), list[str]()
-        for number, message in enumerate(entry.request["messages"]):
-            content = message["content"]
-            if _repeats_reply(entry, number, self._found.spans.spans_at(entry.address)):
-                continue
-            parts = self._found.find_parts(entry.address, number, content)
-            personal_texts += (content[part.start : part.end] for part in parts)
-            personal_spans = [Span(part.start, part.end, Source("utterance")) for part in parts]
-            other_texts += (
-                content[span.start : span.end] for span in cover_rest(len(content), personal_spans)
-            )
-        for start, end, source, number in self._found.spans.spans_at(entry.address):
-            if source.kind == "persona" and not self._found.is_personal(source, entry.address):
-                self.others.add(entry.request["messages"][number]["content"][start:end])
-        return other_texts, personal_texts
-
-    def _options_in(self, entry: JournalEntry) -> Iterator[str]:
-        """Yield the options in a request."""
-        for start, end, source, number in self._found.spans.spans_at(entry.address):
-            if source.kind == "option":
-                yield entry.request["messages"][number]["content"][start:end]
-
-    def _shows_others(self, entry: JournalEntry) -> bool:
-        """Return whether a request contains, or may contain, texts of other participants."""
-        return any(
-            (_may_contain_any_text(source) and source.kind not in ("option", "value"))
-            or (source.kind in SPEECH_SOURCES and source.speaker in self._people)
-            for _, _, source, _ in self._found.spans.spans_at(entry.address)
-            if not self._found.is_personal(source, entry.address)
-        )
-
-    def _texts_of(self, entry: JournalEntry, question: str) -> list[str]:
-        """Return the texts of a reply that are not options: the whole reply, or those in its JSON.
-
-        A self-description counts also in the form that prompts show.
-        """
-        try:
-            texts = list(find_texts(json.loads(entry.reply)))
-        except ValueError:
-            texts = [entry.reply]
-        if question == self_description_address(self._found.seat):
-            with suppress(ValidationError):
-                texts.append(SelfDescription.model_validate_json(entry.reply).as_prompt_text)
-        return [
-            text for text in dict.fromkeys(texts) if not self._found.redaction.is_impersonal(text)
-        ]
-
-
-def describe_texts(personal: PersonalTexts) -> Iterator[str]:
-    """Yield sentences for the researcher on the texts that a withdrawal would remove."""
-    yield f"{personal.seat.name}: {format_count(personal.answers, 'answer')} of this participant."
-    yield (
-        f"{format_count(personal.requests, 'prompt')} of other speakers contained texts of this "
-        "participant."
-    )
-    for use in (SUMMARY, DESCRIPTION, QUOTATION):
-        replies = [reply for reply in personal.replies if reply.use == use]
-        if replies:
-            yield f"{use}:"
-        for _, address, speaker_id, role, words in replies:
-            quoted = "; ".join(f"“{part}”" for part in words)
-            yield f"  {address} ({role} {speaker_id}) {quoted}".rstrip()
 
 
 def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -> None:
@@ -519,37 +167,6 @@ def read_withdrawals(run: Path) -> list[Amendment]:
     return [amendment for amendment in read_amendments(run) if amendment.kind == AMENDMENT_KIND]
 
 
-def _spans_overlap(part: Replacement, other: Replacement) -> bool:
-    return part.start < other.end and other.start < part.end
-
-
-def _is_in(seat: Seat, *paths: str) -> bool:
-    """Return whether one of these paths is in the session of a seat."""
-    return not seat.scopes or any(
-        not set(seat.scopes).isdisjoint(path.split("/")) for path in paths
-    )
-
-
-def _question_of(address: str) -> str:
-    """Return the address of a question, given its own or that of a re-ask (`.r1`, `.long`)."""
-    scope, slash, name = address.rpartition("/")
-    return f"{scope}{slash}{name.partition('.')[0]}"
-
-
-def _reply_of(source: Source) -> str:
-    """Return the address of the reply from which a text comes, directly or by a table cell."""
-    table, _, key = source.id.partition("/")
-    if table.partition(".")[0] in (UTTERANCES, "answers"):
-        return Source("utterance", key).address
-    return source.address
-
-
-def _may_contain_any_text(source: Source) -> bool:
-    """Return whether a text with this source may contain words of any speaker."""
-    table = source.id.partition(".")[0]
-    return source.kind in COMPOSED_SOURCES and table not in (STUDY, PROTOCOL)
-
-
 def _prepare_tables(
     run: RunFolder, prepared: Path, personal: PersonalTexts, spans: Mapping[str, Sequence[Span]]
 ) -> None:
@@ -579,7 +196,7 @@ def _without_texts(table: pl.DataFrame, name: str, personal: PersonalTexts) -> p
         }
         if is_own and address and row.get("text"):
             changed["text"] = personal.redaction.mark(row["text"])
-        elif _question_of(address) in personal.quotable:
+        elif question_address(address) in personal.quotable:
             unquoted = {
                 column: personal.without_quotations(address, row[column])
                 for column in ("text",)
@@ -700,7 +317,7 @@ def _change_entry(
         return entry._replace(reply=redaction.redact_text(entry.reply))
     request["messages"] = _change_messages(entry, personal, spans)
     if personal.is_own(entry.address):
-        is_summary = _question_of(entry.address) in personal.summaries
+        is_summary = question_address(entry.address) in personal.summaries
         finish = entry.finish if is_summary else f"refused:{WITHDRAWN}"
         return _with_new_fingerprint(
             entry._replace(reply=redaction.mark(entry.reply), finish=finish), request
@@ -723,7 +340,7 @@ def _change_messages(
         message_spans = [span for span in all_spans if span.message == number]
         if spans is None:
             changed = SourcedText(personal.redaction.redact_text(content))
-        elif _repeats_reply(entry, number, message_spans):
+        elif repeats_reply(entry, number, message_spans):
             is_own = personal.is_own(entry.address)
             mark = personal.redaction.mark
             remaining = (
@@ -738,13 +355,6 @@ def _change_messages(
     if spans is not None and messages != originals:
         spans[entry.address] = moved
     return messages
-
-
-def _repeats_reply(entry: JournalEntry, number: int, spans: Sequence[Span]) -> bool:
-    """Return whether a message is the last one of a re-ask, which may repeat the bad reply."""
-    is_reask = entry.address != _question_of(entry.address)
-    is_last = number == len(entry.request["messages"]) - 1
-    return is_reask and is_last and all(span.message != number for span in spans)
 
 
 def _blank_embeddings(blob: bytes, old_texts: Sequence[str], new_texts: Sequence[str]) -> bytes:
