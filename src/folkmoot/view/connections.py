@@ -1,4 +1,4 @@
-"""The HTTP server of the reader and of the seats, protected against exhaustion by strangers.
+"""The HTTP server of the run viewer and of the seats, protected against exhaustion by strangers.
 
 A connection is trusted after a request with a valid token has come over it. Other connections are
 limited in time and number. If there are too many, the server closes the oldest one of the address

@@ -1,4 +1,4 @@
-"""The pages of the reader: every address and its content.
+"""The pages of the run viewer: every address and its content.
 
 `/run/NAME/-/…` is one run, where NAME may be `grid/cell`. Free text such as ids and addresses is in
 the query, so that it can hold any character.

@@ -314,7 +314,7 @@ class RunContext:
         if hash(prefix) in self._claimed:
             raise ProtocolError(
                 f"{prefix or 'session'}: another scope uses this path; give each part of the "
-                "protocol its own name with at()"
+                "protocol its own name with child()"
             )
         self._claimed.add(hash(prefix))
 

@@ -2,7 +2,9 @@
 
 Every journaled call of a scope has a structural address: the scope path, the kind of call, and its
 count among the calls of that kind. So serial, concurrent, resumed and distributed runs send the
-same requests and give the same bytes. Studies import nothing but this module of the engine.
+same requests and give the same bytes. A protocol uses the engine through this
+module. A study type also imports mainly `engine.study` to declare itself, `engine.settings` for its
+keys and `engine.seats` for human participants.
 """
 
 from __future__ import annotations
@@ -360,11 +362,11 @@ class Scope:
         is_mapping = isinstance(items, Mapping)
         item_list = list(items.values() if is_mapping else items)
         keys = [
-            escape_address_part(key)
-            for key in (items if is_mapping else map(key or item_key, item_list))
+            escape_address_part(item_name)
+            for item_name in (items if is_mapping else map(key or item_key, item_list))
         ]
         if len(set(keys)) != len(keys):
-            duplicate = next(key for i, key in enumerate(keys) if key in keys[:i])
+            duplicate = next(name for i, name in enumerate(keys) if name in keys[:i])
             raise ProtocolError(
                 f"{'/'.join(self.path) or 'session'}: map() was given a duplicate key, "
                 f"{duplicate!r}"
@@ -512,7 +514,11 @@ class Scope:
 
     @property
     def root(self) -> Session[Any]:
-        """The session that this scope belongs to."""
+        """A new handle of the session that this scope belongs to.
+
+        Each access returns a new object. So `scope.root.rng` starts its stream again at every
+        access and repeats its draws. Use `scope.rng`, or keep the session in a variable.
+        """
         return Session(self._run)
 
     def _mark_busy(self, kind: str) -> None:

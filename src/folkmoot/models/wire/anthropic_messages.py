@@ -92,8 +92,8 @@ def _add_cache_control(
 ) -> None:
     """Ask Anthropic to cache the text that a later request will begin with.
 
-    `cache_breakpoints` are character offsets into the concatenated text. `system` is the length of
-    the system message in characters.
+    `cache_breakpoints` are character offsets into the concatenated text. `system_length` is the
+    length of the system message in characters.
 
     Writing to the cache costs 25 % more than reading input, so nothing else is cached. The text is
     split into blocks at all breakpoints, in the same way in every request. Anthropic looks for

@@ -72,8 +72,7 @@ VOTER_FIELDS = tuple(voter_field.name for voter_field in fields(Voter))
 class ConditionVotes:
     """The participants of one condition.
 
-    `rows` are all of them. `moved` are those with a first and a final vote, whether they changed or
-    not.
+    `two_vote_voters` are the participants with a first and a final vote, equal or not.
     """
 
     condition: str
