@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share."""
+"""Options, arguments and help texts that several commands share."""
 
 from __future__ import annotations
 
@@ -54,3 +54,9 @@ PortOpt = Annotated[
 ]
 PoolOpt = Annotated[Path, typer.Option("--pool", help="File of the pool.")]
 POOL = Path("data/personas.json")
+
+# The last paragraph of the help of a command that makes calls.
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 internal error, 2 invalid input, 3 finished without a usable result, "
+    "75 paused (can be resumed), 130 interrupted (can be resumed)."
+)

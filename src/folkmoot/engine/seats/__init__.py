@@ -3,8 +3,8 @@
 Start with `seats`, which says which participants humans can play. `seat_manager` delivers questions
 to humans and collects their answers. `lobby` gives out the seats of an open entry, and `activity`
 says what the human in a seat does. `utterances` declares the tables of utterances and
-self-descriptions. `withdrawal` deletes a human's texts from a run. `personal_texts` finds where they
-are, and `redaction` finds the replacements.
+self-descriptions. `withdrawal` deletes a human's texts from a run. `personal_texts` finds the
+texts, and `redaction` finds the replacements.
 
 This folder imports the journal. The pages in `folkmoot.view` and the rest of the engine import it.
 """

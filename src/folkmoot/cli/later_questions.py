@@ -1,7 +1,12 @@
-"""`folkmoot codes`: how the free text of a run was coded, by whom, and how humans correct it."""
+"""`folkmoot controls` and `folkmoot codes`: later questions about a finished run.
+
+Controls ask its participants again. Codes say how its free text was coded, by whom, and how humans
+correct it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +23,33 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.kit.coding import coding_finding
 from folkmoot.kit.coding.post_hoc import code_finished_run
 from folkmoot.kit.coding.sheet import read_sheet, write_sheet
+from folkmoot.kit.controls.asking import run_controls
+from folkmoot.kit.controls.findings import LONG, control_findings
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 
 
-def show_command(name: str) -> None:
+def controls_command(
+    name: str, settings: Mapping[str, object], options: RunOptions, *, trust: bool
+) -> None:
+    """Ask the controls of a finished run and print their findings. Interrupted controls are
+    resumed."""
+    run = find_run(name)
+    if options.key:
+        print_warning(KEY_WARNING)
+    progress = TerminalProgress(error_console())
+    options = replace(
+        options, progress=progress, consent=ask_consent(run.path / STUDY_FILE_NAME, trust)
+    )
+    with progress:
+        run_controls(run, settings, options, RunStopper(end_now))
+    findings = control_findings(RunFolder(run.path))
+    print_findings(output_console(), [finding for finding in findings if finding.key not in LONG])
+
+
+def show_codes_command(name: str) -> None:
     """Print which coders coded the texts, and how well they agree."""
-    _print_finding(find_run(name))
+    _print_coding_finding(find_run(name))
 
 
 def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, trust: bool) -> None:
@@ -37,10 +62,10 @@ def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, tr
     options = replace(options, progress=progress, consent=consent)
     with progress:
         code_finished_run(run, coder, options, sample=sample, stopper=RunStopper(end_now))
-    _print_finding(RunFolder(run.path))
+    _print_coding_finding(RunFolder(run.path))
 
 
-def sheet_command(name: str, path: Path, *, blind: bool) -> None:
+def write_sheet_command(name: str, path: Path, *, blind: bool) -> None:
     """Write a sheet for a human coder."""
     line_count = write_sheet(find_run(name), path, blind=blind)
     output_console().print(
@@ -48,17 +73,17 @@ def sheet_command(name: str, path: Path, *, blind: bool) -> None:
     )
 
 
-def read_command(name: str, path: Path, by: str) -> None:
+def read_sheet_command(name: str, path: Path, by: str) -> None:
     """Read the sheet of a human coder into the run."""
     run = find_run(name)
     amendments = read_sheet(run, path, by)
     output_console().print(
         f"{format_count(len(amendments), 'amendment')} by {escape(by)}", soft_wrap=True
     )
-    _print_finding(RunFolder(run.path))
+    _print_coding_finding(RunFolder(run.path))
 
 
-def _print_finding(run: RunFolder) -> None:
+def _print_coding_finding(run: RunFolder) -> None:
     finding = coding_finding(run)
     if finding is None:
         hint = "only study types with codebooks record texts to code"
