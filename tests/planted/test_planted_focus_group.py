@@ -27,15 +27,10 @@ from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.findings import LIKELY
 from folkmoot.studies.focus_group.participants import Participant
-from folkmoot.studies.focus_group.respondent import (
-    PART,
-    form_opinion,
-    load_wordings,
-    sentence_views,
-    split_sentences,
-)
+from folkmoot.studies.focus_group.respondent import PART, form_opinion
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.table import TableDiscussion
+from folkmoot.studies.focus_group.talk.views import load_wordings, sentence_views, split_sentences
 
 GOOD = "It is simple and quick. Tested and reliable for ten years. Results are crisp and fresh."
 BAD = (

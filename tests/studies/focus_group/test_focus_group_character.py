@@ -12,9 +12,9 @@ from folkmoot.conversation.answer_types import Missing
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.focus_group import STUDY
-from folkmoot.studies.focus_group.respondent import sentence_views, split_sentences
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.character import is_out_of_character
+from folkmoot.studies.focus_group.talk.views import sentence_views, split_sentences
 from tests.planted.test_planted_focus_group import play as play_synthetic
 from tests.studies.focus_group.at_hand import Asked, discuss, plain
 from tests.studies.focus_group.test_focus_group_run import play, reply

@@ -16,12 +16,12 @@ from folkmoot.models.request import Completion, Message, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.participants import PRIVATE_OPINION, with_own_opinions
-from folkmoot.studies.focus_group.respondent import sentence_views, split_sentences
 from folkmoot.studies.focus_group.simulator import (
     DiscussionSimulator,
     LLMClient,
     MockLLMClient,
 )
+from folkmoot.studies.focus_group.talk.views import sentence_views, split_sentences
 from tests.studies.focus_group.at_hand import PROMPTS, people, settings
 
 SYSTEM = "You are Ann, a 40-year-old nurse. You like to save money."

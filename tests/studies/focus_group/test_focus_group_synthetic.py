@@ -22,15 +22,15 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY, sycophancy
 from folkmoot.studies.focus_group.config import DiscussionConfig
 from folkmoot.studies.focus_group.files import TranscriptFormatter
-from folkmoot.studies.focus_group.respondent import (
+from folkmoot.studies.focus_group.respondent import PART
+from folkmoot.studies.focus_group.tables import read_talk
+from folkmoot.studies.focus_group.talk.views import (
     FIRST_PERSON,
-    PART,
     load_wordings,
     sentence_views,
     split_sentences,
     views_of_others,
 )
-from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.texts import DiscussionTexts
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "focus_group.yaml"

@@ -1,0 +1,230 @@
+"""What the embedded respondent reads in a prompt: the product, and the views in utterances.
+
+`respondent` forms opinions from it. Each text is a passage with a known source (`texts`): the
+concept, the material, the price, an utterance. Within an utterance a view is a sentence in the
+first person with a word for or against.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from folkmoot.files import packaged_yaml
+from folkmoot.respondent import Passage, SimulatedRespondent, of_kind
+from folkmoot.studies.focus_group import texts
+from folkmoot.studies.focus_group.discussion import MODERATOR
+
+
+@cache
+def load_wordings() -> Mapping[str, Any]:
+    """Return concerns and sentences from `respondent.yaml`."""
+    # The file is beside this folder, because most of its sentences are for `respondent`.
+    wordings: Mapping[str, object] = packaged_yaml(str(Path(__file__).parent), "respondent.yaml")
+    return wordings
+
+
+class View(NamedTuple):
+    """A word for (1) or against (−1) a product, with the concern that it is about."""
+
+    concern: str
+    side: int
+    word: str
+
+
+@cache
+def _words_by_side() -> dict[str, tuple[str, int]]:
+    return {
+        word: (concern, side)
+        for concern, words_by_key in load_wordings()["concerns"].items()
+        for key, side in (("pro", 1), ("con", -1))
+        for word in words_by_key[key]
+    }
+
+
+# A negation turns a word that follows it within five words.
+_NEGATION_BEFORE = re.compile(
+    r"(?:\b(?:no|not|never|without|hardly|nobody|cannot)|n['’]t)(?:\W+\w+){0,5}\W*$"
+)
+FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b")
+
+
+@lru_cache(maxsize=16384)
+def sentence_views(sentence: str) -> tuple[View, ...]:
+    """Return the views of a sentence.
+
+    A negation turns the word after it. In a first-person sentence quoted text does not count,
+    because the speaker repeats the words of others.
+    """
+    found = []
+    if FIRST_PERSON.search(sentence):
+        sentence = re.sub("“[^”]*”", " ", sentence)
+    for match in re.finditer(r"[A-Za-z-]+", sentence):
+        if concern_and_side := _words_by_side().get(match[0].lower()):
+            clause = re.split(r"[,;:.]", sentence[: match.start()])[-1]
+            is_negated = bool(_NEGATION_BEFORE.search(clause.lower()))
+            found.append(
+                View(
+                    concern_and_side[0],
+                    -concern_and_side[1] if is_negated else concern_and_side[1],
+                    match[0].lower(),
+                )
+            )
+    return tuple(found)
+
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text."""
+    return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
+
+
+def collapse_spaces(text: str) -> str:
+    """Return a text with single spaces."""
+    return " ".join(text.split())
+
+
+def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
+    """Return the passages that come from these table columns or study file keys, in order."""
+    return [
+        passage
+        for passage in mind.reading.passages
+        if passage.source.id.partition("/")[0] in columns
+    ]
+
+
+def text_of(mind: SimulatedRespondent, column: str) -> str:
+    """Return the last passage from a column, or an empty string if none is shown."""
+    passages = shown_passages(mind, column)
+    return passages[-1].text if passages else ""
+
+
+class Product(NamedTuple):
+    """The product of a request, as far as the prompt shows it.
+
+    `on_ladder` is True if the price is one of the ladder. The first opinion did not know that
+    price.
+    """
+
+    described: str
+    material: str
+    category: str
+    price: str
+    on_ladder: bool
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for text in (self.described, self.material) if text]
+
+    @property
+    def concept_text(self) -> str:
+        """The concept for use in a sentence, or "this" if the prompt has none."""
+        return self.described.strip().rstrip(".") or "this"
+
+    @property
+    def product_noun(self) -> str:
+        """The noun of the concept with an article, such as "the oven", or "it" if none is found."""
+        head = re.split(
+            r"\b(?:that|which|who|with|without|for|of|by|to|in|from|made|where|on|at|and)\b|[,;:(.]",
+            self.concept_text,
+        )[0].split()
+        noun = head[-1] if head else ""
+        return f"the {noun}" if noun and noun.lower() not in ("a", "an", "the", "this") else "it"
+
+    @property
+    def claims(self) -> list[str]:
+        """The short sentences of the material that speak for or against the product."""
+        phrases = [phrase.rstrip(".!") for phrase in re.split(r"[:;\n]|(?<=\.)\s", self.material)]
+        return [
+            phrase.strip()
+            for phrase in phrases
+            if 2 <= len(phrase.split()) <= 9 and sentence_views(phrase)
+        ]
+
+
+_PRICE_PATTERN = re.compile(
+    r"[$€£]\s?\d[\d,.]*\d|\d[\d,.]*\s?(?:[$€£]|dollars?|euros?|pounds?|USD|EUR)\b"
+)
+
+
+def read_product(mind: SimulatedRespondent) -> Product:
+    """Return the product of a request with its price.
+
+    The price is one of the ladder, else the product's own, else one that the material names.
+    """
+    described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
+    ladder_price = text_of(mind, texts.LADDER)
+    named_prices = _PRICE_PATTERN.findall(f"{described} {material}")
+    price = ladder_price or text_of(mind, texts.PRICE) or (named_prices[-1] if named_prices else "")
+    category = text_of(mind, texts.CATEGORY) or "this"
+    return Product(described, material, category, price, bool(ladder_price))
+
+
+def talk_passages(mind: SimulatedRespondent) -> list[Passage]:
+    """Return the utterances of the discussion or interview, each once, in order."""
+    passages: dict[str, Passage] = {}
+    for passage in of_kind(mind.reading.passages, "utterance"):
+        if texts.stage_of(passage.source.id) not in (texts.PLANNING, texts.FIRST_OPINION):
+            passages.setdefault(passage.source.id, passage)
+    return list(passages.values())
+
+
+def own_words(mind: SimulatedRespondent) -> list[str]:
+    """Return the respondent's own utterances in the discussion, in order."""
+    return [passage.text for passage in talk_passages(mind) if passage.own]
+
+
+def passages_since(mind: SimulatedRespondent) -> list[Passage]:
+    """Return what participants have said since the respondent's own last utterance."""
+    passages = talk_passages(mind)
+    last_own = max((index for index, passage in enumerate(passages) if passage.own), default=-1)
+    return [passage for passage in passages[last_own + 1 :] if passage.source.speaker != MODERATOR]
+
+
+class ReportedView(NamedTuple):
+    """A view in another participant's utterance. `name` is empty if it is not known."""
+
+    name: str
+    sentence: str
+    views: tuple[View, ...]
+
+
+def names_of(mind: SimulatedRespondent) -> dict[str, str]:
+    """Return the names of the speakers in the history and in the prompt, by id."""
+    shown_names = {
+        passage.source.id.rpartition("/")[2]: passage.text
+        for passage in shown_passages(mind, texts.NAME)
+    }
+    return {**mind.reading.names, **shown_names}
+
+
+def views_of_others(
+    mind: SimulatedRespondent, passages: Sequence[Passage] | None = None
+) -> list[ReportedView]:
+    """Return the views of other participants in order, from all passages or from those given."""
+    # A sentence that the respondent has said as well is not a view of others.
+    own_sentences = {
+        collapse_spaces(sentence) for text in own_words(mind) for sentence in split_sentences(text)
+    }
+    names = names_of(mind)
+    reported_views: dict[str, ReportedView] = {}
+    for passage in talk_passages(mind) if passages is None else passages:
+        if passage.own or passage.source.speaker == MODERATOR:
+            continue
+        for sentence in split_sentences(passage.text):
+            views = sentence_views(sentence)
+            if (
+                views
+                and FIRST_PERSON.search(sentence)
+                and collapse_spaces(sentence) not in own_sentences
+            ):
+                name = names.get(passage.source.speaker, "")
+                reported_views.setdefault(
+                    collapse_spaces(sentence), ReportedView(name, sentence, views)
+                )
+    return list(reported_views.values())
