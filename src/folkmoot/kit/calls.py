@@ -14,8 +14,8 @@ def calls_within(journal: JournalReader, scope: str) -> list[dict[str, object]]:
     """Return the calls of a scope and its child scopes, one dictionary per journal entry.
 
     Re-asks are entries as well. Each dictionary holds the address, the model that answered, the
-    start (`at`, seconds since the epoch) and the attributes in `TOOK`. A value is None if it is
-    unknown.
+    start (`at`, seconds since the epoch) and the attributes in `TOOK`. A value that is unknown is
+    None.
     """
     return [
         {"address": entry.address, "model": entry.model_served, "at": entry.started_at}

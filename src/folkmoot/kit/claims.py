@@ -62,7 +62,7 @@ def claim_rows(results: Sequence[Result]) -> list[Row]:
 
 
 def result_cells(result: Result, name: str, suffix: str = "") -> Row:
-    """Return the cells of a result: difference (under `name`), interval, level and both p."""
+    """Return the cells of one result: difference (column `name`), interval, level and both p."""
     return {
         **estimate_cells(result.estimate, name, suffix),
         "level_share": result.level if result.estimate.has_interval else None,
@@ -86,9 +86,9 @@ def claim_lines(results: Sequence[Result], axis: str) -> IntervalChart | None:
 def say_claims(results: Sequence[Result], about: str = "") -> str:
     """Return the statement of a finding about claims.
 
-    If any claim is primary, the statement gives the conclusions of the primary claims and counts
-    the others. Otherwise it lists the first `SAID` estimates. `about` names the measure that is
-    compared.
+    If any claim is primary, the statement gives the conclusions of the primary claims and the
+    number of the others. Otherwise it lists the first `SAID` estimates. `about` names the measure
+    that is compared.
     """
     primary = [result for result in results if result.claim.family == "primary"]
     others = [result for result in results if result.claim.family != "primary"]
@@ -112,9 +112,9 @@ def claims_finding(
     notes: Sequence[str] = (),
     **more: Any,
 ) -> Finding | None:
-    """Return the finding of claims about one measure, or None if the data contain no such claim.
+    """Return the finding on the claims about one measure, or None if there are no results.
 
-    `more` holds further fields of the finding: the section, or an independent unit other than that
+    `more` holds further fields of the finding: the section, or a unit of analysis other than that
     of the claims.
     """
     # The run has no observation for these claims, for example if it did not use a condition.
@@ -142,7 +142,7 @@ def claims_finding(
 
 
 def _describe_methods(results: Sequence[Result]) -> str:
-    """Return the names of the interval methods as the end of a caption.
+    """Return the names of the interval methods, as the last part of a caption.
 
     Degrees of freedom are left out, because they differ between rows.
     """

@@ -37,14 +37,15 @@ DECISIONS_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A question that decides something, by its address in the journal.
+    """A question by which a participant decides something, with the texts that the design shows
+    there.
 
-    `expected_kinds` maps a label to the ids of all sources that the design shows here. An empty
-    collection means that no text of this label may occur. A label that is missing from the mapping
-    is reported but not checked. `within` lists further permitted ids, or prefixes of ids that end
-    in `/`. A text that is in neither is counted as `FOREIGN_WORDS`. `unit` is the id of the unit of
-    analysis, such as the group of several participants. If it is empty, the participant is the
-    unit.
+    `address` is its address in the journal. `expected_kinds` maps a label to the ids of all sources
+    that the design shows here. An empty collection means that no text of this label may occur. A
+    label that is missing from the mapping is reported but not checked. `within` lists further
+    permitted ids, or prefixes of ids that end in `/`. A text that is in neither is counted as
+    `FOREIGN_WORDS`. `unit` is the id of the unit of analysis, such as the group of several
+    participants. If it is empty, the participant is the unit.
     """
 
     address: str
@@ -114,10 +115,11 @@ class ExposureTable:
 class _Recorded(NamedTuple):
     """The recorded sources and speakers of a set of requests.
 
-    `sources`: address → the distinct sources of the texts in the request, in order. `speakers`:
-    utterance id → speaker id. `written_by_others`: utterance id → the speaker whom the model
-    answered for another speaker. `asked`: address → speaker id. Only utterances that occur in the
-    requests are included.
+    `sources` maps an address to the distinct sources of the texts in the request, in order.
+    `speakers` maps an utterance id to the id of its speaker. `written_by_others` maps the id of an
+    utterance that is attributed to one speaker but comes from a reply of another one, to that other
+    speaker. `asked` maps an address to the id of the speaker who was asked. Only utterances that
+    occur in the requests are included.
     """
 
     sources: Mapping[str, Collection[Source]]
@@ -156,7 +158,7 @@ def _sources_at(run: RunFolder, addresses: Collection[str]) -> dict[str, Collect
 def _rows_where(
     run: RunFolder, table: str, key: str, values: Collection[str], *columns: str
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a table with one of these keys, as tuples of the key and `columns`.
+    """Yield rows of a table as tuples of `key` and `columns`, if the key is one of `values`.
 
     Yields nothing if the run does not have the table.
     """
@@ -169,7 +171,8 @@ def _rows_where(
 def _written_by_others(
     said: Iterable[tuple[str, str, str]], asked: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return utterance id → asked speaker, for utterances in the reply of another speaker.
+    """Return utterance id → asked speaker, for utterances that a reply attributes to another
+    speaker.
 
     An example is a mediator that writes the utterances of all members. Such an utterance counts as
     the participant's own only if the same speaker answers for the participant at the decision.
@@ -241,9 +244,10 @@ def _is_within(id: str, within: Collection[str]) -> bool:
 class _ExposureCell(NamedTuple):
     """Counts for one kind of text at one decision of one condition, over all participants.
 
-    `shown_count`: prompts that contained the kind. `expected`: prompts that should contain it.
-    `missing`: expected but absent. `unexpected_count`: present but not expected. `partial_count`:
-    prompts with only some of the expected texts. `smallest_share`: the lowest share among these.
+    `shown_count` is the number of prompts that contained the kind, and `expected` the number that
+    should contain it. `missing` counts prompts without an expected kind, `unexpected_count` prompts
+    with a kind that is not expected. `partial_count` counts prompts with only some of the expected
+    texts, and `smallest_share` is the lowest share of expected texts among these.
     """
 
     condition: str
@@ -313,8 +317,8 @@ def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
 def exposure_finding(run: RunFolder) -> Finding | None:
     """Return the finding with the matrix of conditions and kinds of text.
 
-    Each cell is the share of decisions with a text of this kind in the prompt. Returns None if the
-    run has no table `exposure` or no decisions.
+    A cell is the share of decisions with a text of this kind in the prompt. Returns None if the run
+    has no table `exposure` or no decisions.
     """
     if not run.has_table(ExposureRow.table):
         return None

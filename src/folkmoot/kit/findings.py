@@ -1,8 +1,8 @@
 """Build findings: format one estimate as table cells, as a chart line and as words.
 
-A finding gives the same numbers in its table, its chart and its statement. All three come from one
-`Estimate` (value, interval, p). It is computed from the tables of the run by `wilson_rates` or
-`folkmoot.measures`, or read from the study's own JSON file by `estimate_from_json`.
+A finding gives the same numbers in its table, its chart and its statement, because all three are
+made from one `Estimate` (value, interval, p). It comes from `wilson_rates`, from
+`folkmoot.measures`, or from the study's own JSON file by `estimate_from_json`.
 
     wilson_rates(counts)                group → (count, n)  to  group → Estimate (Wilson)
     estimate_cells(e, "changed_rate", "_rate")   the cells of a row: value and bounds
@@ -14,24 +14,14 @@ A finding gives the same numbers in its table, its chart and its statement. All 
     is_significant(e)                   whether chance is ruled out; None if it is unknown
     respondent_checks_finding(...)      the finding on whether the model is fit to answer
 
-Unknown values stay unknown: a blank cell, "no interval", no line in a chart, or no finding.
+An unknown value becomes a blank cell, "no interval", or a chart without the line.
 
-Every finding with an interval names its unit of analysis once:
+Every finding with an interval names its unit of analysis:
 
     Finding(key, title, statement, table, chart, unit="group", units=group_count)
 
-The report prints it. With fewer than five units the finding presents itself as an illustration ("An
-illustration, not evidence: 3 groups."): bounds and p leave its table and chart. The statement must
-come from the functions above, because they give no interval and no verdict for fewer than five
-units. For the same reason, a study must not read `low`, `high` or `p` of an estimate itself.
-`Estimate.unit_count` is the number of clusters, or n if the observations are independent.
-
-The chart shows the values of single units as points. `clustered_mean` keeps these values in
-`Estimate.each`, and `interval_chart` draws them. A JSON file keeps them under `each`.
-
-Test and interval use one method: CR2 with Satterthwaite's degrees of freedom for clusters. For two
-shares it is Newcombe's interval and the level at which the interval touches zero. So an interval
-excludes zero exactly if p is below .05. Take both from one `Estimate`.
+A finding with fewer than five units shows no interval and no p. A study must therefore build its
+statement with the functions above, and not read `low`, `high` or `p` of an estimate itself.
 """
 
 from __future__ import annotations
@@ -74,7 +64,7 @@ HOLM_NOTE = (
 
 
 def split_address(address: str) -> list[str]:
-    """Return the names in an address: those of its scopes, then the effect with its count."""
+    """Return the names in an address: the names of the scopes, then the effect with its count."""
     return [unescape_address_part(part) for part in address.split("/")]
 
 
@@ -94,9 +84,9 @@ def collect_findings(*some: Finding | Iterable[Finding | None] | None) -> list[F
 
 
 def wilson_rates(counts: Mapping[str, tuple[int, int]]) -> dict[str, Estimate]:
-    """Return shares with Wilson intervals.
+    """Return the share of each group with its Wilson interval.
 
-    `counts`: group → (count, n). Groups with n = 0 are left out.
+    `counts` maps a group to (count, n). Groups with n = 0 are left out.
     """
     return {group: wilson(count, n) for group, (count, n) in counts.items() if n}
 
@@ -129,8 +119,8 @@ def _number_or_nan(kept: JsonValue) -> float:
 def is_significant(estimate: Estimate) -> bool | None:
     """Return whether a difference is statistically significant at 5 %, or None if this is unknown.
 
-    The p-value decides if there is one, otherwise the interval. The result is None for fewer than
-    five independent units.
+    The p-value decides if there is one. Otherwise the interval decides. The result is None for
+    fewer than five independent units.
     """
     # Fewer than five units are shown as an illustration, without a verdict.
     if estimate.unit_count < FEWEST_UNITS:
@@ -141,7 +131,10 @@ def is_significant(estimate: Estimate) -> bool | None:
 
 
 def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
-    """Return Holm's p for each comparison of one table, by label. It is NaN without a test."""
+    """Return Holm's adjusted p for each comparison of one table, by label.
+
+    The value is NaN for a comparison without a test.
+    """
     # Too few units are no test. `holm` ignores NaN, so such a comparison does not make the others
     # stricter.
     ps = [
@@ -178,7 +171,10 @@ def p_value_cells(estimate: Estimate, holm: float = math.nan) -> Row:
 
 
 def interval_line(label: str, estimate: Estimate) -> tuple[str, float, float, float]:
-    """Return the label, value, low and high of a chart line. Without an interval it is a point."""
+    """Return a chart line: label, value, low and high.
+
+    The line is a point if the estimate has no interval.
+    """
     if estimate.has_interval:
         return label, estimate.value, estimate.low, estimate.high
     return label, estimate.value, estimate.value, estimate.value
@@ -229,7 +225,7 @@ def interaction_matrix(
 def format_share(estimate: Estimate, extra: str = "", digits: int = 0) -> str:
     """Return a share as text, such as "16 % (9 to 23 %)".
 
-    `extra` is added within the brackets. Use one digit more if the share appears next to a
+    `extra` is added within the brackets. Use one digit more for a share that is shown next to a
     difference, as in `format_mean_value`.
     """
     return _format_estimate(
@@ -282,8 +278,8 @@ def _format_estimate(estimate: Estimate, value: str, span: str, aside: str) -> s
 def format_mean_value(value: float | None, digits: int = 2) -> str:
     """Return a mean with `digits` decimals, or "unknown".
 
-    Next to a difference, use one digit more than the difference has. The reader can then recompute
-    it.
+    Next to a difference, use one digit more than the difference has, so that readers can recompute
+    the difference.
     """
     if value is None or not math.isfinite(value):
         return "unknown"
@@ -303,8 +299,8 @@ def format_signed(value: float | None, digits: int = 2) -> str:
 def p_value_words(estimate: Estimate, holm: float | None = None) -> str:
     """Return "p = .043", or "adjusted p = .012" for a p-value adjusted by Holm's method.
 
-    Both are given if only the unadjusted p is below 5 %, because the interval agrees with that one.
-    The text is empty if no test was made.
+    If only the unadjusted p is below 5 %, the text gives both, because the interval agrees with the
+    unadjusted p. Returns an empty text if no test was made.
     """
     if p_value_cell(estimate) is None:
         return ""
@@ -323,10 +319,7 @@ def join_clauses(parts: Iterable[str]) -> str:
 
 
 def respondent_checks_finding(checks: Sequence[Check]) -> Finding:
-    """Return the finding on whether the model is fit to answer for people.
-
-    It has a row per check.
-    """
+    """Return the finding on whether the model is fit to answer for people, with a row per check."""
     failed = [check for check in checks if check.verdict == FAILED]
     unknown = [check.title.lower() for check in checks if check.verdict == NOT_KNOWN]
     passed = len(checks) - len(failed) - len(unknown)

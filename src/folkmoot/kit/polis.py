@@ -26,7 +26,10 @@ VOTES_BY_MARK = {"1": AGREE, "1.0": AGREE, "0": PASS, "0.0": PASS, "-1": DISAGRE
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A participant of the conversation. `votes`: comment id → 1 agree, 0 pass, −1 disagree."""
+    """One participant of a Polis conversation.
+
+    `votes` maps the id of a comment to 1 (agree), 0 (pass) or −1 (disagree).
+    """
 
     id: str
     # The id of one of Polis's opinion groups, or empty for a voter without a group.
@@ -36,7 +39,9 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class PolisConversation:
-    """The topic, the accepted comments (id → text) and the voters of a Polis conversation."""
+    """A Polis conversation as `read_polis` reads it. `comments` maps id → text of accepted
+    comments.
+    """
 
     topic: str
     description: str
@@ -49,7 +54,10 @@ class PolisConversation:
 
     @property
     def most_divisive_comment(self) -> str:
-        """The id of the comment with the largest minority of agreeing or disagreeing voters."""
+        """The id of the comment that divides the voters most.
+
+        That is the comment for which the smaller of two counts, agree and disagree, is largest.
+        """
         return max(
             self.comments,
             key=lambda column: min(self.count(column, AGREE), self.count(column, DISAGREE)),
@@ -57,7 +65,7 @@ class PolisConversation:
 
 
 def read_polis(folder: Path) -> PolisConversation:
-    """Read the conversation in a folder.
+    """Read a Polis conversation from the folder of its export.
 
     Raises InputError for a missing file or column, an unreadable cell, and an export without votes.
     """
@@ -117,7 +125,10 @@ def _check_vote_signs(found: PolisConversation, agreed: Mapping[str, int], folde
 
 
 def _read_rows(path: Path, wanted: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    """Return (line, column → cell) for each row. Raises InputError if a column is missing."""
+    """Return the line number and the cells (column → cell) of each row of a CSV file.
+
+    Raises InputError if one of the `wanted` columns is missing.
+    """
     columns, rows = read_csv(_read_text(path), str(path))
     for column in wanted:
         if column not in columns:

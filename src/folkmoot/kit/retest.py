@@ -1,7 +1,7 @@
 """Retest: ask one question twice, in two conversations that are unaware of each other.
 
-The difference of the two answers is the noise of a decision if nothing happened in between. A
-change that a study reports is tested against it (`measures.retest`).
+The difference between the two answers is noise, because nothing happened between them. A change
+that a study reports is tested against this noise (`measures.retest`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ RETEST = "retest"
 async def ask_twice(scope: Scope, name: str, ask: Callable[[Scope], Awaitable[T]]) -> tuple[T, T]:
     """Ask one question in two fresh child scopes of `scope` and return both answers.
 
-    `ask` must make the same request in both. The first scope is called `name`. So a study that adds
-    a retest later keeps the addresses of its earlier calls.
+    `ask` must make the same request in both scopes. The first scope is called `name`, as without a
+    retest. So a study that adds a retest later keeps the addresses of its earlier calls.
     """
     first = await ask(scope.child(name))
     return first, await ask(scope.child(f"{name}_{RETEST}"))

@@ -1,8 +1,8 @@
-"""Run further calls about a finished run in a subfolder with a separate journal.
+"""Run a study about a finished run, in a subfolder of that run with a separate journal.
 
 Codings and controls are such runs. The journal and the digest of the finished run do not change. An
-amendment names the subfolder and the digest of its journal. So `folkmoot verify` can tell it from a
-folder that was added by hand.
+amendment of the finished run names the subfolder and the digest of its journal. So `folkmoot
+verify` can tell the subfolder from one that was added by hand.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _CALLING = (
 
 @dataclass(frozen=True)
 class Below:
-    """A study to run below a finished run.
+    """A study to run below a finished run, such as a coding or the controls.
 
-    `study` is its study type and `folder` its path relative to the run. `kind` and `by` are the
-    kind and the author of the amendment that names the folder.
+    `study` is its study type, and `folder` its path relative to the finished run. `kind` and `by`
+    are the kind and the author of the amendment that names the folder.
     """
 
     study: Study[Any]
@@ -44,7 +44,7 @@ class Below:
 
 
 def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
-    """Return the settings of a run for calls to models, and those with the keys in `more`."""
+    """Return the settings of a run that concern calls to models, and the keys in `more`."""
     kept = (*_CALLING, *more)
     return {key: run.config[key] for key in kept if run.config.get(key) is not None}
 
@@ -86,7 +86,7 @@ def run_below(
 
 
 def verify_below(run: RunFolder, made: Amendment, study: Study[Any]) -> tuple[str, Verification]:
-    """Replay and compare the run that an amendment names. Return its folder and the result."""
+    """Replay the run that an amendment names. Return its folder and the verification."""
     name = str(made.data["folder"])
     folder = run.path / name
     if not folder.is_dir():

@@ -1,8 +1,8 @@
-"""Check that each text in the prompts of a run is recorded where its source says.
+"""Check that the recorded source of each text in a prompt holds the same text.
 
-A span of `provenance` names a row of a table. These functions compare the text of the span with
-that row. Tests of the shipped studies use them. A study author can use them to check runs of
-another study type.
+A span of the table `provenance` names a row of another table as the source of a text. These
+functions compare the text with that row. Tests of the shipped studies use them, and study authors
+can use them for their own study types.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class WrongSource(NamedTuple):
 
 
 def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[WrongSource]:
-    """Return every text that its source does not confirm with the same words.
+    """Return every text in a request that differs from the text at its recorded source.
 
-    `tables` are the row classes of the study, and their keys identify rows. Unattributed texts are
-    not included: `count_unattributed_characters` counts them. For a text that was altered on the
-    way it suffices that the row exists.
+    `tables` are the row classes of the study. Their keys identify rows. Texts without a recorded
+    source are left out: `count_unattributed_characters` counts them. If the study altered a text
+    before it put the text into the prompt, the function only checks that the row exists.
     """
     recorded = _Recorded(run, tables)
     wrong: dict[tuple[str, str, str], WrongSource] = {}
@@ -63,7 +63,7 @@ def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[Wron
 
 
 def count_unattributed_characters(run: RunFolder) -> dict[str, int]:
-    """Return address → number of characters in its request that have no recorded source."""
+    """Return address → number of characters of the request that have no recorded source."""
     if not run.has_table(PROVENANCE):
         return {}
     unknown = run.read_table(PROVENANCE).filter(kind=UNATTRIBUTED)
@@ -104,7 +104,7 @@ def report_unattributed(run: RunFolder) -> Finding | None:
 
 
 def _texts_of_spans(run: RunFolder) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield every span with its text in the request as it was sent."""
+    """Yield every span of the table `provenance`, with its text in the request."""
     with closing(JournalReader(run.path / JOURNAL)) as journal:
         address, messages = "", tuple[Message, ...]()
         for span in run.read_table(PROVENANCE).iter_rows(named=True):
@@ -116,7 +116,7 @@ def _texts_of_spans(run: RunFolder) -> Iterator[tuple[Mapping[str, Any], str]]:
 
 
 class _Recorded:
-    """The recorded texts of a run by the ids of sources. Tables are read when first needed."""
+    """The texts that a run has recorded for each source. A table is read when first needed."""
 
     def __init__(self, run: RunFolder, tables: Sequence[type[Row]]) -> None:
         self._run = run
@@ -127,7 +127,7 @@ class _Recorded:
     def texts(self, kind: str, id: str) -> list[str] | None:
         """Return the texts that a source with this id may have.
 
-        The result is None if such sources are not recorded in a table.
+        Returns None if no table records sources of this kind.
         """
         if kind == "utterance":
             return self._cell_texts(UTTERANCES, "text", id)
@@ -183,10 +183,10 @@ def _value_at_path(value: Any, path: str) -> Any:
 
 
 def _possible_spellings(value: Any) -> Iterator[str]:
-    """Yield the forms in which a cell may appear in a prompt.
+    """Yield the spellings in which the value of a cell may appear in a prompt.
 
-    These are its text, and a number also without trailing zeros. A list or mapping, also one stored
-    as JSON text, yields the forms of its entries.
+    A number is also yielded without trailing zeros. A list or mapping, also one stored as JSON
+    text, yields the spellings of its entries.
     """
     if value is None:
         return

@@ -1,8 +1,8 @@
 """Forks: a run that repeats an earlier run except for one changed reply.
 
-The new run has a journal. An entry of the earlier run is copied into it, at no cost, if the new run
-makes the same request at the same address. The fingerprint decides. So exactly the calls that
-depend on the changed reply are made again.
+The new run has its own journal. If it makes the same request at the same address as the earlier
+run, the entry of the earlier run is copied at no cost. The fingerprint tells whether a request is
+the same. So exactly the calls that depend on the changed reply are made again.
 
 `ReplyChange` is sealed in the plan of the new run. Its journal looks entries up in
 `EarlierReplies`.
@@ -30,11 +30,12 @@ TAKEN_OVER = 0
 class ReplyChange:
     """The one reply in which a fork differs from the run that it repeats.
 
-    `run` is the folder of the earlier run relative to the new one, `journal_digest` the content
-    digest of its journal. `reply` is the raw reply given by hand. It is None if the reply is left
-    out (`dropped`), comes from another `model`, or stays unchanged. `asked_again` lists further
-    addresses to ask again. `draw` is added to the seed that models are sent, so that the embedded
-    respondent and vendors that accept a seed give another answer. With 0 the seed is unchanged.
+    `run` is the folder of the earlier run relative to the new one. `journal_digest` is the content
+    digest of the earlier journal. `reply` is the raw reply given by hand. It is None if the reply
+    is left out (`dropped`), comes from another `model`, or stays unchanged. `asked_again` lists
+    further addresses to ask again. `draw` is added to the seed that models are sent, so that the
+    embedded respondent and vendors that accept a seed give another answer. With 0 the seed is
+    unchanged.
     """
 
     run: str
@@ -49,7 +50,10 @@ class ReplyChange:
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any]) -> ReplyChange | None:
-        """Return the change that a plan has sealed, or None. TypeError means unknown fields."""
+        """Return the change that a plan has sealed, or None.
+
+        Raises TypeError for unknown fields.
+        """
         sealed = plan.get("sealed", {}).get("fork")
         if sealed is None:
             return None
@@ -91,10 +95,10 @@ class _Readable(Protocol):
 
 
 class EarlierReplies:
-    """The journal of the earlier run, as a fork uses it.
+    """The journal of the earlier run, from which a fork copies entries.
 
     `is_changed` is true once the fork has reached the changed reply. Before that, a missing entry
-    means that the program or the study differs, which is an error.
+    is an error, because it means that the program or the study differs.
     """
 
     def __init__(self, journal: _Readable, change: ReplyChange, *, is_changed: bool) -> None:
@@ -106,7 +110,7 @@ class EarlierReplies:
     def take(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]
     ) -> JournalEntry | None:
-        """Return the entry to copy for an address, or None if it has to be asked.
+        """Return the entry to copy for an address, or None if the call has to be made.
 
         Raises DriftError if the run differs from the earlier one before the changed reply.
         """

@@ -1,17 +1,13 @@
-"""The one integrity check of a journal, for resume, report and `verify`, and the hashes behind it.
+"""The integrity check of a journal, for resume, report and `verify`, and the hashes behind it.
 
 Every entry has two SHA-256 hashes. The content hash covers address, request, reply and served
 model. The seal covers the whole row, with usage, cost, times and attempts. The digests of a run are
-SHA-256 hashes over these, in order of address. A chain is a hash over the seals in the order of
-writing. It is stored in `meta` with every commit, so it shows added or removed entries even after a
-crash.
+hashes over these, in order of address. A chain is a hash over the seals in the order of writing. It
+is stored with every commit, so it shows added or removed entries even after a crash.
 
 The check finds damage and manual changes. It cannot detect a change after which every hash was
-recomputed. Only a digest that was published elsewhere reveals that.
-
-Journals of formats 1 to 3 have a 128-bit sum of hashes instead, which can be forged.
-
-Used by `journal_file.py`, `journal.py` and `repair.py`.
+recomputed. Only a digest that was published elsewhere reveals such a change. Journals of formats 1
+to 3 have a 128-bit sum of hashes instead, which can be forged.
 """
 
 from __future__ import annotations
@@ -86,7 +82,7 @@ def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
 def hash_superseding(number: int, address: str, at: float) -> bytes:
     """Return the hash of the event that an entry was superseded.
 
-    Return b"" for a damaged row with values of a wrong type.
+    Returns b"" for a damaged row with values of a wrong type.
     """
     try:
         return _hash_values(("superseded", number, address, at))
@@ -123,14 +119,17 @@ def digest_of_run(record: str, plan: object) -> str:
 
 
 def digest_of_content(db: sqlite3.Connection, format_version: int) -> str:
-    """Return the content digest, equal for equal requests and replies in any order of calls."""
+    """Return the content digest: equal for equal requests and replies, in any order of calls."""
     if format_version < BINDING_FORMAT:
         return f"{_sum_of_contents(db):032x}"
     return _hash_column(db, "content")
 
 
 def digest_of_record(db: sqlite3.Connection, format_version: int) -> str:
-    """Return the record digest over everything in the journal, or "" for formats before 4."""
+    """Return the record digest over everything in the journal.
+
+    Returns an empty string for formats before 4.
+    """
     if format_version < BINDING_FORMAT:
         return ""
     superseded = db.execute("SELECT seal, gone, at FROM superseded ORDER BY number").fetchall()
@@ -202,8 +201,8 @@ def has_table(db: sqlite3.Connection, name: str) -> bool:
 def find_damage(db: sqlite3.Connection, format_version: int) -> list[Damage]:
     """Return all differences between a journal and the data written to it, by its hashes.
 
-    `db` must return text that is not UTF-8 (see its `text_factory`), so that its address can be
-    named.
+    `db` needs a `text_factory` that accepts bytes that are not UTF-8. Otherwise the address of a
+    damaged entry could not be named.
     """
     try:
         check_results = [
@@ -296,7 +295,10 @@ def _format_address(address: object) -> str:
 
 
 def is_intact(row: Cells) -> bool:
-    """Return whether a row (number, cells, content, seal, …) matches its stored hashes."""
+    """Return whether a row matches its stored hashes.
+
+    A row holds its number, its cells, the content hash and the seal, in this order.
+    """
     number, cells = row[0], row[1 : 1 + len(COLUMNS)]
     content, seal = row[1 + len(COLUMNS) : 3 + len(COLUMNS)]
     try:
@@ -311,7 +313,10 @@ def is_intact(row: Cells) -> bool:
 
 
 def _rebuild_chain(db: sqlite3.Connection, superseding_events: Sequence[tuple[int, bytes]]) -> str:
-    """Recompute the chain over all events from the tables, or return "" if a number is missing."""
+    """Recompute the chain over all events from the tables.
+
+    Returns an empty string if the number of an event is missing.
+    """
     rows = "SELECT number, seal FROM entries UNION ALL SELECT number, seal FROM superseded"
     written = db.execute(f"SELECT number, seal FROM ({rows}) ORDER BY number")
     chain = Chain()
@@ -338,7 +343,11 @@ def _merge_in_order(
 
 
 def _find_damage_in_old_format(db: sqlite3.Connection, format_version: int) -> list[Damage]:
-    """Check the 16-byte seals and the sum of hashes of format 3. Formats 1 and 2 have neither."""
+    """Return the damage of a journal of format 1 to 3.
+
+    Format 3 has 16-byte seals and a sum of hashes. Formats 1 and 2 have neither, so no damage is
+    found.
+    """
     if format_version < 3:
         return []
     rows = db.execute(f"SELECT {NAMES}, seal FROM entries ORDER BY address")

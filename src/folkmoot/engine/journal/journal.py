@@ -71,7 +71,7 @@ MAX_QUEUED_ENTRIES = 2 * MAX_GROUP_COMMIT
 
 
 class Journal(JournalReader):
-    """The journal of a run in progress. Use it as a context manager, or call `close`.
+    """The journal of a run in progress. It is a context manager, or call `close`.
 
     Raises ForeignJournalError for a file that is corrupt, not a journal, or changed since it was
     written. Raises StorageError if the disk is full or read-only.
@@ -140,9 +140,9 @@ class Journal(JournalReader):
     ) -> JournalEntry | None:
         """Return the entry at an address, or None if the call has to be made.
 
-        In a fork, an entry of the earlier run is copied if its request is the same. With
-        `accept_changes`, an entry of another request is moved to the table `superseded` and None is
-        returned. Without, it raises DriftError.
+        In a fork, an entry of the earlier run is copied if its request is the same. If the entry
+        has another request, the function raises DriftError. With `accept_changes` it instead moves
+        the entry to the table `superseded` and returns None.
         """
         found = super().lookup_entry(address, fingerprint, request) if self._resuming else None
         if found is None and self.earlier is not None:
@@ -166,11 +166,11 @@ class Journal(JournalReader):
     def append(self, entry: JournalEntry, covered_usd: float | None = None) -> None:
         """Queue an entry for the next commit. Raises StorageError if an earlier commit failed.
 
-        `covered_usd` is the amount of the loan that covered the call, None if no loan did. The loan
-        is settled in the transaction that writes the entry.
+        `covered_usd` is the amount of the loan that covered the call, or None if no loan did. The
+        loan is settled in the transaction that writes the entry.
 
-        A full queue blocks the caller. A model in this process may answer faster than the disk
-        writes, and memory would grow. A crash would also lose what the queue holds.
+        A full queue blocks the caller. Otherwise a model in this process could answer faster than
+        the disk writes. Memory would then grow, and a crash would lose the whole queue.
         """
         if self._error is not None:
             raise self._error
@@ -201,10 +201,10 @@ class Journal(JournalReader):
         unpriced: bool,
         at_once: bool,
     ) -> None:
-        """Record a loan: `more` is the change of the lent amount, negative if it shrinks.
+        """Record a loan. `more` is the change of the lent amount, negative if the loan shrinks.
 
-        The writer thread calls `done` when the loan is on disk. A loan is not a change of the run:
-        a process that ends normally leaves no trace of it.
+        The writer thread calls `done` when the loan is on disk. A loan is not a change of the run,
+        because a process that ends normally leaves no trace of its loans.
         """
 
         def apply_loan() -> None:
@@ -215,11 +215,11 @@ class Journal(JournalReader):
             self._now.set()
 
     def note_lost(self, out: Amount) -> None:
-        """Record the loan of a lost worker of this process: its calls may have been billed."""
+        """Record the loan of a lost worker of this process. Its calls may have been billed."""
         self._run_in_writer(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:
-        """Settle the loans of recovered replies, which are paid and no longer possibly paid."""
+        """Settle the loans of recovered replies: these are certainly paid now."""
         costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
         if costs:
             self._run_in_writer(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))
@@ -227,8 +227,8 @@ class Journal(JournalReader):
     def note(self, batch: BatchRecord, keys: Iterable[str] = ()) -> Future[None]:
         """Write a batch and the keys of its requests. The future is done when they are on disk.
 
-        Batches are not part of the content digest: how requests were sent does not change the
-        results.
+        Batches are not part of the content digest, because the way in which requests were sent does
+        not change the results.
         """
 
         return self._run_in_writer(lambda db: write_batch(db, batch, keys))
@@ -236,7 +236,8 @@ class Journal(JournalReader):
     def put_broken(self, broken: BrokenReply) -> Future[None]:
         """Write a broken-off reply. The future is done when it is on disk.
 
-        A resume counts its maximum cost against the budget. It is not part of the content digest.
+        A resume counts the maximum cost of the reply against the budget. The reply is not part of
+        the content digest.
         """
 
         return self._run_in_writer(lambda db: write_broken(db, broken))
@@ -318,8 +319,8 @@ class Journal(JournalReader):
     def _next_group(self) -> tuple[list[JournalEntry], list[Callable[[], object]], bool]:
         """Return the entries of one commit, the callbacks to run after it, and whether to continue.
 
-        It sleeps while a group gathers. A thread that woke for every entry would interrupt the
-        event loop each time.
+        The function sleeps while a group gathers. If the thread woke for every entry, it would
+        interrupt the event loop each time.
         """
         group: list[JournalEntry] = []
         notices: list[Callable[[], object]] = []
@@ -350,7 +351,9 @@ class Journal(JournalReader):
                 return group, notices, True
 
     def _fail_queue(self) -> None:
-        """Run the callbacks of the queue after a failed start, so that no caller waits for ever."""
+        """Run the callbacks of the queue after a failed start. Otherwise callers would wait for
+        ever.
+        """
         while (item := self._queue.get()) is not None:
             if isinstance(item, _AfterCommit):
                 item.callback()
@@ -393,7 +396,7 @@ class _Covered(NamedTuple):
 
 
 class _AfterCommit(NamedTuple):
-    """A callback to run when all earlier items are on disk. Later items may be committed with them.
+    """A callback to run when all earlier items are on disk. Later items may be on disk as well.
 
     `take` is called first, when the writer takes the item from the queue.
     """

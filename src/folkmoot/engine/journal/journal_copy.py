@@ -34,8 +34,8 @@ def copy_journal(
 ) -> Path:
     """Copy a journal into a new file beside it and return the path of the copy.
 
-    `change` returns each entry as it is to be written. Raises ForeignJournalError at a damaged
-    entry, unless `skip_damaged`.
+    `change` receives each entry and returns the entry to write. Raises ForeignJournalError at a
+    damaged entry, unless `skip_damaged` is true.
     """
 
     def read_table_entries(table: str) -> Iterable[tuple[JournalEntry, float]]:

@@ -101,9 +101,10 @@ def unescape_address_part(part: str) -> str:
 class JournalEntry(NamedTuple):
     """One journaled call: its request, its result and its cost.
 
-    `request` is a JSON object. `reply` is text, JSON for a computation. `blob` holds an embedding
-    as float32 bytes. Tokens are None if the server did not report them, and `cost_usd` is None if
-    the cost is unknown. `latency_s` is in seconds, `started_at` in seconds since 1970.
+    `request` is a JSON object. `reply` is the text of a reply, or the JSON result of a computation.
+    `blob` holds an embedding as float32 bytes. Numbers of tokens are None if the server did not
+    report them, and `cost_usd` is None if the cost is unknown. `latency_s` is in seconds,
+    `started_at` in seconds since 1970.
     """
 
     address: str
@@ -137,8 +138,8 @@ class FirstReply(NamedTuple):
 class BatchRecord(NamedTuple):
     """A batch submitted to a vendor.
 
-    `name` is our name for it, `id` the vendor's, "" until it is known. Times are in seconds since
-    1970. The vendor ends the batch at `due_at` at the latest.
+    `name` is the name that this run gave it. `id` is the vendor's id, empty until it is known.
+    Times are in seconds since 1970. The vendor ends the batch at `due_at` at the latest.
     """
 
     name: str
@@ -152,8 +153,8 @@ class BatchRecord(NamedTuple):
 class BrokenReply(NamedTuple):
     """A reply that broke off after it had begun.
 
-    `at` is in seconds since 1970. `max_usd` is the most that the vendor may charge (USD), None if
-    unknown.
+    `at` is in seconds since 1970. `max_usd` is the most that the vendor may charge (USD), or None
+    if this is unknown.
     """
 
     at: float
@@ -249,7 +250,7 @@ def _to_storage_error(cursor: sqlite3.Cursor, error: sqlite3.Error) -> StorageEr
 def _open_connection(
     path: Path, database: str | Path, **connect_options: Any
 ) -> Iterator[_Connection]:
-    """Open a connection and close it if the file is refused.
+    """Context manager that opens a connection and closes it if the file is refused.
 
     An open connection would leave its write-ahead log beside the file. SQLite would apply this log
     to the journal that the researcher puts back.
@@ -310,9 +311,9 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _read_format(db: sqlite3.Connection, path: Path) -> int:
-    """Return the format of a journal, 0 for a new file.
+    """Return the format of a journal, or 0 for a new file.
 
-    Raises ForeignJournalError for any other file.
+    Raises ForeignJournalError if the file is not a journal.
     """
     application_id = db.execute("PRAGMA application_id").fetchone()[0]
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
@@ -361,7 +362,7 @@ def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
 
 
 def mark_repaired(path: Path) -> None:
-    """Mark a journal as repaired: damaged entries are missing.
+    """Mark a journal as repaired, because its damaged entries were removed.
 
     Until the run is done, a resume asks again for each request that differs, as with
     --accept-changes.
@@ -396,7 +397,8 @@ def _apply_pragmas(db: sqlite3.Connection) -> None:
 def checkpoint_wal(db: sqlite3.Connection) -> None:
     """Move the write-ahead log into the file, so that a copy of the file is complete.
 
-    SQLite does so on close only if no reader is connected. What cannot be moved stays in the log.
+    SQLite does so on close only if no reader is connected. If a reader blocks the move, the rest
+    stays in the log.
     """
     with suppress(sqlite3.Error):
         # Do not wait for readers: they may watch for hours.
@@ -427,8 +429,9 @@ def commit_group(
     """Write a group of entries in one transaction and return the chain after it.
 
     `stored` holds hashes of texts that are in the file already. `chain` is the chain before the
-    group. `write_other_tables` writes further data in the same transaction. A text above
-    `MAX_INLINE_CHARACTERS` in a request is stored in `texts` and replaced by `{"$text": hash}`.
+    group. `write_other_tables` writes further data in the same transaction. A text in a request
+    that is longer than `MAX_INLINE_CHARACTERS` is stored in `texts` and replaced by `{"$text":
+    hash}`.
     """
     texts: list[tuple[bytes, str]] = []
 

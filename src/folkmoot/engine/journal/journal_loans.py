@@ -1,7 +1,8 @@
-"""The table `loans` of a journal: how many calls may be unsettled, and for how much money.
+"""The table `loans` of a journal: how many calls may be unsettled, and their maximum cost.
 
 One row belongs to the running process. It changes with every commit and is deleted at a normal end.
-Rows left by killed processes and workers are calls that were possibly paid. Used by `journal.py`.
+Rows that killed processes and workers left are calls that were possibly paid. `journal.py` uses
+this module.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ CREATE TABLE IF NOT EXISTS loans(
 class OutstandingLoan(NamedTuple):
     """Calls of a process or a worker that may be unsettled.
 
-    `at` is the time of the loan in seconds since 1970, `calls` the number of calls. `max_usd` is
-    their maximum cost, None if a price is unknown.
+    `at` is the time of the loan in seconds since 1970, and `calls` the number of calls. `max_usd`
+    is their maximum cost, or None if a price is unknown.
     """
 
     at: float
@@ -63,8 +64,8 @@ def write_loan(db: sqlite3.Connection, loan: OutstandingLoan, number: int | None
 class OwnLoan:
     """The outstanding loan of the process that writes the journal.
 
-    It is the amount lent since the process began, less the amount settled. Only the writer thread
-    uses it.
+    This is the amount lent since the process began, less the amount settled. Only the writer thread
+    uses the object.
     """
 
     def __init__(self) -> None:
@@ -88,20 +89,20 @@ class OwnLoan:
             self._written = outstanding
 
     def increase_loan(self, more: Amount, *, unpriced: bool) -> None:
-        """Lend `more` with the next commit."""
+        """Add `more` to the loan. The next commit writes it."""
         self._lent = self._lent.add_amount(more)
         self._unpriced = self._unpriced or unpriced
 
     def settle_call(self, usd: float) -> None:
-        """Settle one call with the next commit."""
+        """Settle one call. The next commit writes it."""
         self._settled_calls += 1
         self._settled_usd += usd
 
     def settle_found(self, db: sqlite3.Connection, calls: int, usd: float) -> None:
         """Settle recovered replies against the loans of other processes, the latest loan first.
 
-        It is unknown which loan covered which reply. So the unused money stays outstanding as long
-        as any call does.
+        It is unknown which loan covered which reply. So all unused money stays outstanding until no
+        call is outstanding.
         """
         if not has_table(db, "loans"):
             return

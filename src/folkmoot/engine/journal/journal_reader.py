@@ -51,10 +51,10 @@ from folkmoot.randomness import digest
 
 
 class JournalReader:
-    """A journal opened for reading, in any format. Use it as a context manager, or call `close`.
+    """A journal opened for reading, in any format. It is a context manager, or call `close`.
 
-    Raises ForeignJournalError for a file that is corrupt or not a journal, StorageError if there is
-    none.
+    Raises ForeignJournalError for a file that is corrupt or not a journal. Raises StorageError if
+    the file does not exist.
     """
 
     def __init__(self, path: Path, db: sqlite3.Connection | None = None) -> None:
@@ -127,7 +127,7 @@ class JournalReader:
         )
 
     def human_answer_count(self) -> int:
-        """Return the number of answers by humans, which no budget counts."""
+        """Return the number of answers by humans. They count against no budget."""
         query = "SELECT count(*) FROM entries WHERE model_asked = ?"
         return int(self._reader.execute(query, (HUMAN_MODEL,)).fetchone()[0])
 
@@ -186,7 +186,10 @@ class JournalReader:
         return digest_of_content(self._reader, self.format_version)
 
     def record_digest(self) -> str:
-        """Return the SHA-256 over everything in the journal, or "" for formats before 4."""
+        """Return the SHA-256 over everything in the journal.
+
+        Returns an empty string for formats before 4.
+        """
         return digest_of_record(self._reader, self.format_version)
 
     def find_damage(self) -> list[Damage]:
@@ -205,7 +208,10 @@ class JournalReader:
         ]
 
     def messages(self, address: str) -> list[Message]:
-        """Return the messages of the request at an address, or [] if nothing was asked there."""
+        """Return the messages of the request at an address.
+
+        Returns an empty list if nothing was asked there.
+        """
         row = next(self._read_rows("WHERE address = ?", (address,)), None)
         request = self._restore_texts(json.loads(row[3])) if row else {}
         return [
@@ -215,8 +221,8 @@ class JournalReader:
     def addresses_containing(self, name: str, *, whole_part: bool = True) -> list[str]:
         """Return the sorted addresses that have `name` as one of their parts.
 
-        `name` is escaped as in addresses. If `whole_part` is false, a part that begins with it
-        counts, too.
+        `name` is escaped as in addresses. If `whole_part` is false, a part that begins with `name`
+        counts as well.
         """
         searched = f"/{name}/" if whole_part else f"/{name}"
         condition = "instr('/' || address || '/', ?)"
@@ -247,7 +253,7 @@ class JournalReader:
     def entry_at(self, address: str, *, expand_texts: bool = True) -> JournalEntry | None:
         """Return the entry at an address, or None.
 
-        If `expand_texts` is false, long texts of its request stay replaced by their hashes.
+        If `expand_texts` is false, hashes stay in place of the long texts of its request.
         """
         row = next(self._read_rows("WHERE address = ?", (address,)), None)
         if row is None:
@@ -260,7 +266,7 @@ class JournalReader:
     def replies_after_row(self, row: int, max_rows: int) -> list[tuple[int, str, str]]:
         """Return at most `max_rows` replies to questions after this row, in row order.
 
-        Each is (row, address, text).
+        Each reply is a tuple (row, address, text).
         """
         rows = self._reader.execute(
             "SELECT rowid, address, reply FROM entries WHERE rowid > ? AND kind = 'ask' "
@@ -295,7 +301,11 @@ class JournalReader:
             raise storage_error(self.path, error) from None
 
     def calls(self, *, taken_over: bool) -> list[str]:
-        """Return the sorted addresses of the calls that a fork copied, or of those that it made."""
+        """Return the sorted addresses of calls in the journal of a fork.
+
+        If `taken_over` is true, these are the calls that the fork copied. Otherwise they are the
+        calls that it made.
+        """
         condition = "kind != 'compute' AND (attempts = ?) = ? ORDER BY address"
         parameters = (TAKEN_OVER, taken_over)
         rows = self._reader.execute(f"SELECT address FROM entries WHERE {condition}", parameters)
@@ -335,8 +345,8 @@ class JournalReader:
     ) -> JournalEntry | None:
         """Return the entry at an address, or None if this call has not been made.
 
-        Raises DriftError with a diff if the entry has another request. `request` is only called
-        then.
+        Raises DriftError with a diff if the entry has another request. `request` returns the
+        request of the call. It is only called for this error.
         """
         # No check of hashes here, because every replayed call passes: resume and `verify` check the
         # whole file before.
@@ -376,17 +386,19 @@ class JournalReader:
             yield entry, superseded_at
 
     def count_entries(self) -> int:
-        """Return the number of entries. If rows are damaged, the chain tells it."""
+        """Return the number of entries that were written.
+
+        It is taken from the hash chain if rows are missing.
+        """
         event_count = read_meta_value(self._reader, "chain").partition(" ")[0]
         # The chain counts a superseded entry twice: when it was written and when it was superseded.
         superseding_rows = self._reader.execute("SELECT 2 * count(*) FROM superseded").fetchone()[0]
         return max(int(event_count) - superseding_rows if event_count.isdigit() else 0, len(self))
 
     def intact_entries(self, table: str) -> Iterator[tuple[int, JournalEntry, float]]:
-        """Yield the undamaged rows of the table `entries` or `superseded`.
+        """Yield the undamaged rows of the table `entries` or `superseded`, and skip all others.
 
-        Each row is given as its number, its entry, and the time at which it was superseded. Rows
-        that cannot be read are skipped.
+        Each item is the row number, the entry, and the time at which the entry was superseded.
         """
         at = "at" if table == "superseded" else "0.0"
         try:
@@ -431,7 +443,10 @@ class JournalReader:
         return self._read_entries("WHERE rowid > ? ORDER BY rowid", (row,))
 
     def _restore_texts(self, value: Any) -> Any:
-        """Return a stored request with its long texts restored. Raises ForeignJournalError."""
+        """Return a stored request with its long texts restored.
+
+        Raises ForeignJournalError if a text is missing.
+        """
         if isinstance(value, dict):
             if set(value) == {"$text"}:
                 key = bytes.fromhex(value["$text"])
@@ -451,7 +466,7 @@ class JournalReader:
 
 
 class ReplayJournal(JournalReader):
-    """A journal for replays: it returns entries and accepts none.
+    """A journal for replays. It returns entries, and refuses new ones.
 
     `asked` collects the addresses that were looked up.
     """
@@ -464,11 +479,11 @@ class ReplayJournal(JournalReader):
         self.before_change: Callable[[], None] | None = None
 
     def content_digest(self) -> str:
-        """Return "", since a replay adds nothing. Read the digest with a `JournalReader`."""
+        """Return an empty string, since a replay adds nothing to the journal."""
         return ""
 
     def record_digest(self) -> str:
-        """Return "", as `content_digest` does."""
+        """Return an empty string, like `content_digest`."""
         return ""
 
     def lookup_entry(

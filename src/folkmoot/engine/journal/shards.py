@@ -18,9 +18,9 @@ WORKER_EXIT_TIMEOUT_SECONDS = 20.0
 
 
 class ShardDriftError(DriftError):
-    """A worker has the entry of another request at an address.
+    """A worker has an entry of another request at an address.
 
-    The worker knows only the entry's fingerprint. The head has the journal and reports the
+    The worker knows only the fingerprint of the entry. The head has the journal and reports the
     difference.
     """
 
@@ -33,8 +33,9 @@ class ShardDriftError(DriftError):
 class JournalShard(Journal):
     """The journal of a cluster worker.
 
-    It looks entries up among those that the head sent. It keeps what the head has not received yet,
-    in order. So the head never has an entry without the entries before it.
+    The shard looks entries up among those that the head sent. It keeps the entries that the head
+    has not received yet, in order. So the head always has all entries before the last one that it
+    received.
     """
 
     def __init__(self, path: Path, *, accept_changes: bool) -> None:
@@ -53,7 +54,7 @@ class JournalShard(Journal):
     ) -> JournalEntry | None:
         """Return the entry that the head sent for an address, or None.
 
-        Raises ShardDriftError if its request differs.
+        Raises ShardDriftError if the entry has another request.
         """
         entry = self.known.get(address)
         if entry is None or entry.fingerprint == fingerprint:
@@ -78,8 +79,8 @@ class JournalShard(Journal):
     async def take_unsent(self) -> list[tuple[JournalEntry, float | None]]:
         """Return the entries that the head has not received, each with its loan (USD).
 
-        They are flushed to this disk first, because a crash must not lose an entry that the head
-        has.
+        The entries are first flushed to the worker's disk, because a crash must not lose an entry
+        that the head has.
         """
         count = len(self._unsent)
         if count:
@@ -100,7 +101,7 @@ def lock_shard(shard: Path, seconds: float = 0.0) -> FileLock | None:
 
 
 def entries_after_row(path: Path, row: int) -> list[JournalEntry]:
-    """Return the entries of a lost worker's shard after row `row`: those before were sent."""
+    """Return the entries of a lost worker's shard after a row. The worker has sent the others."""
     if not path.exists():
         return []
     # Open it for writing, which recovers the write-ahead log of a killed worker.
@@ -120,7 +121,7 @@ def list_shards(folder: Path) -> list[Path]:
 
 
 def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Append the entries that the journal does not have. Return them, in order."""
+    """Append the entries that the journal does not have. Return these in order."""
     merged: dict[str, JournalEntry] = {}
     for entry in entries:
         if (

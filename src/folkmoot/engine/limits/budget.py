@@ -1,9 +1,9 @@
 """The researcher's budget in USD and in calls: which calls may start, which wait, when to stop.
 
-It covers the whole run over all resumes: the spending of earlier processes counts, and replayed
-calls are free. Every call reserves its maximum cost before it starts, so calls in flight cannot
-exceed the budget. What a killed process may have paid counts as spent. Used by the gateway. On a
-cluster worker the budget is the part that the head lends.
+The budget covers the whole run over all resumes. The spending of earlier processes counts, and
+replayed calls are free. Every call reserves its maximum cost before it starts, so calls in flight
+cannot exceed the budget. Money that a killed process may have paid counts as spent. The gateway
+uses this module. On a cluster worker the budget is the part that the head lends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class CallPrice(NamedTuple):
     """The price of a call (USD) before it is made.
 
     `expected_usd` is less than `max_usd` only if nothing limits the reply (no `max_tokens`). Such a
-    call may run alone even if its maximum does not fit. Otherwise a small budget would buy nothing.
+    call may run alone even if its maximum does not fit, because a small budget could otherwise buy
+    nothing.
     """
 
     max_usd: float = 0.0
@@ -65,12 +66,12 @@ class BudgetWaiter(NamedTuple):
 class Budget:
     """The budget of a run: it counts spending and reservations and admits calls that fit.
 
-    `usd` and `calls` are the limits (None: no limit). `spent_usd` and `spent_calls` are the
+    `usd` and `calls` are the limits, or None without a limit. `spent_usd` and `spent_calls` are the
     spending of earlier processes. `warn` is called once, at 80 %.
 
-    `reserve_call` raises BudgetReachedError only if no call is in flight that could release money,
-    and no waiting call fits. With `ask_for_more` it never raises this error. It calls
-    `ask_for_more` if a call does not fit, and `raise_limits` then gives more.
+    `reserve_call` raises BudgetReachedError if no waiting call fits and no call in flight could
+    release money. A cluster worker gives `ask_for_more` to prevent this error. The budget then
+    calls `ask_for_more` if a call does not fit, and the worker answers with `raise_limits`.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Budget:
     def record_cost(self, reserved: float, cost: float | None) -> None:
         """Replace the reservation of an answered call by its cost.
 
-        If the cost is unknown, the reservation is counted, as its upper bound.
+        If the cost is unknown, the reservation counts as the cost, because it is an upper bound.
         """
         self.count(reserved if cost is None else cost)
         self.release_reservation(reserved)
@@ -142,13 +143,13 @@ class Budget:
     def settle_broken(self, reserved: float) -> None:
         """Count the whole reservation of a broken-off reply as spent, since the vendor may bill it.
 
-        It is not counted as a call, because it gave no answer.
+        The reply is not counted as a call, because it gave no answer.
         """
         self.record_spending(reserved)
         self.release_reservation(reserved)
 
     def count(self, cost: float) -> None:
-        """Count one answered call, whichever process made it."""
+        """Count one answered call and its cost (USD), whichever process made the call."""
         self.spent_calls += 1
         self.record_spending(cost)
 
@@ -202,7 +203,7 @@ class Budget:
         return not self._in_flight
 
     def lend_to_worker(self, usd: float, calls: int) -> None:
-        """Set an amount aside for calls of cluster workers. A negative amount is given back."""
+        """Set an amount aside for cluster workers. A negative amount is given back."""
         self._lent_usd += usd
         self._lent_calls += calls
         if usd < 0 or calls < 0:
@@ -295,7 +296,7 @@ class Budget:
             self._admit_waiter(self._waiting.popleft())
 
     def _stop_if_nothing_fits(self, loop_iterations: int) -> None:
-        """Stop, unless a call that fits arrives within this many turns of the event loop."""
+        """Stop the run if no call that fits arrives within this many turns of the event loop."""
         if loop_iterations and self._waiting and not self._has_calls_in_flight:
             asyncio.get_running_loop().call_soon(self._stop_if_nothing_fits, loop_iterations - 1)
             return
@@ -315,7 +316,7 @@ class Budget:
         return bool(self._in_flight or self._lent_calls or self._lent_usd > _USD_TOLERANCE)
 
     def exhausted_error(self, price: CallPrice) -> BudgetReachedError:
-        """Return the error for a next call of this price that does not fit."""
+        """Return the error to raise if the next call has this price and does not fit."""
         calls, usd = self._possible
         if self.calls is not None and self.spent_calls >= self.calls:
             possible = f"; {calls} of them were possibly made by {KILLED}" if calls else ""

@@ -1,12 +1,13 @@
 """Loans: every call that is sent is covered by a loan on disk.
 
-The journal records how many calls may be unsettled, and for how much money at most. After a kill,
-the next process thus knows the amount that was possibly paid. One loan manager per journal lends to
-every process that makes calls for it: its own process and cluster workers. Loans are taken ahead of
-need, in the group commits of the journal, so that calls seldom wait for one.
+The journal records how many calls may be unsettled, and their maximum cost. So after a kill, the
+next process knows the amount that was possibly paid. Each journal has one loan manager. It lends to
+its own process and to cluster workers. Loans are taken ahead of need, in the group commits of the
+journal, so that calls seldom wait for one.
 
 All amounts are totals since a process began, so a loan need not be matched with its calls. The
-outstanding amount is the lent amount less the settled amount. Used by the gateway and `cluster`.
+outstanding amount is the lent amount less the settled amount. The gateway and `cluster` use this
+module.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _USD_TOLERANCE = 1e-12
 class LoanWish(NamedTuple):
     """The loan that a process asks for.
 
-    It covers the calls it has `begun`, the calls that are `waiting`, and `ahead` further calls of
-    this `price` (USD). `urgent`: calls wait, or soon will. `unpriced`: the process calls a model of
-    unknown price.
+    It should cover the calls that have `begun`, the `waiting` calls, and `ahead` further calls of
+    this `price` (USD). `urgent` means that calls wait, or soon will. `unpriced` means that the
+    process calls a model of unknown price.
     """
 
     begun: Amount = NOTHING
@@ -65,9 +66,9 @@ class LoanWaiter(NamedTuple):
 class Loan:
     """The loan of one process: the calls that it may send before it must ask for more.
 
-    `ask` is called if less than half of the calls lent ahead is left, and again if calls wait. The
-    answer comes by `apply_loan`, usually `seconds` later. `wait` returns the context in which a
-    call waits. `unpriced` is set before the first call of unknown price. From then on only a loan
+    `ask` is called if less than half of the calls lent ahead are left, and again if calls wait. The
+    answer comes by `apply_loan`, usually `seconds` later. A call waits inside the context that
+    `wait` returns. Set `unpriced` before the first call of unknown price. From then on only a loan
     at an unknown price covers calls.
     """
 
@@ -101,7 +102,9 @@ class Loan:
         self._stopped: FolkmootError | None = None
 
     def try_cover(self, usd: float) -> bool:
-        """Cover a call now if the loan suffices. Return whether it is covered."""
+        """Cover a call of this maximum cost (USD) if the loan suffices. Return whether it is
+        covered.
+        """
         if self._arrived is not None:
             self._take_arrivals()
         if self._waiting or self._stopped is not None or not self._fits_loan(usd):
@@ -148,7 +151,7 @@ class Loan:
         self._admit_waiting_calls()
 
     def current_wish(self) -> LoanWish:
-        """Return the loan to ask for: the faster calls start, the more ahead of need."""
+        """Return the loan to ask for. If calls start faster, more is asked for ahead of need."""
         now = time.monotonic()
         asked_at, calls_when_asked = self._asked
         # The calls that will start until the answer arrives, at the present rate.
@@ -272,9 +275,9 @@ class Account:
 
 
 class LoanManager:
-    """The lender of one journal: it lends to the processes that make calls for the journal.
+    """The lender of one journal: it lends to all processes that make calls for the journal.
 
-    `budget` is the budget of the run. `wait` is passed to the process's own `Loan`.
+    `budget` is the budget of the run. `wait` is passed to the `Loan` of the manager's own process.
     """
 
     def __init__(
@@ -322,7 +325,7 @@ class LoanManager:
         return lent
 
     def record_lost_worker(self, borrower: int) -> Amount:
-        """Record a lost worker. Return its outstanding loan, which was possibly paid."""
+        """Record a lost worker. Return its outstanding loan, the amount that was possibly paid."""
         account = self._accounts.pop(borrower, Account())
         out = Amount(
             max(0, account.outstanding_amount.calls), max(0.0, account.outstanding_amount.usd)
@@ -369,9 +372,9 @@ class LoanManager:
         self._ledger.record_loan(more, done, unpriced=self.unpriced, at_once=at_once)
 
     def _grant_wish(self, borrower: int, wish: LoanWish) -> Amount:
-        """Lend what a process asks for and return the total lent to it.
+        """Lend the amount that a process asks for, and return the total lent to the process.
 
-        The amount ahead of need is limited by the budget.
+        The budget limits the amount that is lent ahead of need.
         """
         account = self._accounts.setdefault(borrower, Account())
         needed = wish.begun.add_amount(wish.waiting)
@@ -399,8 +402,8 @@ class LoanManager:
     def _ahead_of(self, wish: LoanWish, needed: Amount, had: Amount) -> Amount:
         """Return the amount to lend ahead of need.
 
-        `needed` is the borrower's amount that is unsettled or about to start, `had` its outstanding
-        loan.
+        `needed` is the borrower's amount that is unsettled or about to start. `had` is the
+        borrower's outstanding loan.
         """
         # Loans of the other borrowers are already promised.
         lent_to_others = Amount(self._budget.out_calls, self._budget.out_usd).subtract_amount(had)

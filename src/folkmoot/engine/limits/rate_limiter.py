@@ -51,9 +51,9 @@ class TokenBucket:
 class ModelDemand:
     """A cluster worker's report on one model: waiting calls, unused grant, limits and errors.
 
-    `first` is the token count of the call that waits longest. `rate_limit_events` holds for each
-    429 the seconds since its call began and the requested wait. `hold_seconds` is the remaining
-    time for which the model is held.
+    `first` is the number of tokens of the call that has waited longest. `rate_limit_events` holds
+    two numbers for each 429: the seconds since the call began, and the requested wait in seconds.
+    `hold_seconds` is the remaining time for which the model is held.
     """
 
     in_flight: int = 0
@@ -72,12 +72,13 @@ class ModelDemand:
 
 @dataclass(slots=True)
 class Grant:
-    """What a cluster worker may use of one model until its next report.
+    """The part of one model's limits that a cluster worker may use until its next report.
 
-    `extra_slots` is the number of slots to add, negative to give up slots. `call_starts` and
-    `tokens` are the calls to start and the tokens to start them with. `max_tokens_per_call` is the
-    most tokens that a call has to wait for. No call starts for `hold_seconds`. The minimum spacing
-    is divided among `worker_count` workers. `answered`: the model has answered at least once.
+    `extra_slots` is the number of slots to add, or to give up if it is negative. `call_starts` and
+    `tokens` are the calls that may start and the tokens for them. A call never waits for more than
+    `max_tokens_per_call` tokens. No call starts for `hold_seconds`. The minimum spacing of calls is
+    divided among `worker_count` workers. `answered` is true if the model has answered at least
+    once.
     """
 
     extra_slots: int = 0
@@ -97,12 +98,12 @@ class SlotWaiter(NamedTuple):
 
 
 class RateLimiter:
-    """The admission of calls to one model, first come, first served.
+    """Admits the calls to one model, first come, first served.
 
-    `concurrency` is the maximum number of calls in flight, `spacing` the minimum time between two
-    starts (s). With `tell` the limiter starts without slots and follows grants. It calls
-    `tell(False)` if these are not enough. It calls `tell(True)` if the other workers should know a
-    new limit at once.
+    `concurrency` is the maximum number of calls in flight, and `spacing` the minimum time between
+    two starts (seconds). `tell` is given on a cluster worker. The limiter then starts without slots
+    and follows grants. It calls `tell(False)` if the granted slots are not enough. It calls
+    `tell(True)` if the other workers should know a new limit at once.
     """
 
     def __init__(
@@ -166,13 +167,16 @@ class RateLimiter:
         self._raise_if_stopped()
 
     def release(self, slots: int = 1) -> None:
-        """Return a slot, however the call ended, or several slots of a cluster worker."""
+        """Return the slot of a call that ended, or several slots of a cluster worker."""
         self.in_flight -= slots
         if self._waiting:
             self._admit_waiting_calls()
 
     def record_success(self, hints: Mapping[str, float] | None = None) -> None:
-        """Record a success: raise the concurrency by one per round of replies, apply headers."""
+        """Record a success and apply the limits in the reply's headers.
+
+        Each round of successful replies raises the concurrency by one.
+        """
         self.successes += 1
         if self._tell is not None:
             self._use.successes += 1
@@ -192,7 +196,7 @@ class RateLimiter:
     def record_rate_limit(self, entered_at: float, retry_after: float | None) -> None:
         """Record a 429: halve the concurrency and hold the model for `retry_after` seconds.
 
-        Calls that were sent together halve it only once.
+        Several 429s to calls that were sent together halve the concurrency only once.
         """
         if self._tell is not None:
             self._use.rate_limit_events.append((self._clock() - entered_at, retry_after))
@@ -205,24 +209,25 @@ class RateLimiter:
             self.learn_hold(retry_after)
 
     def hold_calls(self, seconds: float) -> None:
-        """Start no call for this many seconds, on no worker either."""
+        """Hold the model for this many seconds, on all workers of a cluster."""
         self.learn_hold(seconds)
         if self._tell is not None:
             self._tell(True)
 
     def learn_hold(self, seconds: float) -> None:
-        """Start no call for this many seconds on this machine."""
+        """Hold the model for this many seconds on this machine."""
         self._not_before = max(self._not_before, self._clock() + seconds)
 
     @property
     def is_lent(self) -> bool:
-        """True if the limiter follows grants."""
+        """True if the limiter follows the grants of a cluster head."""
         return self._tell is not None
 
     def apply_grant(self, grant: Grant) -> None:
-        """Apply a grant of the head.
+        """Apply a grant of the cluster head.
 
-        Calls that ended since the report have left free slots here, so the grant is added to them.
+        Calls that ended since the report have left free slots here. The granted slots are added to
+        them.
         """
         self.allowed += grant.extra_slots
         self.requests = _filled_bucket(grant.call_starts, UNLIMITED)
@@ -269,7 +274,10 @@ class RateLimiter:
             raise self._stopped.with_traceback(None)
 
     def _try_to_admit(self, tokens: float, now: float) -> float:
-        """Take a slot and return 0, or return the seconds to wait (infinite: until a call ends)."""
+        """Take a slot and return 0, or return the seconds to wait for one.
+
+        The result is infinite if the call must wait until another call ends.
+        """
         # A sum of fractions may be slightly below the next integer.
         is_full = self.in_flight >= int(self.allowed + 1e-9)
         wait = UNLIMITED if is_full else self._not_before - now

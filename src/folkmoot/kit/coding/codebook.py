@@ -39,10 +39,11 @@ class Code(_FrozenModel):
 class Codebook(_FrozenModel):
     """A question about a text, and the codes that answer it.
 
-    `choose`: exactly one code (`one`), or all that apply (`any`). `level: ordinal`: the codes are
-    ordered, which the measure of agreement uses. `slots`: name → meaning of an object of the codes,
-    such as an option or a member. Each text lists the values of its slots. `fixed`: findings name
-    the codes. A researcher's version may reword them and add others, but must keep them all.
+    `choose`: exactly one code (`one`), or all that apply (`any`). `level: ordinal` means that the
+    codes are ordered, which matters for the agreement of coders. `slots` maps the name of an object
+    of the codes, such as an option or a member, to its meaning. Each text lists the values of its
+    slots. `fixed` means that findings name the codes. A researcher's version may then reword the
+    codes and add others, but must keep them all.
     """
 
     name: str = Field(pattern=r"^\w+$")

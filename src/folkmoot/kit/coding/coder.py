@@ -1,4 +1,4 @@
-"""Ask a model for the codes of a text, and reject codes with a quote that is not in the text."""
+"""Ask a model for the codes of a text. Reject each code with a quote that is not in the text."""
 
 from __future__ import annotations
 
@@ -155,10 +155,10 @@ def same_model(first: str, second: str, endpoints: Endpoints) -> bool:
 class TextToCode:
     """A text to be coded.
 
-    `id` is unique within the codebook and lets the study find the place of the text. `context` is
-    what the codebook's question refers to (name → text). The coder sees it, so it must not reveal
-    the condition. `slots` holds the permitted values of each slot of the codebook. The coder's
-    prompt keeps the recorded sources of the texts. Pass a conversation as the result of
+    `id` is unique within the codebook. With it, the study finds where the text was said. `context`
+    maps names to the texts that the codebook's question refers to. The coder sees it, so it must
+    not reveal the condition. `slots` holds the permitted values of each slot of the codebook. The
+    coder's prompt keeps the recorded sources of the texts. Pass a conversation as the result of
     `provenance.join_texts`.
     """
 
@@ -170,9 +170,10 @@ class TextToCode:
 
 
 class AssignedCode(NamedTuple):
-    """One code of a text.
+    """One code that a coder assigned to a text.
 
-    `slots`: slot → value. `rejection_reason`: why the code does not count, or empty if it counts.
+    `slots` maps a slot to its value. `rejection_reason` says why the code does not count. It is
+    empty if the code counts.
     """
 
     code: str
@@ -193,11 +194,10 @@ async def code_texts(
 ) -> dict[str, tuple[AssignedCode, ...]]:
     """Code texts by a codebook and return the valid codes by text id.
 
-    Texts without an answer are absent.
-
-    Records every text in the table `texts` and every code in `codes`. If `coding:` is off, the
-    texts are still recorded for a later coding, and the result is empty. `rule` is a phrase rule.
-    It is recorded as another coder for comparison, and no finding may rest on it.
+    A text that the coder did not answer is left out of the result. The function records every text
+    in the table `texts` and every code in `codes`. If `coding:` is off, it records the texts for a
+    later coding and returns an empty dictionary. `rule` is a phrase rule. Its codes are recorded as
+    those of another coder for comparison, and no finding may rest on them.
     """
     settings = session.config.coding
     book = load_codebook(session, codebook, settings)
@@ -243,7 +243,7 @@ async def code_texts(
 async def code_with_models(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], sample: frozenset[str]
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Ask the coder for all texts, and the second coder, if there is one, for the sample."""
+    """Ask the coder for the codes of all texts, and the second coder, if any, for the sample."""
     # Seal the sample before the first call. It must not depend on the codes.
     prompt = {"prompt": PROMPTS.hashes()[PROMPT], "sample": sorted(sample)}
     await session.seal(f"coding {book.name}", prompt)
@@ -269,7 +269,7 @@ async def _code_all(
 ) -> dict[str, tuple[AssignedCode, ...]]:
     """Ask one coder for the codes of all texts and record them.
 
-    Return the valid codes by text id.
+    Return the valid ones by text id.
     """
     kind = "embedded" if session.is_synthetic(role) else "model"
     who = CoderInfo(role, kind, session.resolve_model(role))
@@ -300,7 +300,7 @@ async def ask_for_codes(
 ) -> tuple[AssignedCode, ...]:
     """Ask a model for the codes of one text.
 
-    A code that stays invalid after the re-asks has a reason.
+    A code that is still invalid after the re-asks carries its `rejection_reason`.
     """
     text = quote_text(book, text)
     wanted = CodesAnswer(book, text)
@@ -317,9 +317,9 @@ async def ask_for_codes(
 def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
     """Return the text with a recorded source for each of its parts.
 
-    Parts keep the source that the study gave them. All others refer to their row in the table
-    `texts`. In a post-hoc coding that is the table of the coded run. A text with several sources
-    also refers to its row, because the coder reads it as a whole.
+    A part keeps the source that the study gave it. Any other part gets its row in the table `texts`
+    as source. In a post-hoc coding this is the table of the coded run. A text with several sources
+    also gets its row as source, because the coder reads it as a whole.
     """
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:
@@ -358,7 +358,7 @@ def build_coder_prompt(wanted: CodesAnswer) -> str:
 
 
 def _format_about(about: Mapping[str, str]) -> str:
-    """Return the context of a question as indented JSON that keeps the sources of its values."""
+    """Return the context of a question as indented JSON. Its values keep their sources."""
     lines = [
         # `json.dumps` would lose the sources, so the JSON is assembled from escaped parts.
         concatenate_texts((f'  "{escape_json(name)}": "', escape_json(part), '"'), plain=None)
@@ -368,7 +368,7 @@ def _format_about(about: Mapping[str, str]) -> str:
 
 
 def load_codebook(session: Session[Any], path: Path, settings: CodingSettings) -> Codebook:
-    """Return the researcher's codebook with this file name, or else the study's codebook."""
+    """Return the researcher's codebook with this file name, or the study's if there is none."""
     # The researcher's folder replaces single codebooks. Files that it lacks come from the study.
     if settings.codebooks is not None:
         own = session.study_folder / Path(settings.codebooks).expanduser() / path.name
@@ -388,7 +388,7 @@ def draw_sample(
 
 
 def require_unique_texts(texts: Sequence[TextToCode], book: Codebook) -> None:
-    """Raise ProtocolError for two texts with the same id, or a text without values for a slot."""
+    """Raise ProtocolError if two texts have the same id, or if a text has no values for a slot."""
     seen: set[str] = set()
     for text in texts:
         if text.id in seen:
@@ -399,7 +399,7 @@ def require_unique_texts(texts: Sequence[TextToCode], book: Codebook) -> None:
 
 
 class CoderInfo(NamedTuple):
-    """The role (coder, second_coder, rule), the kind and the name of a coder."""
+    """A coder as the table `codes` names it: role (coder, second_coder, rule), kind and name."""
 
     coder_role: str
     kind: str
@@ -409,9 +409,9 @@ class CoderInfo(NamedTuple):
 def record_codes(
     scope: Scope, book: Codebook, text: TextToCode, codes: Iterable[AssignedCode], who: CoderInfo
 ) -> None:
-    """Add the codes of one text to the table `codes`.
+    """Add a row to the table `codes` for each code of one text.
 
-    A text without an applicable code gets a row too.
+    If no code applies, the text gets one row that says so.
     """
     for each in tuple(codes) or (AssignedCode(NO_CODE_LABEL),):
         scope.record(
@@ -525,7 +525,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         return ParsedAnswer(codes, read.parse_step, read.repairs)
 
     def salvage_reply(self, reply: str) -> ParsedAnswer[tuple[AssignedCode, ...]] | None:
-        """Return the codes of a reply that is still invalid. Wrong codes carry the reason."""
+        """Return the codes of a reply that is still invalid. Wrong codes carry a reason."""
         read = JsonList(_CodeReply, name="codes").parse_reply(reply)
         codes = self._check_items(read.value) if isinstance(read, ParsedAnswer) else ()
         return ParsedAnswer(codes, "exact") if codes else None

@@ -1,4 +1,4 @@
-"""Code a finished run with a model. The coding is a run below it, in `RUN/codings/<coder>/`."""
+"""Code a finished run with a model. The coding is a separate run in `RUN/codings/<coder>/`."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _text_from_row(row: Mapping[str, Any]) -> TextToCode:
 
 
 def verify_codings(run: RunFolder) -> Iterator[tuple[str, Verification]]:
-    """Replay and compare every coding that the amendments name. Yield its folder and the result."""
+    """Replay every coding that the amendments name. Yield its folder and the verification."""
     try:
         coded = [
             amendment

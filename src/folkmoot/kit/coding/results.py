@@ -43,10 +43,11 @@ EMBEDDED_NOTE = (
 
 @dataclass(frozen=True)
 class CoderResult:
-    """The codes of one coder by one codebook.
+    """The codes that one coder assigned by one codebook.
 
-    `coder_role`: coder, second_coder, rule or person. `codes`: text id → valid codes with quotes. A
-    text without an answer is absent. A text without an applicable code has an empty mapping.
+    `coder_role` is coder, second_coder, rule or person. `codes` maps a text id to the valid codes
+    with their quotes. A text without an answer is left out. A text to which no code applies has an
+    empty mapping.
     """
 
     coder_role: str
@@ -63,11 +64,11 @@ class CoderResult:
 
 @dataclass(frozen=True)
 class CodebookResults:
-    """All codes by one codebook in a run.
+    """All codes that coders assigned by one codebook in a run. Findings are made from it.
 
-    Findings use `codes_by_text`: the coder's codes with human corrections. If `supports_findings`
-    is False, no finding may use the codes. `note` names the coder and the agreement with other
-    coders, for the notes of the finding, or says why the codes support no finding.
+    `codes_by_text` holds the coder's codes with human corrections. No finding may use them if
+    `supports_findings` is False. `note` names the coder and the agreement with other coders, for
+    the notes of a finding, or says why the codes support no finding.
     """
 
     book: Codebook
@@ -77,7 +78,10 @@ class CodebookResults:
 
     @cached_property
     def primary_coder(self) -> CoderResult | None:
-        """The coder that findings use: the first real model, else the embedded coder, else None."""
+        """The coder that findings use: the first real model.
+
+        If no real model coded, it is the embedded coder, or None if that did not code either.
+        """
         first = [
             coder_result for coder_result in self.coders if coder_result.coder_role == CODER_ROLE
         ]
@@ -93,7 +97,7 @@ class CodebookResults:
 
     @cached_property
     def codes_by_text(self) -> dict[str, dict[Key, str]]:
-        """Text id → codes with quotes, after corrections. Texts without an answer are absent."""
+        """Text id → codes with quotes, after corrections. Texts without an answer are left out."""
         found = {
             text: dict(codes)
             for text, codes in (self.primary_coder.codes if self.primary_coder else {}).items()
@@ -109,7 +113,7 @@ class CodebookResults:
     def codes_of(self, text_id: str) -> dict[str, str] | None:
         """Return code → quote of one text, for all slot values together.
 
-        None if there is no answer.
+        Returns None if the coder gave no answer for the text.
         """
         codes = self.codes_by_text.get(text_id)
         return None if codes is None else {code: quote for (_, code), quote in codes.items()}
@@ -126,9 +130,10 @@ class CodebookResults:
     def agreement_with(self, other: CoderResult, code: str | None = None) -> Estimate:
         """Return Krippendorff's α of the primary coder and another coder over their shared texts.
 
-        With `code`, the units are decisions whether this code applies. Without it, `choose: one`
-        compares the one code of each text and slot value, "none" included. `choose: any` compares
-        for each code whether it applies. See `krippendorff_interval`.
+        If `code` is given, a unit is the decision whether this code applies to a text. Without it,
+        the units depend on the codebook. With `choose: one` a unit is the one code of a text and
+        slot value, where "none" is a code too. With `choose: any` a unit is the decision whether
+        one code applies. See `krippendorff_interval`.
         """
         ids, ratings, level = self._rating_matrix(other, code)
         # No shared text means an unknown agreement, not one of zero.
@@ -137,9 +142,9 @@ class CodebookResults:
         return krippendorff_interval(ratings, level, ids)
 
     def agreement_by_code(self, other: CoderResult) -> dict[str, float]:
-        """Return code → α of the decisions whether it applies.
+        """Return code → α of the decisions whether this code applies.
 
-        NaN if the code is never or always assigned.
+        The α is NaN if the code is never or always assigned.
         """
         alphas = {}
         for code in self.book.code_names:
@@ -150,7 +155,11 @@ class CodebookResults:
     def _rating_matrix(
         self, other: CoderResult, code: str | None
     ) -> tuple[list[str], FloatArray, Level]:
-        """Return the text id of each unit, the ratings of both coders (2, units), and the level."""
+        """Return the units, their ratings and the level of measurement.
+
+        The units are text ids. The ratings are an array with one row for each of the two coders and
+        one column for each unit.
+        """
         units = list(self._shared_units(other, code))
         ids = [unit[0] for unit in units]
         ratings = [[unit[1] for unit in units], [unit[2] for unit in units]]
@@ -164,7 +173,7 @@ class CodebookResults:
     def _shared_units(
         self, other: CoderResult, wanted: str | None
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Yield (text id, primary coder's rating, other's rating) for each unit that both rated."""
+        """Yield text id, primary coder's and other coder's rating for each unit that both rated."""
         assert self.primary_coder is not None
         several = self.book.choose == "any"
         for text_id, theirs in other.codes.items():
@@ -188,9 +197,9 @@ class CodebookResults:
 
     @property
     def note(self) -> str:
-        """The primary coder and the agreement with others.
+        """The primary coder and the agreement with other coders, for the notes of a finding.
 
-        It starts with a warning for embedded codes.
+        If the coder was embedded, the text starts with a warning.
         """
         if self.primary_coder is not None and self.primary_coder.is_embedded:
             return f"{EMBEDDED_NOTE} {self.who}"
@@ -199,13 +208,14 @@ class CodebookResults:
     def describe_withheld(self, content: str) -> str:
         """Return the line that replaces a finding for which embedded codes may not be used.
 
-        `content` is what codes of a model or a human would show there, as the start of a sentence.
+        `content` is the start of a sentence. It names what the codes of a model or a human would
+        show.
         """
         return f"{content} would stand here. {EMBEDDED_NOTE}"
 
     @property
     def who(self) -> str:
-        """The primary coder and the agreement with others, in one or two sentences."""
+        """The primary coder and the agreement with other coders, in one or two sentences."""
         if self.primary_coder is None:
             return f"No text was coded by the codebook {self.book.name}."
         said = (
@@ -236,9 +246,10 @@ class CodebookResults:
 
 
 def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
-    """Return codebook name → all codes of a run, from its stages, post-hoc codings and sheets.
+    """Return codebook name → all codes of a run.
 
-    The result is empty if the run records no texts.
+    They come from the stages of the run, from post-hoc codings and from sheets of human coders. The
+    result is empty if the run records no texts to code.
     """
     if not run.has_table("texts"):
         return {}
@@ -283,7 +294,7 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
 
 
 def text_digest(row: Mapping[str, Any]) -> str:
-    """Return a digest of a text and its context. It identifies the words that a human was shown."""
+    """Return a digest of a text and its context. It identifies the version that a human coded."""
     return digest(row["text"] or "", row["about"] or "", size=8).hex()
 
 
@@ -298,7 +309,7 @@ TITLE = "How free text was coded"
 def coding_finding(run: RunFolder) -> Finding | None:
     """Return the finding on how free text was coded and how far coders agree.
 
-    None without any texts.
+    Returns None if the run has no texts to code.
     """
     rows: list[Row] = []
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""Spreadsheets for human coders: write codes or a blind sample, and read them as amendments."""
+"""Write spreadsheets for human coders, and read the filled ones back as amendments."""
 
 from __future__ import annotations
 
@@ -55,10 +55,11 @@ COLUMN_WIDTHS = {
 
 
 def write_sheet(run: RunFolder, path: Path, *, blind: bool) -> int:
-    """Write a workbook for a human coder and return the number of lines.
+    """Write a spreadsheet for a human coder and return the number of its lines.
 
-    `blind` writes the sample without any codes. Otherwise the sheet lists all codes with their
-    quotes. Raises InputError if there is nothing to write, and StorageError if the file exists.
+    If `blind` is true, the sheet lists the sample without any codes. Otherwise it lists all codes
+    with their quotes. Raises InputError if there is nothing to write, and StorageError if the file
+    exists.
     """
     if path.exists():
         hint = "read it back with --read, or name another file"
@@ -116,9 +117,9 @@ def _blind_rows(read: CodebookResults) -> Iterator[dict[str, str]]:
 
 
 def anonymous_number(book: str, text_id: str) -> str:
-    """Return the number of a text on a sheet.
+    """Return the number by which a sheet names a text.
 
-    A text id may reveal the condition, a digest does not.
+    It is a digest of the text id, because the id itself may reveal the condition.
     """
     return digest(book, text_id, size=5).hex()
 
@@ -229,10 +230,7 @@ def _require_blind_coder(run: RunFolder, made: Sequence[Amendment], by: str) -> 
 
 
 def _amendment_key(amendment: Amendment) -> tuple[object, ...]:
-    """Return the decision that an amendment makes.
-
-    A later amendment with the same key replaces it.
-    """
+    """Return what an amendment decides: a later amendment with the same key replaces it."""
     return (
         amendment.kind,
         amendment.author,
@@ -259,7 +257,8 @@ def _read_lines(sheet: RawSheet, file: str) -> Iterator[tuple[int, dict[str, str
 def _find_misplaced(read: Mapping[str, CodebookResults], line: dict[str, str]) -> Problem | None:
     """Return the problem of a line that names no text of the run.
 
-    Otherwise add `text_id` and `words` (the digest of the text) to the line and return None.
+    For any other line, add `text_id` and `words` (the digest of the text) to the line and return
+    None.
     """
     if line["codebook"] not in read:
         hint = did_you_mean(line["codebook"], read)

@@ -15,7 +15,7 @@ from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 
 class _Pair(NamedTuple):
-    """Effect and user drift of one contrast in one cell. None means unknown."""
+    """The effect and the user drift of one contrast in one cell. None means unknown."""
 
     effect: float | None
     drift: float | None
@@ -26,7 +26,7 @@ def effect_and_drift_over_cells(
 ) -> Finding | None:
     """Return the finding that compares effect and user drift between the specifications of a grid.
 
-    `cells` holds the specification in words and the findings of each cell. Returns None if fewer
+    `cells` holds the specification of each cell in words, and its findings. Returns None if fewer
     than two specifications have controls.
     """
     found: dict[str, dict[str, list[_Pair]]] = {}

@@ -1,4 +1,4 @@
-"""Ask the controls of a finished run. They are a run below it, in `RUN/controls/`."""
+"""Ask the controls of a finished run. They are stored as a separate run in `RUN/controls/`."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def run_with_controls(
 ) -> RunFolder:
     """Run (or resume) a study and then the controls that its file names, within one budget.
 
-    If the run pauses during its controls, all answers of the study exist, and a resume asks the
-    rest. Raises the errors of `run_study`, and InputError before the run if the study type records
-    no decisions.
+    If the run pauses during its controls, all answers of the study exist. A resume then asks the
+    remaining controls. Raises the errors of `run_study`. Raises InputError before the run if the
+    study type records no decisions.
     """
     require_decisions(found)
     run = run_study(found, options, stopper)
@@ -163,10 +163,11 @@ def ask_named_controls(
     stopper: RunStopper | None = None,
     others: Sequence[RunFolder] = (),
 ) -> None:
-    """Ask the controls that a study file names, unless there are none or they have been asked.
+    """Ask the controls that a study file names, unless they have been asked.
 
-    `limits` holds the budget. The run, the `others` (cells of the same grid) and all their controls
-    share it.
+    The function does nothing for an unusable run, or if `settings` is None because the study file
+    names no controls. `limits` holds the budget. It covers the run, the `others` (cells of the same
+    grid) and all their controls together.
     """
     if settings is None or run.unusable_reason or finished_controls(run) is not None:
         return
@@ -201,7 +202,7 @@ def ask_named_controls(
 def _spent_in(folder: Path) -> tuple[int, float]:
     """Return the calls and the cost (USD) of a run.
 
-    Calls that a killed process may have paid for count as spent.
+    Calls that a killed process may have paid for are included.
     """
     if not (folder / JOURNAL).exists():
         return 0, 0.0
@@ -302,7 +303,8 @@ async def _ask_control(
 ) -> None:
     """Continue a conversation with one question and record the answer.
 
-    Each question continues the decision itself, so that no control is in the history of another.
+    Each control question follows the decision directly, so no control question is in the history of
+    another one.
     """
     text = quote_value(question.text, "material", f"study.questions.{question.id}.text")
     if question.number is None:
@@ -345,7 +347,7 @@ async def _ask_replaced(
     changed: Replaced | Refusal,
     scope: Scope,
 ) -> None:
-    """Ask the decision in the version of a control, or record why it cannot be asked."""
+    """Ask the decision in one version of its prompt, or record why it cannot be asked."""
     # A `Refusal` is a string, and its text is the reason of the missing answer.
     if isinstance(changed, str):
         got: Any = Missing(changed)
@@ -390,9 +392,9 @@ def _record_answer(
 
 
 def verify_controls(run: RunFolder) -> Iterator[tuple[str, Verification]]:
-    """Replay and compare the controls that the amendments name.
+    """Replay the controls that the amendments name and compare them with the stored results.
 
-    Yield their folder and the result.
+    Yields the folder of the controls and the result.
     """
     try:
         made = finished_controls(run)

@@ -1,4 +1,4 @@
-"""The groups of control answers to compare: conditions, and decisions before and after."""
+"""The contrasts of control answers: conditions, and first against final decisions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_CONDITIONS = 6
 
 
 class Contrast(NamedTuple):
-    """Two groups of control answers to compare, each given as (condition, moment)."""
+    """Two groups of control answers to compare. A group is a pair (condition, moment)."""
 
     first: tuple[str, str]
     second: tuple[str, str]
@@ -33,7 +33,11 @@ class Contrast(NamedTuple):
 
 
 def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
-    """Yield each pair of conditions at the final decision, and first against final decisions."""
+    """Yield the contrasts in a table of control answers.
+
+    These are all pairs of conditions at the final decision, and the first against the final
+    decision in each condition.
+    """
     groups = answers.select("condition", "moment").unique(maintain_order=True).rows()
     final = [group for group in groups if group[1] == FINAL]
     yield from (Contrast(*pair) for pair in combinations(final[:_MOST_CONDITIONS], 2))
@@ -45,7 +49,7 @@ def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
 
 
 def unit_name(rows: pl.DataFrame) -> str:
-    """Return the name of the unit of analysis in these rows, for the field `unit` of a finding."""
+    """Return the name of the unit of analysis, for the field `unit` of a finding."""
     alone = rows.select((pl.col("unit") == pl.col("participant_id")).all()).item()
     return "participant" if alone else "conversation"
 
@@ -53,9 +57,9 @@ def unit_name(rows: pl.DataFrame) -> str:
 def share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
     """Return the share of hits with its interval.
 
-    The interval is Wilson's if each unit has one answer. Otherwise it is a clustered one. If all
-    answers are hits, the variance between clusters is zero. Then Wilson's interval counts each
-    cluster once.
+    If each unit has one answer, the interval is Wilson's. Otherwise it is the interval for
+    clustered data. That interval is undefined if all answers are hits, because the variance between
+    clusters is zero. In this case it is Wilson's interval with each cluster counted once.
     """
     if len(set(units)) == len(hits):
         return wilson(sum(hits), len(hits))

@@ -1,8 +1,8 @@
-"""Read the decisions of a finished run and the conversation that led to each.
+"""Read the decisions of a finished run, each with the conversation before it.
 
-The table `exposure` lists the decisions. The journal holds the messages and the reply of each, and
-`provenance` the sources of their texts. Together they are the conversation as the speaker knew it,
-so another question can continue it.
+The table `exposure` lists the decisions. The journal holds their messages and replies, and the
+table `provenance` the sources of the texts. From these, the module rebuilds each conversation as
+the speaker knew it, so that another question can continue it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ _IDS = ("participant_id", "persona_id", "member_id")
 
 
 class ControlledDecision(NamedTuple):
-    """A decision that controls continue.
+    """One decision of a participant that controls continue.
 
-    `moment`: the first decision of the participant in the run, or the final one in this condition.
-    `options` and `value` are empty and None unless the decision is a closed choice.
+    `moment` is `first` for the participant's first decision in the run, and `final` for the last
+    one in this condition. Unless the decision is a closed choice, `options` is empty and `value` is
+    None.
     """
 
     participant_id: str
@@ -55,7 +56,7 @@ class ControlledDecision(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name of the scope of this decision. It is unique within the run."""
+        """The name of this decision's scope in the controls. It is unique within the run."""
         return f"{self.moment}-{self.condition}-{self.unit}-{self.participant_id}"
 
 
@@ -78,9 +79,10 @@ class DecisionConversation(NamedTuple):
 def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     """Return the first decision of each participant and the final one in each condition.
 
-    The first decision is the first closed choice, if the participant made one. Only decisions in
-    the participant's own conversation count. If one reply speaks for several participants, none of
-    them can be asked further. Raises InputError if the run has no suitable decision.
+    If the participant made a closed choice, the first such choice is the first decision. Only
+    decisions in the participant's own conversation count. If one reply speaks for several
+    participants, none of them can be asked further. Raises InputError if the run has no suitable
+    decision.
     """
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(
@@ -141,8 +143,8 @@ def sample_decisions(
 ) -> list[ControlledDecision]:
     """Return the decisions of at most `most` participants for each condition and moment.
 
-    The seed ranks the participants. So the sample before a treatment has the same participants as
-    the sample after it. A smaller sample is part of a larger one.
+    The seed ranks the participants. So the samples of first and of final decisions have the same
+    participants, and a smaller sample is part of a larger one.
     """
     groups: dict[tuple[str, str], list[ControlledDecision]] = {}
     for decision in decisions:
@@ -161,9 +163,9 @@ def sample_decisions(
 def read_conversations(
     run: RunFolder, journal: JournalReader, decisions: Collection[ControlledDecision]
 ) -> dict[str, DecisionConversation]:
-    """Return the address of each decision → its conversation.
+    """Return the conversation of each decision, by the address of the decision.
 
-    Decisions without a reply are absent.
+    Decisions without a reply are left out.
     """
     spans = _spans_at(run, {decision.address for decision in decisions})
     found = {}
@@ -221,13 +223,13 @@ def _utterances(
 
 
 def _last_try(journal: JournalReader, address: str) -> JournalEntry | None:
-    """Return the entry of the answer: the last one if the question was asked again."""
+    """Return the journal entry that holds the answer: the last one if there were re-asks."""
     tries = journal.list_ask_addresses(address)
     return journal.entry_at(tries[-1]) if tries else None
 
 
 def _spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
-    """Return address → message number → spans of the first request at that address."""
+    """Return the spans of the first request at each address: address → message number → spans."""
     found: dict[str, dict[int, list[Span]]] = {}
     if not run.has_table(PROVENANCE):
         return found
@@ -245,7 +247,7 @@ def _spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int,
 def ages_by_participant(run: RunFolder) -> dict[str, int]:
     """Return participant → age from the table that describes participants.
 
-    Empty if ids repeat there.
+    Returns an empty dictionary if an id occurs twice in that table.
     """
     for name in run.table_names():
         table = run.scan_table(name)

@@ -1,7 +1,8 @@
-"""Measure an effect as designed and with parts of the prompt replaced, to locate its cause.
+"""Measure an effect as designed and in versions with replaced parts of the prompt.
 
-An effect is the distance between the answers of two groups to one decision. It is measured like
-user drift (`measures.drift`), so that both can be compared.
+An effect that disappears in a version depends on the replaced part. An effect is the distance
+between the answers of two groups to one decision. It is measured like user drift
+(`measures.drift`), so that effect and drift can be compared.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ NAMES = {
 
 
 class Version(NamedTuple):
-    """The answers of one group to one decision in one version of its prompt.
+    """The answers of one group to one decision, asked with one version of its prompt.
 
-    `replied` counts decisions that could not be asked, because the speaker had replied to a
-    replaced text. `is_changed` is True if any prompt was changed.
+    `replied` is the number of decisions that could not be asked, because the speaker had replied to
+    a replaced text. `is_changed` is True if the version changed any prompt.
     """
 
     answers: Answers
@@ -66,7 +67,11 @@ class Version(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """An effect in one version. `refused` decisions of both groups could not be asked in it."""
+    """The effect of one contrast in one version of the prompts.
+
+    `refused` is the number of decisions, of both groups together, that could not be asked in this
+    version.
+    """
 
     estimate: Estimate
     refused: int
@@ -75,9 +80,10 @@ class Effect(NamedTuple):
 def decision_contrasts(
     table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
 ) -> dict[Contrast, tuple[str, str]]:
-    """Return contrast → the decision in each group, for decisions with the same options.
+    """Return the pair of decisions to compare for each contrast: one decision of each group.
 
-    `options`: address of a decision → its options in any order.
+    Both decisions have the same options. `options` maps the address of a decision to its options,
+    in any order.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}
@@ -101,7 +107,7 @@ def decision_contrasts(
 def _decisions(
     made: pl.DataFrame, group: tuple[str, str], options: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the decisions of a group with their options, most frequent first."""
+    """Return decision name → options for one group, the most frequent decision first."""
     rows = made.filter(condition=group[0], moment=group[1])
     named = rows.group_by("question", maintain_order=True).agg(
         pl.len(), pl.col("decision_address").first()
@@ -163,7 +169,7 @@ def effects_finding(
     drifts: Mapping[Contrast, Estimate],
     table: pl.DataFrame,
 ) -> Finding | None:
-    """Return the finding that compares the effect in each version with the original and the drift.
+    """Return the finding that compares the effect as designed, in each version, and user drift.
 
     Returns None if no contrast has a version besides the original.
     """
@@ -254,7 +260,7 @@ def _refused(effects: Mapping[Contrast, Mapping[str, Effect]]) -> str:
 
 
 def answers_again(table: pl.DataFrame) -> Finding | None:
-    """Return the finding on whether the same participants answer the same in each version.
+    """Return the finding on how many answers stay the same in each version of the prompt.
 
     Returns None if the table has no version besides the retest.
     """
@@ -316,12 +322,12 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
 
 
 def expected_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the answers to the decision as designed."""
+    """Return the answers that the run recorded, to the decision as designed."""
     return [_as_number(value) for value in rows["expected"].to_list()]
 
 
 def given_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the answers to the control."""
+    """Return the answers that participants gave when the control asked them."""
     return [
         _as_number(value) if value is not None else float(number)
         for value, number in rows.select("value", "number").iter_rows()

@@ -74,9 +74,9 @@ def findings_in(
     """Return the findings of a table of control answers.
 
     Args:
-        table: `control_answers`
-        options: address of a decision → its options, in one order for all participants
-        margins: question → the largest distance between conditions that counts as equality
+        table: the table `control_answers`.
+        options: address of a decision → its options, in the same order for all participants.
+        margins: question → the largest distance between conditions that counts as equality.
     """
     contrasts = decision_contrasts(table, options)
     # Drift findings show the effect next to the drift, so effects are measured first.
@@ -93,7 +93,7 @@ def findings_in(
 
 
 def _options_in(run: RunFolder) -> dict[str, tuple[str, ...]]:
-    """Return the address of a decision → its options, in one order for all participants."""
+    """Return address of a decision → its options, in the same order for all participants."""
     listed = run.rows("answers", "address", "options")
     # Each participant sees the options in a random order, so they are sorted to be comparable.
     return {address: tuple(sorted(json.loads(text or "[]"))) for address, text in listed}
@@ -201,7 +201,10 @@ def _question_finding(
     margins: Mapping[str, float],
     negative: pl.DataFrame,
 ) -> Finding:
-    """Return the finding on the difference of each question and its equality within a margin."""
+    """Return the finding on how much the answers to each question differ between groups.
+
+    It also says whether the difference is within the margin that counts as equality.
+    """
     rows: list[dict[str, TableCell]] = []
     for contrast, drift in drifts.items():
         for name, question in zip(questions, drift.questions, strict=True):
@@ -309,9 +312,9 @@ def _answers_of_arm(arm: pl.DataFrame, question: str) -> Answers:
 
 
 def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
-    """Return the finding on whether participants state their persona's age.
+    """Return the finding on whether participants give the age that their persona states.
 
-    None without such questions.
+    Returns None if no participant was asked for the age.
     """
     facts = table.filter(control=FACT)
     if facts.is_empty():
@@ -354,7 +357,10 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
 
 
 def _reliability_finding(table: pl.DataFrame) -> Finding | None:
-    """Return the finding on the agreement of decisions with their retest. None without a retest."""
+    """Return the finding on how many decisions are the same in the retest.
+
+    Returns None if no decision was asked again.
+    """
     again = table.filter(control=RETEST).filter(
         pl.col("missing").is_null() & pl.col("expected").is_not_null()
     )

@@ -29,7 +29,7 @@ _NUMBERS = ("integer", "number")
 
 @dataclass(frozen=True, slots=True)
 class SingleFieldForm(AnswerType["str | float"]):
-    """The answer type of a JSON object with one closed field: the answer is a number or a text."""
+    """The answer type for a JSON object with one closed field. The answer is that field's value."""
 
     name: str
     schema: Schema = field(default_factory=dict)
@@ -82,10 +82,9 @@ def single_field_form(schema: Schema) -> SingleFieldForm | None:
 
 
 def _closed(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the part of a field's schema that is closed, or None if the field is open.
+    """Return the closed part of a field's schema, or None if the field is open.
 
-    Of several alternatives, null is ignored. The field is open if more than one other alternative
-    remains.
+    Among alternatives, null is ignored. A field with more than one other alternative is open.
     """
     if "anyOf" in node:
         others = [each for each in node["anyOf"] if each.get("type") != "null"]

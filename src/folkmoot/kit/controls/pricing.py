@@ -1,7 +1,7 @@
-"""Estimate the cost of a study file's controls, one line per control.
+"""Estimate the cost of a study file's controls, one line for each control.
 
-A small part of the study runs in a temporary folder with the embedded respondent, and its controls
-are asked. Calls and tokens are then scaled to the samples of the whole study.
+A small part of the study and its controls run in a temporary folder with the embedded respondent.
+The counted calls and tokens are then scaled to the size of the whole study.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
 
 
 def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
-    """Return the settings that ask every requested control of all participants of the small run."""
+    """Return settings with which the small run asks each requested control of all participants."""
     names = ("retest", "no_persona", "same_length", "order")
     return {name: EVERYONE if settings.size_of(name) else False for name in names}
 
@@ -82,10 +82,10 @@ def _scaled(
     there: Mapping[tuple[str, str], int],
     share: float,
 ) -> tuple[list[StageEstimate], dict[str, StageEstimate]]:
-    """Return the calls and tokens of the controls by control and by model.
+    """Return the calls and tokens of the controls, by control and by model.
 
     `there` counts the decisions of the small run by condition and moment. `share` is the size of
-    the study divided by that of the small run.
+    the study divided by the size of the small run.
     """
     rows = (
         controls.read_table(ControlRow.table)

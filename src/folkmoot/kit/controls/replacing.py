@@ -1,8 +1,8 @@
-"""Build a decision with parts of its prompt replaced: no persona, neutral texts, reversed order.
+"""Build versions of a decision: without a persona, with neutral texts, in reversed order.
 
 The spans of a request give the position of each text. A text can be replaced only if the speaker
 has not replied to it. Otherwise the history would contain a reply to words that are not there. Such
-a decision gets a `Refusal`, which the report counts.
+a decision gets a `Refusal`, and the report counts these.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ _LISTED = ("summary", "proposal", "material")
 
 
 class Replaced(NamedTuple):
-    """A changed decision: the system prompt, the messages, and the options in their order there."""
+    """A changed decision: the system prompt, the messages and the options.
+
+    `options` are in the order in which the changed prompt lists them.
+    """
 
     system: str
     asked: tuple[Utterance, ...]
@@ -65,9 +68,9 @@ class Replaced(NamedTuple):
 class Treatments:
     """The texts that differ between conditions at each decision.
 
-    `shown`: address of a decision → ids of the texts that the design shows there. `common`: ids of
-    texts that all of several conditions show. They cannot cause a difference, so they are no
-    treatment.
+    `shown` maps the address of a decision to the ids of the texts that the design shows there.
+    `common` holds the ids of texts that every condition shows, if there are several conditions.
+    Such a text cannot cause a difference between conditions, so it is no treatment.
     """
 
     shown: dict[str, frozenset[str]]
@@ -102,7 +105,7 @@ def replace_in(
     treatments: Treatments,
     language: Language,
 ) -> Replaced | Refusal:
-    """Return the decision as a control asks it, or the reason why it cannot be asked."""
+    """Return the version of a decision that a control asks, or why it cannot be asked."""
     texts = [conversation.speaker.system, *(utterance.text for utterance in conversation.asked)]
     treatment = treatments.at(decision.address)
     changed = [
@@ -134,7 +137,7 @@ def _parts(
     treatment: Collection[str],
     language: Language,
 ) -> list[Replacement]:
-    """Return the replacements in one message."""
+    """Return the replacements that a control makes in one message."""
     every = spans_of(text)
     spans = list(_outermost(every))
     who = decision.participant_id
@@ -210,7 +213,7 @@ def _without_persona(
 
 
 def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Iterator[list[Span]]:
-    """Yield runs of neighbouring option spans that list each option of the decision once."""
+    """Yield each complete list of options in a text, as the neighbouring spans that make it up."""
     found = [span for span in spans if span.source.kind == "option"]
     count = len(options)
     at = 0
@@ -227,10 +230,10 @@ def _listings(spans: Sequence[Span], text: str, options: Sequence[str]) -> Itera
 def _groups(
     spans: Sequence[Span], listed: Collection[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the parts (start, end) that make up a list in a text.
+    """Yield the parts (start, end) of a list of texts.
 
-    Without headings, each text is a part. If options are headings of the texts, a part is a heading
-    with its texts.
+    If options are headings of the texts, a part is a heading with its texts. Otherwise each text is
+    a part.
     """
     groups: list[list[int]] = []
     heading: Span | None = None
@@ -248,7 +251,7 @@ def _groups(
 
 
 def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Replacement]:
-    """Yield replacements that fill each place of a list with the part from the opposite end.
+    """Yield replacements that put the parts of a list into reversed order.
 
     The text between the parts keeps its position.
     """
@@ -265,7 +268,7 @@ def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Rep
 
 
 def neutral_text(length: int, id: str, language: Language) -> str:
-    """Return a neutral text of at most `length` characters, shorter by less than a word.
+    """Return a neutral text of `length` characters, or fewer by less than one word.
 
     The id of the replaced text selects the first sentence, so different texts get different
     replacements. The text ends with a full stop.

@@ -1,9 +1,9 @@
 """Answer control questions with the embedded respondent.
 
-The embedded respondent has no childhood and no dentist. It gives each persona stable answers. Two
-settings simulate the faults that controls must find. With `drift`, a participant who has read
-others answers as another persona would. With `persona_forgetting`, a participant who has talked
-forgets the attributes of the persona.
+The embedded respondent knows no facts beyond the persona, so it derives one stable answer for each
+persona. Two settings simulate the faults that controls must find. With `drift`, a participant who
+has read others answers as another persona would. With `persona_forgetting`, a participant who has
+talked forgets the attributes of the persona.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
 
 
 def answer_choice(mind: SimulatedRespondent) -> object:
-    """Answer a negative control: the persona's stable option, or the first option under drift."""
+    """Answer a negative control.
+
+    The answer is the attribute that the persona states, if it states one. Otherwise it is the
+    persona's stable option, or the first option if the participant has drifted.
+    """
     options = mind.reading.offered
     if not options:
         return None
@@ -50,7 +54,7 @@ def answer_choice(mind: SimulatedRespondent) -> object:
 
 
 def _stated(mind: SimulatedRespondent) -> str:
-    """Return the persona's stated attribute that answers the question, or an empty text."""
+    """Return the stated attribute of the persona that answers the question, or an empty text."""
     # The scope of a control question is named by the id of the question.
     id = f"{CONFOUNDER}{mind.at.address.split('/')[-2]}"
     own = (
@@ -82,13 +86,13 @@ def answer_number(mind: SimulatedRespondent) -> object:
 def decision_scope(control: str) -> str:
     """Return the name of the scope in which a control asks a decision.
 
-    No question id looks like it.
+    No question can have this name as its id.
     """
     return f"{_DECISION}{control}"
 
 
 def _is_control(mind: SimulatedRespondent) -> bool:
-    """Return whether the question is a control question and not the decision itself."""
+    """Return whether the question is a control question, and not the decision asked again."""
     return not mind.at.address.split("/")[-2].startswith(_DECISION)
 
 
@@ -101,7 +105,7 @@ def _stable_option(mind: SimulatedRespondent, options: Sequence[str]) -> str:
 
 
 def part_for(part: RespondentPart[Any], config: object) -> RespondentPart[Any]:
-    """Return the respondent part of a study that also answers control questions about its run."""
+    """Return the respondent part of a study, extended to answer control questions about its run."""
 
     # A decision that is asked again must be answered by the study's own respondent part.
     def first_control(own: Answering, others: Answering | None) -> Answering:
