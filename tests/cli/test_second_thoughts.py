@@ -134,7 +134,7 @@ def test_a_reworded_prompt_says_how_to_keep_the_old_wording(here: Path) -> None:
     told = " ".join(said.stderr.split())
     assert said.exit_code == 2
     assert "install the version of Folkmoot that started the run" in told
-    assert "put its prompt vote.md into a folder and name that under `prompts:`" in told
+    assert "put its prompt vote.md into a folder and name the folder under `prompts:`" in told
     (here / "kept").mkdir()
     (here / "kept" / "vote.md").write_text("Vote.")
     again = command("run", "worded.yaml", "--trust", "--resume", "--set", "prompts=kept")

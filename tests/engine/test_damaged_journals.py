@@ -218,7 +218,7 @@ def test_a_repaired_run_asks_again_and_is_what_it_was(damaged: Path, pilot: Path
     assert "--repair" in invoke(*resume, code=2)
     old = (damaged / JOURNAL).read_bytes()
     said = invoke("verify", str(damaged), "--repair", "--yes")
-    assert "kept in journal-damaged-1.sqlite" in said
+    assert "journal-damaged-1.sqlite keeps the old journal" in said
     assert (damaged / "journal-damaged-1.sqlite").read_bytes() == old
     assert RunFolder(damaged).partial
     with JournalReader(damaged / JOURNAL) as journal, JournalReader(pilot / JOURNAL) as was:

@@ -73,7 +73,7 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
     arm, floor = votes.find_condition("simple_passive"), votes.revote_condition
     assert arm is not None and floor is not None
     moved = {draw: Counter[bool]() for draw in range(1, draws + 1)}
-    for row in arm.moved:
+    for row in arm.two_vote_voters:
         moved[row.summary_draw][row.position_changed] += 1
     assert not moved[1][True] and not moved[3][True] and moved[2][True]
     found, plain = votes.rate(arm), wilson(arm.changed_count, arm.participant_count)

@@ -624,7 +624,7 @@ def sycophancy_finding(concept: Concept) -> Finding:
             | {f"{stance}_share": share for stance, share in share_by_stance.items()}
         )
         bars += [(f"place {position}", stance, share) for stance, share in share_by_stance.items()]
-    return concept.finding(
+    finding = concept.finding(
         "sycophancy",
         "Did they only please each other?",
         check.describe_check(),
@@ -635,10 +635,13 @@ def sycophancy_finding(concept: Concept) -> Finding:
             "answers that take up another participant, because later speakers have more to take "
             "up. Movement is by how much a private position came nearer to the others' positions "
             "before the discussion.",
-            check.describe_convergence(),
         ),
         section="Conversation",
     )
+    # A few groups are an illustration, for which no test is reported.
+    if finding.illustrates:
+        return finding
+    return replace(finding, notes=(*finding.notes, check.describe_convergence()))
 
 
 def words_and_positions(concept: Concept) -> Finding | None:
