@@ -19,8 +19,12 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.config import SOURCE_MODEL, TownHallConfig, declare_claims
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
 from folkmoot.studies.town_hall.files import derived_files
-from folkmoot.studies.town_hall.findings import compute_findings, repeated_satisfaction
-from folkmoot.studies.town_hall.measures import compare_levels, comparison_rows
+from folkmoot.studies.town_hall.findings import compute_findings
+from folkmoot.studies.town_hall.measures import (
+    compare_levels,
+    comparison_rows,
+    repeated_satisfaction,
+)
 from folkmoot.studies.town_hall.preparation import (
     config_advisories,
     design_size,

@@ -19,9 +19,10 @@ from folkmoot.engine.session.session import Scope
 from folkmoot.hints import shorten
 from folkmoot.kit.calls import TOOK, JournalReader, calls_within
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.studies.town_hall.answers.calls import Call
 from folkmoot.studies.town_hall.answers.options import INTERACTIONS
 from folkmoot.studies.town_hall.config import TownHallConfig
-from folkmoot.studies.town_hall.discussion import Call, Discussion, Round
+from folkmoot.studies.town_hall.discussion import Discussion, Round
 from folkmoot.studies.town_hall.measures import (
     Json,
     Tables,

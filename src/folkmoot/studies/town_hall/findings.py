@@ -6,9 +6,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -37,11 +36,9 @@ from folkmoot.kit.findings import (
     join_clauses,
     known,
 )
-from folkmoot.kit.retest import pair_answers
-from folkmoot.measures.inference.claims import Claim, Result, Side, judge_families
+from folkmoot.measures.inference.claims import Claim, Result, judge_families
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import ESTIMATES, EXPLORATORY
 from folkmoot.storage.findings import BarChart, Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
@@ -53,7 +50,12 @@ from folkmoot.studies.town_hall.config import (
     TownHallConfig,
     declare_claims,
 )
-from folkmoot.studies.town_hall.measures import compare_levels
+from folkmoot.studies.town_hall.measures import (
+    CodedConcern,
+    compare_levels,
+    concern_sides,
+    read_coded_concerns,
+)
 from folkmoot.studies.town_hall.quality import answer_quality_finding, quality_of_run
 from folkmoot.studies.town_hall.recording import CONCERN
 from folkmoot.studies.town_hall.tables import GROUPS, SPECTRUM
@@ -116,41 +118,6 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         coding.coding_finding(run),
         exposure_finding(run),
     )
-
-
-def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
-    """Return pairs of satisfaction ratings for the retest measures.
-
-    One kind of pair is the rating before the discussion at two levels, by the same resident and
-    model. The other kind is the rating before and after a discussion.
-    """
-    seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
-    models = seats.agg(pl.col("seat_model").first())
-    satisfaction = run.read_table("satisfaction").join(
-        models, on=["discussion_id", "agent_id"], how="left", maintain_order="left"
-    )
-    pairs = combinations(satisfaction["level"].unique(maintain_order=True).to_list(), 2)
-    before, after = (
-        satisfaction.with_columns(
-            answer=pl.col(f"{when}_satisfaction").cast(pl.Float64), when=pl.lit(when)
-        )
-        for when in ("pre", "post")
-    )
-    # Before a discussion the levels ask the same resident of the same model the same question, so a
-    # difference is noise.
-    by_level = before.with_columns(occasion="level")
-    before_and_after = pl.concat([before, after]).with_columns(occasion="when")
-    resident = ["set", "agent_id"]
-    return [
-        *pair_answers(by_level, pairs, [*resident, "seat_model"], unit=resident, untouched=True),
-        *pair_answers(
-            before_and_after,
-            [("pre", "post")],
-            ["discussion_id", "agent_id"],
-            unit=["set"],
-            question=["level"],
-        ),
-    ]
 
 
 def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
@@ -450,16 +417,6 @@ def all_measures_finding(levels: Levels, comparison: Json) -> Finding:
     )
 
 
-class CodedConcern(NamedTuple):
-    """One resident's concern as it was coded. `codes`: code → the quote that shows it."""
-
-    id: str
-    level: str
-    set_no: int
-    group: str
-    codes: Mapping[str, str]
-
-
 def concerns_finding(run: RunFolder) -> list[Finding]:
     """Build the findings on the outcome of concerns, by level and group.
 
@@ -468,28 +425,13 @@ def concerns_finding(run: RunFolder) -> list[Finding]:
     codings = coding.read_codings(run).get(CONCERN)
     if codings is None or not codings.supports_findings:
         return []
-    vulnerable = {
-        (row["discussion_id"], row["agent_id"]): row["is_vulnerable"]
-        for row in run.read_table("rounds").iter_rows(named=True)
-    }
-    levels = {
-        row["discussion_id"]: (row["level"], row["set"])
-        for row in run.read_table("discussions").iter_rows(named=True)
-    }
-    concerns: list[CodedConcern] = []
-    # A text that could not be coded is left out, since an empty list of codes means "not heard".
-    for text_id in codings.texts:
-        discussion, _, resident_id = text_id.rpartition("/")
-        if (codes := codings.codes_of(text_id)) is not None:
-            level, number = levels[discussion]
-            group = "vulnerable" if vulnerable[discussion, resident_id] else "general"
-            concerns.append(CodedConcern(text_id, level, number, group, codes))
+    concerns = read_coded_concerns(run, codings)
     if not concerns:
         return []
     table: list[Row] = []
     shares_by_level: dict[str, list[tuple[str, float, Result]]] = {}
     sides = {
-        _concern_claim(level, code): _sides(
+        _concern_claim(level, code): concern_sides(
             [coded_concern for coded_concern in concerns if coded_concern.level == level], code
         )
         for level in dict.fromkeys(coded_concern.level for coded_concern in concerns)
@@ -588,31 +530,6 @@ def _concern_claim(level: str, code: str) -> Claim:
         where=(("level", (level,)), ("code", (code,))),
         outcome=f"concerns {_describe_code(code)} at level {level}",
     )
-
-
-def _sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
-    """Return the data of both groups, from the sets that have concerns of both."""
-    common_sets = set.intersection(
-        *(
-            {coded_concern.set_no for coded_concern in concerns if coded_concern.group == group}
-            for group in ("vulnerable", "general")
-        )
-    )
-    vulnerable, general = (
-        Side.from_values(
-            [code in coded_concern.codes for coded_concern in group_concerns],
-            [coded_concern.set_no for coded_concern in group_concerns],
-        )
-        for group in ("vulnerable", "general")
-        for group_concerns in [
-            [
-                coded_concern
-                for coded_concern in concerns
-                if coded_concern.group == group and coded_concern.set_no in common_sets
-            ]
-        ]
-    )
-    return vulnerable, general
 
 
 def _quotes_finding(read: coding.CodebookResults, rows: Sequence[CodedConcern]) -> Finding:

@@ -19,14 +19,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, pairwise
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 import polars as pl
 import polars.selectors as cs
 
+from folkmoot.kit.coding import CodebookResults
+from folkmoot.kit.retest import pair_answers
+from folkmoot.measures.inference.claims import Side
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.retest import Repeat
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.table_buffer import DTYPES
@@ -527,3 +531,94 @@ def _each(figures: Json) -> Iterator[Json]:
         for group, estimates in groups.items():
             cells = {name: value for name, value in estimates.items() if name != "each"}
             yield {"figure": figure, "group": group, **cells}
+
+
+class CodedConcern(NamedTuple):
+    """One resident's concern as it was coded. `codes`: code → the quote that shows it."""
+
+    id: str
+    level: str
+    set_no: int
+    group: str
+    codes: Mapping[str, str]
+
+
+def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedConcern]:
+    """Return the concerns that could be coded."""
+    vulnerable = {
+        (row["discussion_id"], row["agent_id"]): row["is_vulnerable"]
+        for row in run.read_table("rounds").iter_rows(named=True)
+    }
+    levels = {
+        row["discussion_id"]: (row["level"], row["set"])
+        for row in run.read_table("discussions").iter_rows(named=True)
+    }
+    concerns: list[CodedConcern] = []
+    # A text that could not be coded is left out, since an empty list of codes means "not heard".
+    for text_id in codings.texts:
+        discussion, _, resident_id = text_id.rpartition("/")
+        if (codes := codings.codes_of(text_id)) is not None:
+            level, number = levels[discussion]
+            group = "vulnerable" if vulnerable[discussion, resident_id] else "general"
+            concerns.append(CodedConcern(text_id, level, number, group, codes))
+    return concerns
+
+
+def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
+    """Return the data of both groups, from the sets that have concerns of both."""
+    common_sets = set.intersection(
+        *(
+            {coded_concern.set_no for coded_concern in concerns if coded_concern.group == group}
+            for group in ("vulnerable", "general")
+        )
+    )
+    vulnerable, general = (
+        Side.from_values(
+            [code in coded_concern.codes for coded_concern in group_concerns],
+            [coded_concern.set_no for coded_concern in group_concerns],
+        )
+        for group in ("vulnerable", "general")
+        for group_concerns in [
+            [
+                coded_concern
+                for coded_concern in concerns
+                if coded_concern.group == group and coded_concern.set_no in common_sets
+            ]
+        ]
+    )
+    return vulnerable, general
+
+
+def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
+    """Return pairs of satisfaction ratings for the retest measures.
+
+    One kind of pair is the rating before the discussion at two levels, by the same resident and
+    model. The other kind is the rating before and after a discussion.
+    """
+    seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
+    models = seats.agg(pl.col("seat_model").first())
+    satisfaction = run.read_table("satisfaction").join(
+        models, on=["discussion_id", "agent_id"], how="left", maintain_order="left"
+    )
+    pairs = combinations(satisfaction["level"].unique(maintain_order=True).to_list(), 2)
+    before, after = (
+        satisfaction.with_columns(
+            answer=pl.col(f"{when}_satisfaction").cast(pl.Float64), when=pl.lit(when)
+        )
+        for when in ("pre", "post")
+    )
+    # Before a discussion the levels ask the same resident of the same model the same question, so a
+    # difference is noise.
+    by_level = before.with_columns(occasion="level")
+    before_and_after = pl.concat([before, after]).with_columns(occasion="when")
+    resident = ["set", "agent_id"]
+    return [
+        *pair_answers(by_level, pairs, [*resident, "seat_model"], unit=resident, untouched=True),
+        *pair_answers(
+            before_and_after,
+            [("pre", "post")],
+            ["discussion_id", "agent_id"],
+            unit=["set"],
+            question=["level"],
+        ),
+    ]

@@ -14,9 +14,9 @@ from pathlib import Path
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit.coding import TextToCode
+from folkmoot.studies.town_hall.answers.calls import Call
 from folkmoot.studies.town_hall.config import TownHallConfig, levels_of
 from folkmoot.studies.town_hall.discussion import (
-    Call,
     Discussion,
     HallSpeakers,
     Meeting,

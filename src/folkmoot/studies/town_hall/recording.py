@@ -25,6 +25,7 @@ from folkmoot.kit import coding
 from folkmoot.provenance import cell_id, concatenate_texts, join_texts, quote_value
 from folkmoot.randomness import generator
 from folkmoot.storage.rows import Row
+from folkmoot.studies.town_hall.answers.calls import Call
 from folkmoot.studies.town_hall.answers.outcome import (
     UNREAD,
     Ballot,
@@ -41,7 +42,6 @@ from folkmoot.studies.town_hall.answers.turns import (
 )
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import (
-    Call,
     Discussion,
     HallSpeakers,
     Meeting,

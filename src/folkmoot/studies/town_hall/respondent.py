@@ -30,6 +30,11 @@ from folkmoot.respondent import (
 )
 from folkmoot.respondent.mind.draws import uniform_draw
 from folkmoot.respondent.mind.passages import persona_of
+from folkmoot.studies.town_hall.answers.heard_statements import (
+    HeardStatements,
+    saturating_share,
+    split_sentences,
+)
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.turns import change_between
 from folkmoot.studies.town_hall.config import TownHallConfig
@@ -60,14 +65,8 @@ HEARD_WEIGHT = 0.9
 CONTENT_WEIGHT = 2.5
 # Added liking of a matter in the resident's persona.
 OWN_MATTER_WEIGHT = 1.0
-# Weight of being named by a resident. The weight of a leader is 1.
-ASIDE_WEIGHT = 0.25
-# Maximum number of residents named in a sentence before it is a list.
-MAX_NAMED_RESIDENTS = 4
 # Maximum number of quiet residents whom the moderator invites in one round.
 MAX_INVITED = 4
-# Weighted number of sentences at which being named has half of its maximum effect.
-HALF_SATURATION = 2.0
 
 # --- the matters of a topic ---
 
@@ -146,7 +145,7 @@ def own_matters(mind: SimulatedRespondent) -> list[str]:
     told_matters = [
         matter
         for passage in of_kind(mind.reading.passages, "material")
-        for sentence in _SENTENCE.split(" ".join(passage.text.split()))
+        for sentence in split_sentences(" ".join(passage.text.split()))
         if not (sentence_status := _OWNERSHIP.search(sentence))
         or own_status is None
         or sentence_status[1].casefold() == own_status[1].casefold()
@@ -162,11 +161,8 @@ def own_matters(mind: SimulatedRespondent) -> list[str]:
 
 # --- what is read ---
 
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _QUESTION = re.compile(r"[^.!?]*\?")
 _NUMBER = re.compile(r"(\d+)")
-# The moderator and the planner together, as those who name residents.
-LEADER = ""
 LEADERS = (MODERATOR, PLANNER)
 
 
@@ -187,79 +183,6 @@ def _row_order(passage: Passage) -> list[tuple[int, str]]:
 def _last_key(passage: Passage) -> str:
     """Return the last key of the table row from which a text was taken."""
     return passage.source.id.rpartition("/")[2]
-
-
-@lru_cache(maxsize=256)
-def _any_name(names: tuple[str, ...]) -> re.Pattern[str]:
-    longest_first = sorted(names, key=len, reverse=True)
-    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b")
-
-
-class HeardStatements:
-    """The statements of a meeting in a request.
-
-    `said`: (resident id, words) in order. `asked`: resident id → questions asked. `led`: words of
-    the leaders. `names`: resident id → name.
-    """
-
-    def __init__(
-        self,
-        statements: Sequence[tuple[str, str]],
-        names: Mapping[str, str],
-        leader_texts: Sequence[str] = (),
-        questions: Mapping[str, str] | None = None,
-    ) -> None:
-        self.statements, self.names, self.leader_texts, self.questions = (
-            tuple(statements),
-            names,
-            leader_texts,
-            questions or {},
-        )
-        self.last = dict(self.statements)
-        self._id_by_name = {resident_id: resident_id for resident_id in (*names, *self.last)}
-        for resident_id, name in names.items():
-            # A prompt may write names in capitals, and a statement may not.
-            self._id_by_name |= dict.fromkeys((name, name.title(), name.upper()), resident_id)
-        self._mentions: list[tuple[str, set[str]]] = []
-        for speaker, text in (
-            *self.statements,
-            *((LEADER, leader_text) for leader_text in leader_texts),
-        ):
-            for sentence in _SENTENCE.split(text):
-                named_ids = self.named_in(sentence)
-                # A list of residents addresses none of them in particular.
-                if 0 < len(named_ids) <= MAX_NAMED_RESIDENTS:
-                    self._mentions.append((speaker, named_ids))
-
-    def with_statements(self, statements: Sequence[tuple[str, str]]) -> HeardStatements:
-        """Return a copy with further statements."""
-        return HeardStatements(
-            (*self.statements, *statements), self.names, self.leader_texts, self.questions
-        )
-
-    def named_in(self, text: str) -> set[str]:
-        """Return the ids of the residents whom a text names by id or name."""
-        if not self._id_by_name:
-            return set()
-        return {self._id_by_name[name] for name in _any_name(tuple(self._id_by_name)).findall(text)}
-
-    def statements_by(self, speaker_id: str) -> str:
-        """Return all statements of a resident as one text."""
-        return " ".join(text for resident_id, text in self.statements if resident_id == speaker_id)
-
-    def name(self, resident_id: str) -> str:
-        return self.names.get(resident_id, resident_id)
-
-    def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
-        """Return the weighted number of sentences of others than `but` that name a resident.
-
-        By default leaders are left out, because being called upon is not yet being answered.
-        """
-        return sum(
-            1.0 if speaker == LEADER else ASIDE_WEIGHT
-            for speaker, named_ids in self._mentions
-            if resident_id in named_ids and speaker not in (resident_id, excluding)
-        )
 
 
 def public_statements(mind: SimulatedRespondent) -> list[Passage]:
@@ -337,11 +260,6 @@ def stance_before(mind: SimulatedRespondent, resident_id: str) -> str:
         if passage.source.speaker == resident_id and part_of(passage.source.id) == THOUGHTS
     )
     return next((text for text in texts if text in STANCES), "")
-
-
-def saturating_share(amount: float) -> float:
-    """Return the share (0 … 1) of the maximum effect that `amount` sentences have."""
-    return amount / (amount + HALF_SATURATION)
 
 
 # --- residents ---
@@ -665,7 +583,7 @@ def _raised_matters(mind: SimulatedRespondent, hall: HeardStatements) -> dict[st
     """Return matter → residents who mention it in the first person, the most frequent first."""
     residents_by_matter: dict[str, list[str]] = {}
     for speaker, text in hall.statements:
-        for sentence in _SENTENCE.split(text):
+        for sentence in split_sentences(text):
             if sentence.endswith("?") or not _MINE.search(sentence):
                 continue
             for matter in spoken_matters(mind, sentence):

@@ -13,21 +13,14 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from folkmoot.conversation.answer_types import (
-    AnswerType,
     Json,
-    JsonMap,
     Missing,
-    ParsedAnswer,
-    ParseFailure,
-    pin_schema,
 )
-from folkmoot.conversation.json_schemas import object_schema
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope
 from folkmoot.provenance import cell_id, concatenate_texts, quote_value
+from folkmoot.studies.town_hall.answers.calls import Call, SpeakerAnswer, Stage, call_of
 from folkmoot.studies.town_hall.answers.outcome import (
     MINIMAL_CLOSING,
     MINIMAL_MODERATION,
@@ -45,6 +38,7 @@ from folkmoot.studies.town_hall.answers.outcome import (
     planned_ballot_type,
     refused_ballot,
 )
+from folkmoot.studies.town_hall.answers.shared_replies import WholeRound, each_of
 from folkmoot.studies.town_hall.answers.turns import (
     MINIMAL_REFLECTION,
     MINIMAL_SPEAKING,
@@ -59,20 +53,15 @@ from folkmoot.studies.town_hall.answers.turns import (
     turn_answer_type,
 )
 from folkmoot.studies.town_hall.discussion import (
-    Call,
     Discussion,
     HallSpeakers,
     Meeting,
     RecordedTurn,
     Round,
     SharedRequest,
-    SpeakerAnswer,
-    Stage,
     ask_alone,
     ask_speaker,
     ask_together,
-    call_of,
-    each_of,
     keep_answer,
     resident_history,
     session_of,
@@ -531,6 +520,14 @@ class UpcomingRound:
         }
         return {resident_id: turn_answer_type(context) for resident_id, context in contexts.items()}
 
+    def whole_round(self) -> WholeRound:
+        """Return the answer type of the whole round in one reply."""
+
+        def reflection_type(resident_id: str, stance: str) -> Json[Reflection]:
+            return reflection_answer_type(self.hall.reading_context(resident_id, stance=stance))
+
+        return WholeRound(self.turns(), reflection_type if self.reflects else None)
+
     def prompt(self, scope: Scope, residents: list[str], completed: Turns, *, whole: bool) -> str:
         """Return the prompt that asks for the turns of `residents`.
 
@@ -541,7 +538,7 @@ class UpcomingRound:
         meeting = self.hall.meeting
         turns = self.turns()
         answer_types = each_of({resident: turns[resident] for resident in residents})
-        answer_format = meeting.describe_format(WholeRound(self) if whole else answer_types)
+        answer_format = meeting.describe_format(self.whole_round() if whole else answer_types)
         return scope.prompt(
             "shared_round",
             ids=meeting.ids_of(residents),
@@ -628,7 +625,7 @@ async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Note
     session, stage = session_of(ahead.hall), ahead.round_stage
     question = ahead.prompt(scope, list(ahead.speaking_order), {}, whole=True)
     longest = ahead.hall.longest_reply
-    answer_type = WholeRound(ahead)
+    answer_type = ahead.whole_round()
     result = await scope.ask_detailed(
         session, question, answer_type=answer_type, max_tokens=longest, about=stage.question_matter
     )
@@ -655,75 +652,6 @@ def record_note(
     """Record a resident's reflection in a shared reply."""
     reply = reply_of(meeting, resident, number, address, shared=True)
     return ReflectionNote(reflection, record_reflection(scope, reply, reflection))
-
-
-@dataclass(frozen=True, slots=True)
-class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
-    """The answer type of a whole round in one reply: all turns, then all reflections."""
-
-    ahead: UpcomingRound
-    kind: str = "json"
-
-    @property
-    def schema(self) -> dict[str, object]:
-        turns = each_of(self.ahead.turns()).schema
-        schemas = {"turns": {**turns, "description": "the turn of each resident"}}
-        if self.ahead.reflects:
-            reflection_schema = self._reflection_types(
-                dict.fromkeys(self.ahead.speaking_order, "")
-            ).schema
-            description = "how each resident looks back on the round"
-            schemas["reflections"] = {**reflection_schema, "description": description}
-        return object_schema("Round", schemas)
-
-    def _reflection_types(self, stances: Mapping[str, str]) -> JsonMap[Reflection]:
-        return each_of(
-            {
-                resident_id: reflection_answer_type(
-                    self.ahead.hall.reading_context(resident_id, stance=stance)
-                )
-                for resident_id, stance in stances.items()
-            }
-        )
-
-    def parse_reply(
-        self, reply: str
-    ) -> ParsedAnswer[tuple[dict[str, Turn], dict[str, Reflection]]] | ParseFailure | Missing:
-        parsed_object = Json(AnyObject).parse_reply(reply)
-        if not isinstance(parsed_object, ParsedAnswer):
-            return parsed_object
-        raw = parsed_object.value.model_extra or {}
-        turn_types = each_of(self.ahead.turns())
-        # Some models leave out the outer object, so the reply itself may hold the turns.
-        parsed_turns = turn_types.read(_object_or_default(raw, "turns", raw))
-        if not isinstance(parsed_turns, ParsedAnswer):
-            return parsed_turns
-        turns = parsed_turns.value.values
-        # Reflections are read after the turns, because each needs the stance of its resident's
-        # turn.
-        stances = (
-            {resident_id: turn.stance for resident_id, turn in turns.items()}
-            if self.ahead.reflects
-            else {}
-        )
-        reflection_types = self._reflection_types(stances)
-        parsed_reflections = reflection_types.read(_object_or_default(raw, "reflections", {}))
-        # The turns are kept, and the missing reflections are asked for in a further call.
-        if not isinstance(parsed_reflections, ParsedAnswer):
-            return ParsedAnswer((turns, {}), parsed_object.parse_step, parsed_turns.repairs)
-        reflections = parsed_reflections.value.values
-        reflections |= dict.fromkeys(parsed_reflections.value.declined, Reflection.refused_answer())
-        return ParsedAnswer(
-            (turns, reflections),
-            parsed_object.parse_step,
-            (*parsed_turns.repairs, *parsed_reflections.repairs),
-        )
-
-
-class AnyObject(BaseModel):
-    """Any JSON object. `WholeRound` reads its parts separately."""
-
-    model_config = pin_schema("AnyObject", "", ConfigDict(extra="allow"))
 
 
 async def _ask_missing_turns(
@@ -789,10 +717,3 @@ async def _ask_missing_reflections(
     group = SharedRequest(stage, answer_types, REFLECTION_TOKENS, build_prompt, record_answer)
     answers, calls = await ask_together(scope, hall, group)
     return answers.of_all(missing, UNREAD_NOTE, REFUSED_NOTE), calls
-
-
-def _object_or_default(
-    raw: Mapping[str, object], name: str, default: Mapping[str, object]
-) -> Mapping[str, object]:
-    value = raw.get(name)
-    return value if isinstance(value, Mapping) else default

@@ -1,0 +1,127 @@
+"""The record of each answer: the question's stage, the call, and the answer with its call.
+
+Every question of a discussion leaves a `Call` for quality counts and logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from folkmoot.conversation.answer_types import DECLINED, Missing, Repair
+from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.session.session import AskResult
+from folkmoot.models.request import Completion
+
+T = TypeVar("T")
+
+SATISFACTION_MATTER = "how satisfied with how the question is dealt with, and with the say in it"
+# Stage → the matter of its question, for the embedded respondent.
+QUESTION_MATTERS = {
+    "satisfaction_before": SATISFACTION_MATTER,
+    "think": "thoughts on what was said, and a stance on the question",
+    "speak": "a statement on the question",
+    "round": "thoughts, and a statement on the question",
+    "moderate": "where the discussion stands, and who has not been heard",
+    "reflect": "whose opinion convinced, and a stance on the question",
+    "plan": "proposals to vote on",
+    "vote": "a vote on each proposal",
+    "consensus": "what the hall wants done",
+    "satisfaction_after": SATISFACTION_MATTER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The place of a question in a discussion. `memory` is the number of earlier entries shown."""
+
+    name: str
+    round: int | None = None
+    memory: int = 0
+
+    @property
+    def question_matter(self) -> str:
+        """The matter of the question, for the embedded respondent."""
+        return QUESTION_MATTERS[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One answer of one seat or of the shared session, for quality counts and logs.
+
+    `parse_step`: the step that read the answer. `minimal`: number of residents with a minimal
+    structure. A declined answer is `missing` and not minimal. Times, tokens and cost of `reply`
+    come from the journal, so a replay gives the same values.
+    """
+
+    stage: Stage
+    agent: str
+    address: str
+    question: str
+    reply: Completion
+    parse_step: str
+    reasks: int
+    missing: str
+    minimal: int
+    repairs: tuple[Repair, ...]
+
+    @property
+    def round(self) -> int | None:
+        return self.stage.round
+
+
+def call_of(
+    stage: Stage, speaker: Speaker, residents: int, question: str, result: AskResult[T]
+) -> Call:
+    """Return the record of one answer, which holds the parts of `residents` residents.
+
+    If the answer is lost, each of these residents gets a minimal structure.
+    """
+    value = result.value
+    missing = value.reason if isinstance(value, Missing) else ""
+    is_lost = bool(missing) and missing != DECLINED
+    return Call(
+        stage=stage,
+        agent=speaker.id,
+        address=result.address,
+        question=question,
+        reply=result.reply,
+        parse_step="minimal" if is_lost else missing or result.parse_step,
+        reasks=result.reasks,
+        missing=missing,
+        minimal=residents if is_lost else 0,
+        repairs=result.repairs,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerAnswer(Generic[T]):
+    """The answer of one speaker. `value` is None if the answer was declined or unreadable."""
+
+    value: T | None
+    call: Call
+
+    def or_else(self, unread: T, declined: T) -> T:
+        """Return the answer, or `unread` or `declined` if there is none."""
+        if self.value is not None:
+            return self.value
+        return declined if self.call.missing == DECLINED else unread
+
+
+@dataclass(frozen=True, slots=True)
+class Answers(Generic[T]):
+    """The answers of several residents by id, and the ids of those who declined."""
+
+    values: dict[str, T]
+    declined: frozenset[str] = frozenset()
+
+    def of_all(self, ids: Iterable[str], unread: T, declined: T) -> dict[str, T]:
+        """Return the answer of each resident, or `unread` or `declined` where there is none."""
+        missing = {
+            resident_id: declined if resident_id in self.declined else unread for resident_id in ids
+        }
+        return {
+            resident_id: self.values.get(resident_id, fallback)
+            for resident_id, fallback in missing.items()
+        }

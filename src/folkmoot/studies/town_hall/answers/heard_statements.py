@@ -1,0 +1,103 @@
+"""The statements that a resident has heard, and who is named in them.
+
+The embedded respondent reads them. In its answers, residents who are named get more responses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+# Weight of being named by a resident. The weight of a leader is 1.
+ASIDE_WEIGHT = 0.25
+# Maximum number of residents named in a sentence before it is a list.
+MAX_NAMED_RESIDENTS = 4
+# Weighted number of sentences at which being named has half of its maximum effect.
+HALF_SATURATION = 2.0
+# The moderator and the planner together, as those who name residents.
+LEADER = ""
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text."""
+    return _SENTENCE.split(text)
+
+
+@lru_cache(maxsize=256)
+def _any_name(names: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b")
+
+
+class HeardStatements:
+    """The statements of a meeting in a request.
+
+    `statements`: (resident id, words) in order. `names`: resident id → name. `leader_texts`: words
+    of the leaders. `questions`: resident id → questions asked.
+    """
+
+    def __init__(
+        self,
+        statements: Sequence[tuple[str, str]],
+        names: Mapping[str, str],
+        leader_texts: Sequence[str] = (),
+        questions: Mapping[str, str] | None = None,
+    ) -> None:
+        self.statements, self.names, self.leader_texts, self.questions = (
+            tuple(statements),
+            names,
+            leader_texts,
+            questions or {},
+        )
+        self.last = dict(self.statements)
+        self._id_by_name = {resident_id: resident_id for resident_id in (*names, *self.last)}
+        for resident_id, name in names.items():
+            # A prompt may write names in capitals, and a statement may not.
+            self._id_by_name |= dict.fromkeys((name, name.title(), name.upper()), resident_id)
+        self._mentions: list[tuple[str, set[str]]] = []
+        for speaker, text in (
+            *self.statements,
+            *((LEADER, leader_text) for leader_text in leader_texts),
+        ):
+            for sentence in split_sentences(text):
+                named_ids = self.named_in(sentence)
+                # A list of residents addresses none of them in particular.
+                if 0 < len(named_ids) <= MAX_NAMED_RESIDENTS:
+                    self._mentions.append((speaker, named_ids))
+
+    def with_statements(self, statements: Sequence[tuple[str, str]]) -> HeardStatements:
+        """Return a copy with further statements."""
+        return HeardStatements(
+            (*self.statements, *statements), self.names, self.leader_texts, self.questions
+        )
+
+    def named_in(self, text: str) -> set[str]:
+        """Return the ids of the residents whom a text names by id or name."""
+        if not self._id_by_name:
+            return set()
+        return {self._id_by_name[name] for name in _any_name(tuple(self._id_by_name)).findall(text)}
+
+    def statements_by(self, speaker_id: str) -> str:
+        """Return all statements of a resident as one text."""
+        return " ".join(text for resident_id, text in self.statements if resident_id == speaker_id)
+
+    def name(self, resident_id: str) -> str:
+        return self.names.get(resident_id, resident_id)
+
+    def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
+        """Return the weighted number of sentences that name a resident, by others than `excluding`.
+
+        By default leaders are left out, because being called upon is not yet being answered.
+        """
+        return sum(
+            1.0 if speaker == LEADER else ASIDE_WEIGHT
+            for speaker, named_ids in self._mentions
+            if resident_id in named_ids and speaker not in (resident_id, excluding)
+        )
+
+
+def saturating_share(amount: float) -> float:
+    """Return the share (0 … 1) of the maximum effect that `amount` sentences have."""
+    return amount / (amount + HALF_SATURATION)
