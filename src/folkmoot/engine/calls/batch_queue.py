@@ -1,10 +1,10 @@
 """The batch queue: submit waiting calls together through the vendors' batch APIs.
 
 When no coroutine of the run can continue without an answer, all waiting calls form one wave. The
-queue splits it into batches of the vendor's size. The content of a batch is journaled before the
-batch is submitted, and the vendor's id right after. So a resume finds the batches of a killed run
-and pays for nothing twice. The split into batches changes no result, because the answer to a call
-depends on its address and its request alone. Used by the gateway.
+queue splits the wave into batches of the vendor's size. It journals the content of a batch before
+the submission, and the vendor's id right after. So a resume finds the batches of a killed run and
+pays for nothing twice. The split changes no result, because the answer to a call depends only on
+its address and request. The gateway uses this module.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TooFewCallsForBatchError(FolkmootError):
 
 @dataclass(slots=True)
 class QueuedCall:
-    """One call in the queue. `key` identifies it within its batch."""
+    """One call in the batch queue. `key` identifies the call within its batch."""
 
     key: str
     model_state: ModelState
@@ -133,7 +133,7 @@ class BatchQueue:
     def should_batch(self, model_state: ModelState, address: str, fingerprint: bytes) -> bool:
         """Return whether a call goes through the batch API.
 
-        This is so if the study file says so, or if a batch of an earlier process holds the call.
+        It does if the study file says so, or if a batch of an earlier process holds the call.
         """
         if not self.supports_model(model_state):
             return False
@@ -143,7 +143,10 @@ class BatchQueue:
 
     @contextlib.contextmanager
     def hold_while_working(self) -> Iterator[None]:
-        """Delay the next wave while work is running that may still ask questions."""
+        """Context manager that delays the next wave while it is open.
+
+        Use it around work that may still ask questions.
+        """
         self._elsewhere += 1
         self._still.clear()
         try:
@@ -218,7 +221,7 @@ class BatchQueue:
             self._driver = asyncio.ensure_future(self._submit_when_idle())
 
     async def _submit_when_idle(self) -> None:
-        """Submit the waiting calls, each time that no coroutine of the run can continue."""
+        """Submit the waiting calls whenever no coroutine of the run can continue."""
         while self._waiting:
             last_count, idle_iterations = 0, 0
             while idle_iterations < IDLE_LOOP_ITERATIONS and len(self._waiting) < MAX_WAVE_CALLS:
@@ -233,7 +236,9 @@ class BatchQueue:
             self._start_wave(wave)
 
     def _start_wave(self, wave: Sequence[QueuedCall]) -> None:
-        """Start the tasks of a wave: new batches, and batches of an earlier process to resume."""
+        """Start tasks that submit the new calls of a wave and continue batches of earlier
+        processes.
+        """
         new_calls: dict[tuple[str, str], list[QueuedCall]] = {}
         earlier_calls: dict[str, list[QueuedCall]] = {}
         for call in wave:
@@ -253,7 +258,10 @@ class BatchQueue:
                 self._start_task(self._submit_calls(calls), calls)
 
     def _start_task(self, work: Awaitable[None], calls: Sequence[QueuedCall]) -> None:
-        """Start a task that passes its error to its calls, and to the run if the error stops it."""
+        """Start a task for some calls. Its error is passed to these calls.
+
+        An error that stops the run is also passed to the run.
+        """
 
         async def run_task() -> None:
             try:
@@ -358,7 +366,7 @@ class BatchQueue:
         await self._collect_results(batch, calls)
 
     async def _collect_results(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> None:
-        """Wait until a batch has ended and pass its answers to its calls."""
+        """Wait until a batch has ended and pass each answer to its call."""
         earlier = batch.name in self._earlier
         try:
             status, responses = await self._read_results(batch, calls[0].provider.batches)
@@ -388,7 +396,7 @@ class BatchQueue:
     async def _read_results(
         self, batch: BatchRecord, batches: BatchApi
     ) -> tuple[BatchStatus, dict[str, HttpResponse]]:
-        """Wait until a batch has ended. Return its status and its answers by key."""
+        """Wait until a batch has ended. Return the status of the batch and its answers by key."""
         try:
             while not (
                 status := await self._retry_vendor_call(batch, lambda: batches.get_status(batch.id))

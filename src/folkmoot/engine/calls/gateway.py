@@ -1,8 +1,8 @@
 """The gateway: every call to a model goes through it.
 
-A call passes these steps: journal, budget, rate limiter, loan, provider, retries, journal. The run
-context requests every completion and every embedding here. A journaled call is never made again,
-and every paid completion is journaled.
+The run context requests every completion and every embedding here. A call passes these steps:
+journal lookup, budget, rate limiter, loan, provider with retries, journal write. A journaled call
+is never made again, and every paid completion is journaled.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class Gateway:
     """The gateway of a run: it answers requests at addresses and belongs to one event loop.
 
     `provider_for(model)` returns the provider and the catalogue entry of a model. It is called once
-    per model, and never in a pure replay. `config` sets retries and budget. `progress` receives
-    answers, retries, waits, refusals and warnings. `shared_limits` is passed if several runs share
-    one budget and one limiter. A cluster worker passes it because the head lends to it.
-    `seat_manager` delivers questions to humans.
+    per model, and never in a replay. `config` sets retries and budget. `progress` receives answers,
+    retries, waits, refusals and warnings. `shared_limits` is passed by runs that share one budget
+    and limiter, and by a cluster worker, because the head lends to it. `seat_manager` delivers
+    questions to humans.
 
     Its methods raise DriftError (the journal holds another request), StorageError, FatalModelError
     (wrong key, unknown model), or RunPausedError (retries, quota or budget used up).
@@ -143,9 +143,9 @@ class Gateway:
     ) -> Completion:
         """Return the completion at an address, from the journal or from the model.
 
-        A new completion is journaled. `has_alternative`: the caller has another reply to fall back
-        on. A rejection then does not suggest that all calls fail. A refusal is a completion with
-        empty text and the finish reason `refused:<reason>`.
+        A new completion is journaled. `has_alternative` means that the caller has another reply to
+        fall back on. A rejection then does not suggest that all calls fail. A refusal is a
+        completion with empty text and the finish reason `refused:<reason>`.
         """
         fingerprint = request.fingerprint()
         entry = self._journal.lookup_entry(address, fingerprint, request.to_json)
@@ -172,7 +172,10 @@ class Gateway:
         )
 
     async def embed_texts(self, address: str, model: str, texts: Sequence[str]) -> FloatArray:
-        """Return the embeddings of texts as the provider gave them: an array (n, d) of float32."""
+        """Return the embeddings of texts as the provider gave them.
+
+        The result is a float32 array with one row for each text.
+        """
         request_data = {"model": model, "texts": list(texts)}
         fingerprint = digest(model, *texts)
         entry = self._journal.lookup_entry(address, fingerprint, lambda: request_data)
@@ -203,14 +206,14 @@ class Gateway:
         )
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Start no more calls and raise `error` in waiting ones. The first error is kept.
+        """Start no new calls and raise `error` in waiting ones. The first error is kept.
 
         Calls in flight continue. `wait_for_calls_in_flight` waits for them.
         """
         self._attempts.stop_calls(error)
 
     async def wait_until_set(self, event: asyncio.Event) -> None:
-        """Wait for an event. Raises the error that stops the run, if it is stopped before."""
+        """Wait for an event. If the run is stopped first, raise the error that stopped it."""
         waiting = asyncio.ensure_future(event.wait())
         try:
             await self._attempts.wait_for_result_or_halt(waiting)
@@ -239,7 +242,10 @@ class Gateway:
         return min_waiting if self._batch_queue is None else MAX_WAVE_CALLS
 
     def hold_batches(self) -> AbstractContextManager[None]:
-        """Delay the next wave of batches while work other than a call is running."""
+        """Return a context manager that delays the next wave of batches while it is open.
+
+        Use it around work that may still ask questions, such as a computation.
+        """
         return (
             nullcontext() if self._batch_queue is None else self._batch_queue.hold_while_working()
         )
@@ -257,7 +263,7 @@ class Gateway:
         fingerprint: bytes,
         has_alternative: bool,
     ) -> JournalEntry:
-        """Make the call of a request and journal its completion, refusals included."""
+        """Make the call of a request and journal the completion or the refusal."""
         wire_model = model_state.spec.wire_model
         wire_request = request
         # Build the request without `replace`, which costs as much as a lookup in the journal.
@@ -357,8 +363,8 @@ class Gateway:
     ) -> JournalEntry:
         """Put a request to a human and journal the answer.
 
-        It costs nothing and takes no slot of a rate limiter. If the run stops, the question is
-        withdrawn. A resume asks it again.
+        The answer costs nothing and takes no slot of a rate limiter. If the run stops, the question
+        is withdrawn, and a resume asks it again.
         """
         if self.stop_error is not None:
             raise self.stop_error.with_traceback(None)
@@ -409,7 +415,7 @@ class Gateway:
         request_data: dict[str, Any],
         fingerprint: bytes,
     ) -> JournalEntry:
-        """Request a batch of embeddings and journal it."""
+        """Request one batch of embeddings and journal the result."""
         texts: list[str] = request_data["texts"]
         call = ModelCall(address, byte_count(*texts), lambda: 0)
 
@@ -450,10 +456,11 @@ class Gateway:
     def _record_broken_replies(
         self, model_state: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
     ) -> Callable[[], Awaitable[R]]:
-        """Wrap `send` so that a broken-off reply, which may be billed, is charged and journaled.
+        """Return `send` with a handler: a reply that breaks off is charged and journaled.
 
-        Its cost is unknown, so the budget counts the full reservation. The record is on disk before
-        the call is retried, so that a resume counts it too.
+        The vendor may bill such a reply. Its cost is unknown, so the budget counts the full
+        reservation. The record is on disk before the call is retried, so that a resume counts it
+        too.
         """
 
         async def send_and_keep_broken() -> R:
@@ -470,7 +477,10 @@ class Gateway:
         return send_and_keep_broken
 
     def _charge_broken(self, model_state: ModelState, call: ModelCall) -> float | None:
-        """Charge a broken-off reply to the budget. Return its maximum cost (USD) or None."""
+        """Charge a broken-off reply to the budget.
+
+        Returns the maximum cost (USD), or None if the price is unknown.
+        """
         max_usd = model_state.price(
             call.max_input_tokens, call.max_output_tokens(), batched=call.batched
         ).max_usd
@@ -526,19 +536,19 @@ class Gateway:
     def _require_known_cost(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
         """Stop the run at a new completion of unknown cost if there is a budget in USD.
 
-        The completion is journaled before.
+        The completion has been journaled.
         """
         if self.budget.usd is not None and entry.cost_usd is None and not replayed:
             self._stop_for_unknown_cost(f"{model} does not report how many tokens its replies used")
 
     def _stop_for_unknown_cost(self, reason: str) -> NoReturn:
-        """Stop the run, because a budget in USD cannot hold for a model of unknown cost."""
+        """Stop the run: a budget in USD cannot be guaranteed for a model of unknown cost."""
         error = FatalModelError(unknown_cost_message(reason))
         self.stop_calls(error)
         raise error
 
     def count_usage(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
-        """Add an entry to the usage of its model and report it.
+        """Add an entry to the usage of its model and report the call.
 
         The call may have been made here or by a cluster worker.
         """
@@ -591,7 +601,7 @@ def unknown_cost_message(reason: str) -> str:
 
 
 def _max_input_tokens(request: ModelRequest) -> int:
-    """Return an upper bound of a request's input tokens, with the overhead of wire formats."""
+    """Return an upper bound of a request's input tokens, including the overhead of wire formats."""
     # A byte is at most one token. 200 bytes bound the wrapper of a schema, 16 tokens that of a
     # message.
     schema_bytes = len(json.dumps(request.schema)) + 200 if request.schema is not None else 0
@@ -609,8 +619,8 @@ _IMAGE_ERROR_PATTERN = re.compile(r"image|multi-?modal|mmproj", re.IGNORECASE)
 def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
     """Return whether an error is about the images of the prompt.
 
-    This is so if the error mentions them, or if the model rejects and never answered a prompt with
-    images.
+    The answer is yes if the error mentions images. It is also yes if the model rejected a prompt
+    with images and has never accepted one.
     """
     if isinstance(error, RejectedError) and not model_state.accepts_images:
         return True
@@ -619,7 +629,7 @@ def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
 
 
 def _output_token_limit(provider: Provider, request: ModelRequest) -> int | None:
-    """Return the token limit that the provider sends, reasoning included, or None."""
+    """Return the token limit that the provider sends, or None. It includes reasoning tokens."""
     get_limit = getattr(provider, "max_output_tokens", None)
     limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
     return limit

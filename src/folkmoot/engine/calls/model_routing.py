@@ -34,13 +34,12 @@ from folkmoot.models.urls import find_secrets, require_encryption
 
 
 class ModelRouter:
-    """The models of a run.
+    """The models of a run: which model answers which role, and the open connections.
 
-    `override` (`--model`) replaces the model of every role, and the embedding model as far as it
-    can. A study without a model is answered by the embedded respondent, because no money may be
-    spent without consent. `seats` lists the models that speakers name in the study's code and that
-    are asked (`Study.extra_models`). `provider` answers all calls in place of any named model.
-    `key` is the key of `--key`.
+    `override` (`--model`) replaces the model of every role. If the researcher chose no model, the
+    embedded respondent answers, because no money may be spent without consent. `seats` lists models
+    that the study's code names for speakers (`Study.extra_models`). `provider` answers all calls in
+    place of any named model. `key` is the key of `--key`.
     """
 
     def __init__(
@@ -77,9 +76,9 @@ class ModelRouter:
         return self
 
     def seat_model(self, named: str | None) -> str | None:
-        """Return the model that a speaker names, or None if it may not be asked.
+        """Return the model that the study's code names for a speaker, or None.
 
-        A study type may name models in its code. They are asked only if the researcher named a
+        Returns None if the model may not be asked. It may be asked only if the researcher named a
         hosted model for the run, or that model itself.
         """
         config = self._config
@@ -89,7 +88,7 @@ class ModelRouter:
 
     @property
     def has_custom_provider(self) -> bool:
-        """True if the caller's provider answers all calls, whatever the models are called."""
+        """True if a provider given in Python answers all calls, whatever model they name."""
         return self._given is not None
 
     @property
@@ -110,8 +109,9 @@ class ModelRouter:
     def embedding_choice(self) -> str | Problem:
         """The embedding model, or the problem to report if there is none.
 
-        It is the model that the study file names, or that of the vendor who answers. With `--model
-        synthetic` the embedding runs on this machine, whatever the file names.
+        It is the model that the study file names. Otherwise it is an embedding model of the vendor
+        that answers, or one on this machine if no vendor answers. With `--model synthetic` texts
+        are always embedded on this machine, even if the file names a hosted model.
         """
         configured_model = self._config.embedding_model
         if (
@@ -148,8 +148,8 @@ class ModelRouter:
         """Look up every named model and its key before anything is written.
 
         Raises InputError with one problem for each model that is unknown, has no key, or cannot see
-        the `images` of the study. One more problem is added if a study that `uses_embeddings` has
-        no embedding model.
+        the `images` of the study. It has one more problem if the study embeds texts
+        (`uses_embeddings`) but has no embedding model.
         """
         if self._given is not None:
             return
@@ -176,7 +176,8 @@ class ModelRouter:
     def embedding_model(self, file: str) -> str:
         """Return the embedding model of a study that embeds texts.
 
-        Raises InputError if there is none, or if local word vectors are not installed.
+        Raises InputError if there is no embedding model, or if local word vectors are not
+        installed.
         """
         if isinstance(self.embedding_choice, Problem):
             raise InputError(replace(self.embedding_choice, file=file))
@@ -204,7 +205,7 @@ class ModelRouter:
     def list_destinations(self) -> list[tuple[str, str | None, str]]:
         """Return (model, URL, names of the keys sent there) for every model asked over a network.
 
-        A model with several servers gives one item for each of them.
+        A model with several servers gives one item for each server.
         """
         destinations: list[tuple[str, str | None, str]] = []
         if self._given is not None:
@@ -233,7 +234,10 @@ class ModelRouter:
             require_encryption(variable, url, name)
 
     def open_provider(self, model: str) -> tuple[Provider, ModelSpec]:
-        """Return the provider of a model, opened only once, and its catalogue entry."""
+        """Return the provider of a model and the model's catalogue entry.
+
+        A provider is opened once.
+        """
         if self._given is not None:
             return self._given, ModelSpec(
                 model, SYNTHETIC_MODEL, model, key_needed=False, local=True
@@ -259,7 +263,8 @@ class ModelRouter:
     ) -> ProviderSettings:
         """Return the provider settings for one server.
 
-        `own_key`: the server's headers or query hold a key, so no other key is sent there.
+        `own_key` is true if the server's headers or query hold a key. Then no other key is sent
+        there.
         """
         config = self._config
         key = None if spec.local or own_key else resolve_key(spec, self._explicit_key(spec))
@@ -300,7 +305,10 @@ def names_hosted_model(config: StudyConfig) -> bool:
 def image_problems(
     config: StudyConfig, models: Iterable[str], images: Sequence[str], file: str = ""
 ) -> list[Problem]:
-    """Return one problem for each text-only model, if `images` says that the study shows images."""
+    """Return one problem for each text-only model if the study shows images.
+
+    `images` lists the places of the study that show images.
+    """
     if not images:
         return []
     specs = [resolve_model(name, config.endpoints) for name in dict.fromkeys(models)]
@@ -320,7 +328,10 @@ def image_problems(
 
 
 def price_problems(config: StudyConfig, models: Iterable[str]) -> list[Problem]:
-    """Return one problem for each model of unknown price, for which `budget_usd` cannot hold."""
+    """Return one problem for each model of unknown price.
+
+    With such a model `budget_usd` cannot be guaranteed.
+    """
     if config.budget_usd is None:
         return []
     specs = [resolve_model(name, config.endpoints) for name in dict.fromkeys(models)]

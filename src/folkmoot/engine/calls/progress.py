@@ -1,7 +1,7 @@
 """Progress of a run: the events, their totals, and the log.
 
-Runner and gateway emit events to callbacks. The command line displays them and `RunLog` writes
-them. A study cannot see them, so its results never depend on progress.
+Runner and gateway emit events to callbacks. The command line displays the events, and `RunLog`
+writes them to files. A study cannot see events, so its results never depend on progress.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class CallDone(NamedTuple):
 class CallRetried:
     """A call failed with a transient error and is retried after a wait.
 
-    `may_be_billed`: the reply broke off, so the vendor may charge up to `max_usd` (USD, None:
-    unknown).
+    `may_be_billed` means that the reply broke off, so the vendor may charge up to `max_usd` (USD,
+    or None if this is unknown).
     """
 
     model: str
@@ -106,7 +106,7 @@ class Notice:
 class PreflightCheck:
     """The result of one preflight call, in words.
 
-    `problem` says why the study cannot work with the model. It is empty if it can.
+    `problem` says why the study cannot work with the model. It is empty if the model can be used.
     """
 
     model: str
@@ -124,14 +124,14 @@ class PreflightCheck:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """One real call for each model, role and answer kind was made before the study starts."""
+    """The preflight is done: one real call for each model, role and answer kind."""
 
     calls: tuple[PreflightCheck, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run has ended, finally or for now.
+    """A process of the run has ended. The run is complete, or can be resumed.
 
     If the outcome is "done", `message` says why the results are unusable, or is empty.
     """
@@ -169,7 +169,10 @@ def combine_progress(*listeners: Progress) -> Progress:
 
 
 def format_event(event: Event) -> tuple[str, Level]:
-    """Return an event as a line of plain text and its level. Frequent events give ""."""
+    """Return an event as a line of plain text, and its level.
+
+    The line of a frequent event is an empty string.
+    """
     match event:
         # By far the most frequent event, so it is tested first.
         case CallDone():
@@ -204,7 +207,7 @@ def format_event(event: Event) -> tuple[str, Level]:
 
 @dataclass(slots=True)
 class StageTally:
-    """The progress of one stage."""
+    """The progress of one stage of a run, as `ProgressTally` counts it."""
 
     name: str
     total: int | None
@@ -224,9 +227,9 @@ class StageTally:
     def eta_seconds(self, now: float) -> float | None:
         """Return the estimated seconds until the stage is done, or None if unknown.
 
-        Items run concurrently: when the first one is done, the others are nearly done. So calls are
-        counted if those of each item are known. An unfinished item is assumed to need as many calls
-        as the finished ones, which are those with the most calls.
+        Items run concurrently, so the others are nearly done when the first one is. The estimate
+        therefore counts calls, if the calls of each item are known. An unfinished item is assumed
+        to need as many calls as a finished one. The finished items are those with the most calls.
         """
         if self.total is None or not self.done or self.is_done:
             return None
@@ -248,7 +251,10 @@ class StageTally:
 
 @dataclass(slots=True)
 class ProgressTally:
-    """The totals of all events. Tests replace `clock` so that they need not wait."""
+    """A progress callback that adds up all events.
+
+    Tests replace `clock` so that they need not wait.
+    """
 
     clock: Callable[[], float] = time.monotonic
     stages: dict[str, StageTally] = field(default_factory=dict)
@@ -298,7 +304,7 @@ class ProgressTally:
 
     @property
     def current_stage(self) -> StageTally | None:
-        """The unfinished stage that progressed last. If all are done, the last one started."""
+        """The unfinished stage that progressed last, or the last one started if all are done."""
         stages = list(self.stages.values())
         unfinished = [stage for stage in stages if not stage.is_done]
         return max(
@@ -309,12 +315,15 @@ class ProgressTally:
 
     @property
     def rate(self) -> float:
-        """Live calls per second since the start."""
+        """Calls per second since the start, without replayed calls."""
         elapsed = self.clock() - self.started
         return self.calls / elapsed if elapsed > 0 else 0.0
 
     def stage_snapshots(self) -> list[dict[str, str | int | float | None]]:
-        """Return the stages started so far, for `log.jsonl`. Pages show a running run from it."""
+        """Return the stages started so far, for `log.jsonl`.
+
+        The run viewer reads them from there.
+        """
         now = self.clock()
         return [
             {
@@ -391,12 +400,12 @@ def format_duration(seconds: float) -> str:
 class RunLog:
     """A progress callback that writes `run.log` (for humans) and `log.jsonl` (for programs).
 
-    Single calls are not logged, because the journal has them. Each tenth of a stage's items adds a
-    line. A line of totals follows after `every` seconds without one. Lines are appended, so a
-    resumed run continues the same files.
+    Single calls are not logged, because the journal has them. A line is added for each tenth of a
+    stage's items. A line of totals is added after `every` seconds without any other line. Lines are
+    appended, so a resumed run continues the same files.
 
     `scrub` removes secrets from each text. With `held`, lines wait in memory until
-    `write_held_lines`. A log that is never released leaves no file.
+    `write_held_lines`. If that is never called, the log leaves no file.
     """
 
     def __init__(
@@ -449,7 +458,7 @@ class RunLog:
             self._write_line(self.tally.format_line(), "info", None)
 
     def _stage_milestone(self, event: Event) -> str:
-        """Return the progress of a stage if another tenth of its items is done, or ""."""
+        """Return a line on a stage if another tenth of its items is done, or an empty string."""
         stage = self.tally.stages.get(event.stage) if isinstance(event, ItemDone) else None
         if stage is None or not stage.total:
             return ""

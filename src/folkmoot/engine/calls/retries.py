@@ -1,14 +1,12 @@
 """Make one call until it is answered: budget, rate limiter, loan, and the policy for each error.
 
-Used by the gateway, which journals the result. An error that ends one call for good (wrong key,
-empty quota, retries used up, budget reached) stops all calls: no call starts, and waiting ones get
-the error.
+The gateway uses this module and journals the result. Some errors end a call for good: a wrong key,
+an empty quota, used-up retries, a reached budget. Such an error stops all calls.
 
-A plain status 400 may concern one prompt or every call. The answers to other calls decide. A
-rejected call waits for the next answer of its model. If one arrives, the prompt was the reason and
-the call ends as rejected. The run stops if no other call is in progress and the model has never
-answered. It also stops if `MAX_CONSECUTIVE_REJECTIONS` prompts were rejected without an answer
-between them.
+A plain status 400 may concern one prompt or every call. A rejected call therefore waits for the
+next answer of its model. If one arrives, the prompt was the reason, and only this call is rejected.
+The run stops if no other call is in progress and the model has never answered. It also stops after
+`MAX_CONSECUTIVE_REJECTIONS` rejected prompts without an answer between them.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ MAX_CONSECUTIVE_REJECTIONS = 3
 
 @dataclass(slots=True)
 class ModelState:
-    """The state of one model in the gateway."""
+    """The state of one model in the gateway: provider, limits, usage and recent rejections."""
 
     name: str
     provider: Provider
@@ -87,9 +85,9 @@ class ModelState:
     def price(
         self, max_input_tokens: int, max_output_tokens: int | None, *, batched: bool = False
     ) -> CallPrice:
-        """Return the maximum and expected price of a call.
+        """Return the maximum and the expected price of a call.
 
-        `max_output_tokens` is None if no limit applies to the reply.
+        `max_output_tokens` is None if the length of the reply is not limited.
         """
 
         if self.rate is None:
@@ -120,13 +118,14 @@ class ModelState:
 
 @dataclass(slots=True)
 class ModelCall:
-    """One call and its progress.
+    """One call and its progress through budget, limiter and retries.
 
     `max_input_tokens` bounds the tokens sent. `max_output_tokens` returns the token limit of the
-    reply, None if there is none. `reserved_usd` is the budget's reservation (USD), None before the
-    call is admitted. `covered_usd` is the amount of the loan that covers the call (USD), None
-    before it is sent. `has_alternative`: the model has already answered this question in another
-    form. If the server rejects such a call, this is no evidence that it rejects all calls.
+    reply, or None without a limit. `reserved_usd` is the budget's reservation (USD), None before
+    the call is admitted. `covered_usd` is the amount of the loan that covers the call (USD), None
+    before the call is sent. `has_alternative` means that the model has already answered this
+    question in another form. A rejection of such a call is no evidence that the server rejects all
+    calls.
     """
 
     address: str
@@ -149,7 +148,7 @@ class RunHaltedError(FolkmootError):
 
 
 class Stoppable(Protocol):
-    """An object that makes calls and can be told to start no more."""
+    """An object that makes calls and can be told to start no new ones."""
 
     def stop_calls(self, error: FolkmootError) -> None: ...
 
@@ -159,7 +158,7 @@ class SharedLimits:
 
     Each model has a rate limiter, and `total_concurrency` bounds all models together. If several
     runs share the limits (`shared`), an empty quota, a wrong key or a spent budget stops all of
-    them. The end of one run stops no other. With `tell`, the limiters use grants (see
+    them. The end of one run does not stop the others. With `tell`, the limiters follow grants (see
     `RateLimiter`). `loan` is passed if another process lends.
     """
 
@@ -197,9 +196,10 @@ class SharedLimits:
         return self.limiters[model]
 
     def stop_calls(self, error: FolkmootError, *, stop_all_runs: bool = False) -> None:
-        """Raise `error` in all waiting calls and start no more.
+        """Raise `error` in all waiting calls and start no new ones.
 
-        With shared limits, a RunHaltedError only ends its own run, unless `stop_all_runs`.
+        With shared limits a RunHaltedError ends only one run, so it stops no calls here, unless
+        `stop_all_runs` is true.
         """
         if self._shared and isinstance(error, RunHaltedError) and not stop_all_runs:
             return
@@ -212,10 +212,10 @@ class SharedLimits:
 
 
 class RetryPolicy:
-    """The retry policy of a run, with the settings of its study file.
+    """Makes the calls of one run until they are answered, by the settings of its study file.
 
-    `progress` receives each wait. `on_stop` receives an error that stops the run. `loan` covers the
-    calls that are sent to hosted models.
+    `progress` receives an event for each wait. `on_stop` receives an error that stops the run.
+    `loan` covers the calls that are sent to hosted models.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class RetryPolicy:
         shared_limits.stoppables.append(self)
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Start no more calls. The first error is kept."""
+        """Start no new calls. The first error is kept."""
         if self.stopped is None:
             self.stopped = error
             self._stop.set()
@@ -265,8 +265,8 @@ class RetryPolicy:
     ) -> R:
         """Send a call until it is answered.
 
-        Raises the error that stops the run, or RejectedError if the server accepts other prompts
-        but not this one.
+        Raises the error that stops the run. Raises RejectedError if the server rejects this prompt
+        but accepts others.
         """
         model_state.calls_in_progress += 1
         try:
@@ -372,7 +372,7 @@ class RetryPolicy:
                 await self._sleep_until_stopped(wait)
 
     async def _cover_call(self, model_state: ModelState, call: ModelCall) -> None:
-        """Cover a call by a loan on disk, so that a killed run knows that it may have been billed.
+        """Cover a call by a loan on disk, so that a killed run knows that the call may be billed.
 
         The call has its slot already. It waits for the disk only if calls start much faster than
         before.
@@ -399,7 +399,10 @@ class RetryPolicy:
         call.covered_usd = usd
 
     async def _pause_until_model_accepts(self, model_state: ModelState, call: ModelCall) -> None:
-        """Send nothing and reserve no money until the model is known to accept any prompt."""
+        """Wait until the model is known to accept any prompt.
+
+        Meanwhile the call is not sent and reserves no money.
+        """
         # A paused call cannot bring the answer that others wait for.
         model_state.calls_in_progress -= 1
         if call.reserved_usd is not None:
@@ -448,8 +451,8 @@ class RetryPolicy:
     async def _reserve_budget(self, model_state: ModelState, call: ModelCall) -> None:
         """Wait until the budget admits a call, or stop the run.
 
-        The budget comes before the limiter: a call that waits for money must not hold a slot that a
-        retry needs.
+        The budget is asked before the limiter, because a call that waits for money must not hold a
+        slot that a retry needs.
         """
         try:
             price = model_state.price(
@@ -465,16 +468,17 @@ class RetryPolicy:
     def _uses_batch_price(self, call: ModelCall) -> bool:
         """Return whether a call is certain to be billed at the batch price.
 
-        With `batch: auto` a small wave is sent directly, at the full price.
+        With `batch: auto` this is not certain, because a small wave is sent directly at the full
+        price.
         """
         return call.batched and self._config.batch is True
 
     def _backoff_seconds(
         self, model_state: ModelState, call: ModelCall, error: TransientError
     ) -> float:
-        """Return the seconds to wait, with full jitter. Pause the run if the retries are used up.
+        """Return the seconds to wait before the next attempt, with full jitter.
 
-        Raises RunPausedError.
+        If the retries are used up, pause the run and raise RunPausedError.
         """
         config = self._config
         model_state.usage.retries += 1
@@ -500,9 +504,9 @@ class RetryPolicy:
     def _handle_quota_error(
         self, model_state: ModelState, call: ModelCall, error: QuotaError
     ) -> float:
-        """Hold the model once if the account is empty. After that wait, pause the run.
+        """Hold the model once if the account is empty. Pause the run if it is still empty then.
 
-        Return the further seconds to wait: 0, since the limiter holds all calls.
+        Returns 0 as the seconds to wait, because the limiter already holds all calls.
         """
         seconds = self._config.quota_wait_seconds
         if call.waited_for_quota:
@@ -542,5 +546,8 @@ class RetryPolicy:
 
 
 def _hold_seconds(error: TransientError) -> float | None:
-    """Return how long to hold the model: as long as it asks, up to `MAX_RETRY_AFTER_SECONDS`."""
+    """Return how long to hold the model (seconds), or None if the error does not ask for it.
+
+    The time is at most `MAX_RETRY_AFTER_SECONDS`.
+    """
     return None if error.retry_after is None else min(error.retry_after, MAX_RETRY_AFTER_SECONDS)

@@ -1,7 +1,7 @@
 """What the researcher sees of a seat: whether its human waits, reads, writes, or has been idle.
 
-The page of the seat says how many seconds ago its human moved and typed, never what. It is kept in
-memory only.
+The page of a seat reports how many seconds ago its human was active and typed, but never the text.
+These reports are kept in memory only.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ IDLE_SECONDS = 120.0
 
 @dataclass(slots=True)
 class PageActivity:
-    """The moments at which the page of a seat last asked, and its human last moved and typed.
+    """The activity on the page of one seat, for the researcher's list of seats.
 
-    All are seconds of the seat manager's clock, and None if it has not happened in this process.
+    `asked_at` is the time of the page's last report. `moved_at` is the time at which the human last
+    used pointer or keyboard or scrolled, and `typed_at` the time of the last change of the answer.
+    All are seconds of the seat manager's clock, or None if it has not happened in this process.
     """
 
     asked_at: float | None = None
@@ -28,7 +30,11 @@ class PageActivity:
     typed_at: float | None = None
 
     def note(self, now: float, idle: float | None, typed: float | None) -> None:
-        """Note that the page has asked. `idle` and `typed` are seconds ago, None if unknown."""
+        """Record a report of the page.
+
+        `idle` and `typed` are the seconds since the human last was active and typed, None if
+        unknown.
+        """
         self.asked_at = now
         if idle is not None:
             self.moved_at = now - idle

@@ -1,4 +1,4 @@
-"""The lobby of an open entry: who gets which seat, how people return to it, and when it ends.
+"""The lobby of an open entry: who gets which seat, how people return, and when the study starts.
 
 One link leads everybody to the lobby. The study starts when all seats are taken, when the time is
 over, or when the researcher starts it. Models then play the seats that are still free.
@@ -41,7 +41,7 @@ def is_platform_id(given: str) -> bool:
 
 
 def digest_code(code: str) -> str:
-    """Return the digest of a code as somebody typed it, with any spaces and hyphens."""
+    """Return the digest of a return code, without any spaces and hyphens that a person typed."""
     return digest("code", "".join(char for char in code.upper() if char.isalnum())).hex()
 
 
@@ -52,7 +52,7 @@ def digest_visit(visit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """How the person in a seat is recognised: digests of the cookie and of the return code."""
+    """The person in a seat, recognised by two digests: of the cookie and of the return code."""
 
     visit: str
     code: str = ""
@@ -60,16 +60,16 @@ class Occupant:
 
 @dataclass(eq=False)
 class Lobby:
-    """The open seats of a run, by name, until the study starts.
+    """The open seats of a run, by name, until the study starts. The seat manager uses it.
 
     Fields:
-        token: the secret part of the entry link. It is short, because a class copies it by hand.
-            Whoever guesses it gets a free seat of the lobby, and nobody else's.
+        token: the secret part of the entry link. It is short, because a class copies it by hand. A
+            person who guesses it can only take a free seat.
         order: the seats in the order in which they are given out.
         seconds: the time from the first arrival to the start.
         occupants: the people in the seats.
         started: is set when no more people can enter.
-        left: seconds until the start. None while nobody is there, and after the start.
+        left: seconds until the start. None while the lobby is empty, and after the start.
     """
 
     token: str
@@ -88,17 +88,17 @@ class Lobby:
         return not self.started.is_set()
 
     def find_visit(self, visit: str) -> str:
-        """Return the seat of the person with this cookie, or ""."""
+        """Return the seat of the person with this cookie, or an empty string."""
         wanted = digest_visit(visit) if visit else ""
         return next((name for name, who in self.occupants.items() if who.visit == wanted), "")
 
     def find_code(self, code: str) -> str:
-        """Return the seat of the person with this return code, or ""."""
+        """Return the seat of the person with this return code, or an empty string."""
         wanted = digest_code(code)
         return next((name for name, who in self.occupants.items() if who.code == wanted), "")
 
     def next_free_seat(self, closed: Collection[str]) -> str:
-        """Return the seat for the next person, or "" if nobody can enter any more."""
+        """Return the seat for the next person, or an empty string if the lobby is full or over."""
         if not self.is_open:
             return ""
         free = (name for name in self.order if name not in self.occupants and name not in closed)
@@ -115,7 +115,7 @@ class Lobby:
         self._update_clock()
 
     def start(self) -> None:
-        """Let nobody enter any more."""
+        """Start the study. From now on no one can enter."""
         self.left = None
         self.started.set()
 
@@ -136,7 +136,7 @@ class Lobby:
 
 
 def restore_occupants(seats: Mapping[str, Mapping[str, str]]) -> dict[str, Occupant]:
-    """Return the people in the seats that an earlier process of the run has written."""
+    """Return the people in the seats, as an earlier process of the run has written them."""
     return {
         name: Occupant(seat["visit"], seat.get("code", ""))
         for name, seat in seats.items()

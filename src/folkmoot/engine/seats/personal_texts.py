@@ -1,9 +1,9 @@
 """Find the texts of one human in a run, and the requests and replies of others that contain them.
 
-Their replies are found by address. The table `provenance` says where requests contain their texts,
-so texts of others that they had read are not included. Quotations are searched in replies to
-prompts that contained their texts (`find_personal_texts`). A summary of this human's texts alone is
-personal as well. `withdrawal` removes what is found.
+The human's replies are found by address. The table `provenance` says where requests contain the
+human's texts. Texts of others in these requests are not included. Replies to such requests are
+searched for quotations of the human (`find_personal_texts`). A summary of this human's texts alone
+is personal as well. `withdrawal` removes all texts that are found.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ COMPOSED_SOURCES = (*CELL_SOURCES, "option", "value", UNATTRIBUTED)
 
 
 class AffectedReply(NamedTuple):
-    """A reply of another speaker that quotes the human (`words`) or is made from their texts."""
+    """A reply of another speaker that quotes the human or is made from the human's texts.
+
+    `words` are the quoted words.
+    """
 
     use: str
     address: str
@@ -105,18 +108,18 @@ class PersonalTexts:
         return question in self.addresses or question in self.summaries
 
     def without_quotations(self, address: str, text: str) -> str:
-        """Return a text of the reply at an address without its quotations of the human."""
+        """Return a text, from the reply at an address, without quotations of the human."""
         quotable = self.quotable.get(question_address(address), ())
         return self.redaction.without_quotations(text, quotable)
 
     def redact_reply(self, address: str, text: str) -> str:
-        """Return the redacted form of a text in a reply of another speaker."""
+        """Return the redacted form of a text from another speaker's reply at an address."""
         # The whole text may be an option that the human proposed and the speaker chose.
         whole = self.redaction.find_whole(text)
         return self.without_quotations(address, text) if whole is None else whole
 
     def is_personal(self, source: Source, address: str) -> bool:
-        """Return whether a text with this source, in the request at an address, is the human's."""
+        """Return whether the source of a text, in the request at an address, is the human."""
         if reply := _reply_of(source):
             return self.is_own(reply)
         if source.kind == "persona":
@@ -220,9 +223,9 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
 
 
 class _PersonalTextSearch:
-    """A pass over the replies of a run in the order in which they were given.
+    """One pass over the replies of a run, in the order in which they were given.
 
-    `others` collects the texts of all others and those of the design.
+    `others` collects the texts of all other speakers and of the design.
     """
 
     def __init__(
@@ -313,7 +316,7 @@ class _PersonalTextSearch:
             personal.replies.append(AffectedReply(QUOTATION, *reply_fields, tuple(quoted)))
 
     def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
-        """Return the texts of a request that are not the human's, and those that are."""
+        """Return two lists of the texts of a request: texts of others, and texts of the human."""
         other_texts, personal_texts = list[str](), list[str]()
         for number, message in enumerate(entry.request["messages"]):
             content = message["content"]
@@ -348,7 +351,7 @@ class _PersonalTextSearch:
     def _texts_of(self, entry: JournalEntry, question: str) -> list[str]:
         """Return the texts of a reply that are not options: the whole reply, or those in its JSON.
 
-        A self-description counts also in the form that prompts show.
+        For a self-description, the form that prompts contain is added.
         """
         try:
             texts = list(find_texts(json.loads(entry.reply)))
@@ -390,7 +393,7 @@ def _is_in(seat: Seat, *paths: str) -> bool:
 
 
 def question_address(address: str) -> str:
-    """Return the address of a question, given its own or that of a re-ask (`.r1`, `.long`)."""
+    """Return the address of a question, given this address or that of a re-ask (`.r1`, `.long`)."""
     scope, slash, name = address.rpartition("/")
     return f"{scope}{slash}{name.partition('.')[0]}"
 

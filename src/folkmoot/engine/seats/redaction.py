@@ -1,8 +1,8 @@
 """Find the texts of one human in tables and files of a run, and replace them by marks.
 
-A text is recognised because the run has recorded it as one of this human, in whatever spelling or
-escaping a file uses. Only quotations are found by fewer words: a reply is compared with the texts
-in its own prompt.
+A text is recognised because the run has recorded it as one of this human. The spelling and the
+escapes of a file do not matter. Only quotations are found by fewer words: a reply is compared with
+the texts in its own prompt.
 """
 
 from __future__ import annotations
@@ -69,20 +69,23 @@ class Words:
 
     @cached_property
     def _word_offsets(self) -> list[int]:
-        """The offset of each word in the line, counted from the space before it."""
+        """The offset of each word in `line`, counted from the space before the word."""
         return list(accumulate((len(word) + 1 for word in self.folded), initial=0))
 
     def find_word_sequence(self, wanted: str) -> Iterator[int]:
-        """Yield the number of the first word of each occurrence of `wanted`, which is a line."""
+        """Yield the number of the first word of each occurrence of `wanted`.
+
+        `wanted` is the `line` of another text, or the beginning of one.
+        """
         offset = self.line.find(wanted)
         while offset >= 0:
             yield bisect_left(self._word_offsets, offset)
             offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Return the number of the word from which this text, to its end, is a beginning of `line`.
+        """Return the word number from which the rest of this text is a beginning of `line`.
 
-        At least `min_characters` must agree. Return None if there is no such word.
+        The rest must have at least `min_characters`. Returns None if there is no such word.
         """
         word_numbers = self.find_word_sequence(line[: min_characters + 1])
         remainders = (
@@ -95,7 +98,7 @@ class Words:
         return self.places[first][0], self.places[last - 1][1]
 
     def original_text(self, first: int, last: int) -> str:
-        """Return the text from word `first` to `last` (excluded) without any escapes of files."""
+        """Return the words `first` to `last` (excluded) as text, without escapes of the file."""
         start, end = self.character_span(first, last)
         part = self.text[start:end]
         # Most parts are one plain word and need none of this.
@@ -110,9 +113,10 @@ class Words:
 
 
 def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and letters of a match of `_WORD`, which may hold several words.
+    """Yield start, end and letters of each word in a match of `_WORD`.
 
-    An escaped character that is no letter or digit, such as a dash, separates two words.
+    A match may hold several words, because an escaped character that is no letter or digit, such as
+    a dash, separates two words.
     """
     if "\\" not in word[1]:
         yield word.start(), word.end(), word[1]
@@ -136,13 +140,13 @@ def _without_escapes(text: str) -> str:
 
 
 def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED_WORDS + 1)) -> set[Gram]:
-    """Return all runs of words of a text that have one of these lengths."""
+    """Return all runs of consecutive words of a text that have one of these lengths."""
     words = Words(text).folded
     return {tuple(words[i : i + n]) for n in sizes for i in range(len(words) - n + 1)}
 
 
 def find_quotable(text: str) -> set[Gram]:
-    """Return the runs of words that show a quotation of a text.
+    """Return the runs of words that count as a quotation if they occur in another text.
 
     These are all runs of `QUOTED_WORDS` words, and whole sentences of two or three words.
     """
@@ -153,7 +157,10 @@ def find_quotable(text: str) -> set[Gram]:
 
 
 def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
-    """Return the places of these runs of words in a text, in order and without overlap."""
+    """Return the places at which these runs of words occur in a text.
+
+    A place is a pair (start, end) of character offsets. Places are in order and do not overlap.
+    """
     words = Words(text)
     return [
         words.character_span(*word_range) for word_range in _find_quoted_ranges(words, quotable)
@@ -161,7 +168,7 @@ def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
 
 
 def _find_quoted_ranges(words: Words, quotable: Collection[Gram]) -> Places:
-    """Return the word numbers of these runs, as first and last (excluded), without overlap."""
+    """Return the places of these runs as word numbers (first, last excluded), without overlap."""
     found: Places = []
     for size in range(2, QUOTED_WORDS + 1) if quotable else ():
         for first in range(len(words) - size + 1):
@@ -202,7 +209,7 @@ def _ends_sentence(text: str, end: int) -> bool:
 
 @dataclass(slots=True)
 class RecordedText:
-    """The words of a recorded text.
+    """The words of a text that the run has recorded as one of the human.
 
     `own` holds the parts that are the human's, as word numbers (first, last excluded). `offered` is
     true if the text was an option of a later question.
@@ -231,8 +238,9 @@ class RecordedText:
         """Return whether this text occurs in another text at the word number `first`.
 
         The caller has found the same words there. This function compares the characters between
-        them. A short text must be a whole sentence, or next to one of the places `beside`, which
-        were found already. An option need not be, because studies use options inside sentences.
+        them. A short text must be a whole sentence, or adjacent to one of the places `beside`,
+        which were found already. An option may also be inside a sentence, because studies use
+        options in this way.
         """
         last = first + len(self.words)
         own, other = self.words.original_text(0, len(self.words)), words.original_text(first, last)
@@ -294,7 +302,7 @@ class Redaction:
     def exempt_texts(self, texts: Iterable[str]) -> None:
         """Record texts that are not personal, such as options.
 
-        A text that the human wrote before stays theirs, and is noted as offered.
+        A text that the human wrote before stays personal. It is only noted as offered.
         """
         for words in map(Words, texts):
             if words.line in self.texts:
@@ -309,8 +317,8 @@ class Redaction:
     def learn_text(self, text: str, quotable: Collection[Gram] | None = None) -> None:
         """Record a text of the human, as a whole and line by line.
 
-        If `quotable` is given, only these runs of words in it are the human's. Texts without a
-        letter are not personal.
+        If `quotable` is given, only these runs of words in the text are the human's. Texts without
+        a letter are not personal.
         """
         for part in dict.fromkeys(part.strip() for part in (text, *text.splitlines())):
             # Escaping for HTML can change the words: `&T;` in "AT&T;" reads as an escape, but not
@@ -351,9 +359,10 @@ class Redaction:
     ) -> list[Replacement]:
         """Return replacements of all recorded texts inside a text without known sources.
 
-        White space and escapes of files are ignored. Case is ignored for long texts, and for all
-        texts if `altered` is true, because a prompt may contain them in capitals. `own` means that
-        the text is from a row of the human, where any beginning of a cut text is theirs.
+        White space and escapes of files are ignored. Case is ignored for long texts. If `altered`
+        is true, it is ignored for all texts, because a prompt may contain them in capitals. `own`
+        means that the text is from a row of the human. If such a text was cut off, its last words
+        are compared with the beginnings of all recorded texts.
         """
         words = Words(text)
         # Places that were found, as word numbers.
@@ -411,7 +420,7 @@ class Redaction:
         return str(replace_parts(SourcedText(text), self.replacements_for(text, spans)))
 
     def redact_text(self, text: str, *, own: bool = False) -> str:
-        """Return the redacted form of a cell, of JSON, or of a file that consists of several texts.
+        """Return the redacted form of a cell, of JSON text, or of a file with several texts.
 
         `own` means that the text is from a row of the human.
         """
@@ -429,10 +438,10 @@ class Redaction:
     def redact_json(
         self, value: JsonValue, around: frozenset[str] = frozenset(), *, own: bool = False
     ) -> JsonValue:
-        """Return JSON data without the human's texts and their embeddings.
+        """Return JSON data without the human's texts and the embeddings of these texts.
 
-        `around` holds the keys and names of the objects that contain the data. They say whether the
-        data is the human's.
+        `around` holds the keys and names of the objects that contain the data. They tell whether
+        the data belongs to the human.
         """
         if isinstance(value, str):
             return self.redact_text(value, own=own)
@@ -460,7 +469,10 @@ class Redaction:
         return changed
 
     def is_of_person(self, cells: Iterable[object], around: Iterable[str] = ()) -> bool:
-        """Return whether cells of a row or values of an object name this human and no other."""
+        """Return whether the cells of a row, or the values of an object, name only this human.
+
+        `around` holds names from outside the row, such as its session.
+        """
         parts, outer = _name_parts(cells), _name_parts(around)
         in_session = not self.scopes or not self.scopes.isdisjoint(parts | outer)
         return in_session and not self.ids.isdisjoint(parts) and self.others.isdisjoint(parts)
@@ -469,7 +481,10 @@ class Redaction:
 def change_json(
     text: str, change: Callable[[JsonValue], JsonValue], otherwise: Callable[[str], str]
 ) -> str:
-    """Return JSON text with its data changed by `change`, or any other text by `otherwise`."""
+    """Return JSON text with its data changed by `change`.
+
+    If the text is not JSON, `otherwise` changes it.
+    """
     try:
         value: JsonValue = json.loads(text)
     except ValueError:
@@ -480,7 +495,7 @@ def change_json(
 
 
 def find_texts(value: object) -> Iterator[str]:
-    """Yield all texts in JSON data, without keys."""
+    """Yield all texts in JSON data, except keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (list, dict)):
@@ -510,7 +525,7 @@ def find_offered(schema: object) -> Iterator[str]:
 
 
 def _name_parts(names: Iterable[object]) -> set[str]:
-    """Return the names and, for paths, their parts."""
+    """Return the names, and the parts of those names that are paths."""
     # A longer string is a text and names nothing.
     short_names = [name for name in names if isinstance(name, str) and len(name) <= 200]
     return {part for name in short_names for part in (name, *name.split("/"))}

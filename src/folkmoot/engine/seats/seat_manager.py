@@ -1,12 +1,12 @@
 """Deliver questions to human participants and collect their answers.
 
-`human` is one more model name. The gateway does not send such a request but passes it to the seat
+`human` is a model name like any other. The gateway passes a request for this model to the seat
 manager and awaits the reply. The server of the pages (`folkmoot.view.seat`) reads a `SeatState`,
 shows its question and passes the answer back. All of this runs on the event loop of the run.
 
-`seats.json` holds what must survive the process: the tokens of the links, which seats are closed,
-and how people of an open entry are recognised. Only its owner can read it. Answers are in the
-journal, like those of models.
+`seats.json` holds the state that must survive the process: the tokens of the links, which seats are
+closed, and how people of an open entry are recognised. Only its owner can read it. Answers are in
+the journal, like those of models.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class QuestionView:
 
     `answer_kind` is `choice`, `number`, `text` or `json`. `message_count` is the number of request
     messages that the page represents. Later messages of the request are re-asks.
-    `describe_parse_problem` returns why a reply cannot be parsed, or an empty string.
+    `describe_parse_problem` receives a reply and returns why it cannot be parsed, or an empty
+    string.
     """
 
     speaker: Speaker
@@ -138,13 +139,13 @@ class SeatState:
 
 
 class SeatManager:
-    """The seats of one run.
+    """The seats of one run, with their questions. The gateway and the page server use it.
 
     `readers` are the names of the models that will read the humans' answers. The consent page lists
     them. `clock` returns seconds. Time limits count only the time that `advance_clock` reports.
 
-    With `seats: open`, `lobby` says who has which seat, and seats are given out in the order of
-    `seats`.
+    With `seats: open`, `lobby` knows the person in each seat, and seats are given out in the order
+    of `seats`.
     """
 
     def __init__(
@@ -198,7 +199,7 @@ class SeatManager:
         seats: Sequence[Seat],
         saved_state: Mapping[str, Mapping[str, Mapping[str, str]]],
     ) -> Lobby:
-        """Return the lobby with the people whom an earlier process has admitted."""
+        """Return the lobby, with the people that an earlier process has admitted."""
         token = saved_state.get("entry", {}).get("token") or make_code().lower()
         occupants = restore_occupants(saved_state.get("seats", {}))
         for seat_state in self:
@@ -228,7 +229,7 @@ class SeatManager:
         self._kept = self._changed
 
     async def wait_until_saved(self) -> None:
-        """Wait until the arrivals so far and their link ids are on the disk.
+        """Wait until all arrivals so far and their link ids are on disk.
 
         One write covers all humans who arrive within `ARRIVAL_WRITE_DELAY_SECONDS`. Raises
         StorageError.
@@ -278,7 +279,8 @@ class SeatManager:
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
         """Queue a request for its human and return the question with a future for the reply.
 
-        If the seat gives no more answers, the reply is already there, with the reason.
+        If the seat gives no more answers, the future is already done: a missing answer with the
+        reason.
         """
         seat_state, view = self._view_at(address)
         reply: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
@@ -296,7 +298,11 @@ class SeatManager:
         return question
 
     def withdraw_question(self, question: PendingQuestion, *, stored: bool) -> None:
-        """Remove a question after the journal has `stored` its answer or the run has dropped it."""
+        """Remove a question that was answered or dropped.
+
+        `stored` is true if the journal has the answer, and false if the run has dropped the
+        question.
+        """
         seat_state, _ = self._view_at(question.address)
         question.is_saved = stored
         question.saved.set()
@@ -394,7 +400,7 @@ class SeatManager:
         return next((seat_state for seat_state in self if seat_state.seat.name == name), None)
 
     def name_of(self, seat_state: SeatState) -> str:
-        """Return the name that the person in an open seat has typed, or ""."""
+        """Return the name that the person in an open seat has typed, or an empty string."""
         return self._ids.get(seat_state.seat.name, {}).get(NAME, "")
 
     def next_free_seat(self) -> SeatState | None:
@@ -405,9 +411,10 @@ class SeatManager:
         return self.find_seat(self.lobby.next_free_seat(closed))
 
     def admit(self, visit: str, ids: Mapping[str, str]) -> SeatState | None:
-        """Give the next free seat to a person who has agreed, or return None if all are taken.
+        """Give the next free seat to a person who has agreed to take part.
 
-        `visit` is the secret of their cookie. `wait_until_saved` waits for the write.
+        Returns None if all seats are taken. `visit` is the secret in the person's cookie.
+        `wait_until_saved` waits for the write.
         """
         seat_state = self.next_free_seat()
         if seat_state is None or self.lobby is None:
@@ -440,13 +447,13 @@ class SeatManager:
         self._changed += 1
 
     def note_code(self, seat_state: SeatState) -> None:
-        """Forget the return code of a person who has noted it."""
+        """Delete the return code of a person who has noted it, so that pages show it no more."""
         if seat_state.return_code:
             seat_state.return_code = ""
             self._changed += 1
 
     def go_on_with(self, humans: Collection[str]) -> None:
-        """Start with the humans in these seats, with whom an earlier process has started."""
+        """Start the study again with the humans in these seats, as an earlier process did."""
         self._start_study(humans)
 
     def start_now(self) -> None:
@@ -475,7 +482,7 @@ class SeatManager:
     def find_pending_question(
         self, seat_state: SeatState, question_id: str
     ) -> PendingQuestion | None:
-        """Return the question with this id, or None if its answer is already on the disk."""
+        """Return the question with this id, or None if its answer is already on disk."""
         return next(
             (
                 pending_question
@@ -488,7 +495,7 @@ class SeatManager:
     async def answer(
         self, seat_state: SeatState, question: PendingQuestion, text: str | None
     ) -> bool:
-        """Answer a question and return whether the answer is on the disk.
+        """Answer a question and return whether the answer is on disk.
 
         `text` is None if the human declines to answer. Only the first answer counts. Later ones,
         from a double click or from another tab, change nothing.
@@ -503,8 +510,9 @@ class SeatManager:
         return question.is_saved
 
     def close_seat(self, seat_state: SeatState, reason: str) -> None:
-        """Close a seat. All its waiting and later questions get a missing answer with this reason.
+        """Close a seat.
 
+        The waiting questions of the seat and all later ones get a missing answer with this reason.
         Raises StorageError.
         """
         if seat_state.ended:
@@ -555,9 +563,9 @@ def _reply_without_answer(reason: str) -> Completion:
 
 
 def read_seats(folder: Path) -> dict[Seat, str]:
-    """Return each seat of a run with the reason why it was closed, empty if it is open.
+    """Return each seat of a run with the reason for which it was closed.
 
-    Raises StorageError.
+    The reason of an open seat is an empty string. Raises StorageError.
     """
     path = folder / SEATS
     saved_state = read_json(path) if path.exists() else {"seats": {}}
@@ -571,7 +579,7 @@ def read_seats(folder: Path) -> dict[Seat, str]:
 
 
 def recruitment_ids(folder: Path) -> Mapping[str, Mapping[str, str]]:
-    """Return the recruitment ids of each seat, by name of the seat. Raises StorageError."""
+    """Return seat name → recruitment ids of the human in the seat. Raises StorageError."""
     path = folder / PEOPLE
     link_ids = read_json(path) if path.exists() else {}
     if not isinstance(link_ids, dict):

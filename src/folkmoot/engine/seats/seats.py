@@ -47,9 +47,9 @@ class Seat:
     """One participant of one session that a human could play.
 
     `id` is the id of the speaker. `scopes` are parts of scope paths: every call of this participant
-    has one of them in its path. It is empty if the id is unique in the run. `closed_reason` is not
-    empty if a human cannot take the seat, because the protocol lets others speak for the
-    participant.
+    has one of them in its path. `scopes` is empty if the id is unique in the run. If a human cannot
+    take the seat, `closed_reason` says why: the protocol lets others speak for the participant.
+    Otherwise it is empty.
     """
 
     id: str
@@ -65,11 +65,14 @@ class Seat:
 
     @property
     def group(self) -> str:
-        """The session that this participant shares with others, or the participant alone."""
+        """The session that this participant shares with others, or the id of a lone participant."""
         return self.scopes[0] if self.scopes else self.id
 
     def owns_call(self, speaker: Speaker, path: Sequence[str]) -> bool:
-        """Return whether a call to a speaker in the scope with this path is one of this seat."""
+        """Return whether a call belongs to this seat.
+
+        A call is made to `speaker` in the scope with this path.
+        """
         is_own = speaker.id == self.id and speaker.role == PARTICIPANT_ROLE
         return is_own and (not self.scopes or not set(self.scopes).isdisjoint(path))
 
@@ -176,7 +179,10 @@ SELF_DESCRIPTION_QUESTION = SourcedText(
 
 
 def self_description_address(seat: Seat) -> str:
-    """Return the address of the question for a self-description. It is outside all scopes."""
+    """Return the address of the question for a self-description.
+
+    The address is outside all scopes, because the answer serves the whole run.
+    """
     return f"seats/{seat.name.replace('/', '.')}/self"
 
 
@@ -189,9 +195,9 @@ def describe_oneself(seat: Seat, text: str) -> Quoted:
 def with_self_description(speaker: Speaker, self_description: Quoted) -> Speaker:
     """Return the speaker with a self-description in place of the persona in the system prompt.
 
-    The function replaces all parts that have this speaker's persona as their source. A prompt that
-    was written without a template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If the prompt
-    contains neither, the self-description is put at its beginning.
+    The self-description replaces all parts that have this speaker's persona as their source. A
+    prompt that was written without a template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If
+    the prompt contains neither, the self-description is put at its beginning.
     """
     system = with_sources(speaker.system)
     persona_spans = [span for span in system.spans if _is_persona(span, speaker.id)]
@@ -253,8 +259,8 @@ def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> t
     """Return the seats that humans take, in the order of the study.
 
     If `available` is empty, the study type does not list its participants, and every name is
-    accepted. Raises InputError with a problem for each name of no seat, of several seats or of a
-    closed seat. Raises InputError also if fewer seats are open than wanted.
+    accepted. Raises InputError with a problem for each name that matches no seat, several seats or
+    a closed seat. Raises InputError also if fewer seats are open than requested.
     """
     if seats.ids:
         seats_or_problems = [_find_seat(name, available) for name in dict.fromkeys(seats.ids)]
@@ -296,7 +302,7 @@ def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> t
 def entry_order(seats: Sequence[Seat], seed: int) -> list[Seat]:
     """Return the order in which an open entry gives out seats.
 
-    A group is filled before the next one begins, so that people meet people. Groups are in random
+    A group is filled before the next one begins, so that humans meet humans. Groups are in random
     order within their condition, and the conditions take turns in random order (permuted blocks).
     So the time of arrival does not decide the condition. The seats of a group are shuffled.
     """

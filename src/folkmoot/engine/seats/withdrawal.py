@@ -1,15 +1,13 @@
 """Withdraw a human from a run: remove their texts from the journal, every table and every file.
 
-`personal_texts` finds their texts and the quotations of them in replies of others. A mark replaces
-each of these texts.
+`personal_texts` finds the texts, and quotations of them in replies of others. A mark replaces each
+text. Changed files are prepared in a folder beside the old ones, and replace them when all are
+complete. If the process is killed, the run is unchanged, or `finish_withdrawal` completes the
+change.
 
-All changed files are prepared in a folder beside the old ones. They replace the old files when they
-are complete. A process that is killed leaves the run unchanged, or changes that `finish_withdrawal`
-completes.
-
-The amendments of the run record the withdrawal. The run can be read and reported as before. But
-`folkmoot verify` cannot recompute results that depend on the removed texts. Options that the human
-chose stay counted in the tables of the study, although the answers themselves are removed.
+The amendments of the run record the withdrawal. The run can be read and reported as before, but
+`folkmoot verify` cannot recompute results that depend on removed texts. Tables of the study still
+count the options that the human chose.
 """
 
 from __future__ import annotations
@@ -123,9 +121,10 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
 
 
 def finish_withdrawal(run: Path) -> bool:
-    """Replace old files by prepared ones, and return whether there were any.
+    """Replace old files by prepared ones, and return whether there were any prepared files.
 
-    A process that is killed here can call it again. The caller must hold the lock of the folder.
+    If the process is killed here, the next process calls the function again. The caller must hold
+    the lock of the folder.
     """
     staged = run / STAGING_FOLDER
     if not staged.exists():
@@ -358,7 +357,10 @@ def _change_messages(
 
 
 def _blank_embeddings(blob: bytes, old_texts: Sequence[str], new_texts: Sequence[str]) -> bytes:
-    """Return the embeddings (float32, one row for each text) with NaN for texts that changed."""
+    """Return the embeddings with NaN in the rows of texts that changed.
+
+    Embeddings are float32 bytes with one row for each text.
+    """
     vectors = np.frombuffer(blob, dtype=np.float32).reshape(len(old_texts), -1).copy()
     vectors[[old != new for old, new in zip(old_texts, new_texts, strict=True)]] = np.nan
     return vectors.tobytes()
