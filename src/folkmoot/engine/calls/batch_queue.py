@@ -236,9 +236,7 @@ class BatchQueue:
             self._start_wave(wave)
 
     def _start_wave(self, wave: Sequence[QueuedCall]) -> None:
-        """Start tasks that submit the new calls of a wave and continue batches of earlier
-        processes.
-        """
+        """Start the tasks of a wave. Calls in a batch of an earlier process continue that batch."""
         new_calls: dict[tuple[str, str], list[QueuedCall]] = {}
         earlier_calls: dict[str, list[QueuedCall]] = {}
         for call in wave:

@@ -1,7 +1,7 @@
 """Find errors in the code of a study author, with their location and a hint.
 
-The command line checks every error for it. The engine watches for a forgotten `await`, which raises
-no error.
+The command line passes every error to `find_author_error`. A forgotten `await` raises no error, so
+the engine watches for it with `report_unawaited_coroutines`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _NEVER_AWAITED_PATTERN = re.compile(
 
 
 def find_author_error(error: BaseException) -> Problem | None:
-    """Return the problem in the study author's code behind an error, or None if there is none."""
+    """Return the problem in the study author's code that caused an error.
+
+    Returns None if the error was not caused by such code.
+    """
     # Folkmoot's other errors explain themselves.
     if isinstance(error, FolkmootError) and not isinstance(error, ProtocolError):
         return None
@@ -59,7 +62,10 @@ def find_author_error(error: BaseException) -> Problem | None:
 
 
 def locate_load_error(error: BaseException, path: Path) -> str:
-    """Return the line of a file that caused an error on loading, or an empty string if unknown."""
+    """Return the line of a file that caused an error while the file was loaded.
+
+    Returns an empty string if the line is unknown.
+    """
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return str(error.lineno or "")
     lines = [
@@ -80,9 +86,10 @@ def locate_calling_study_code() -> tuple[str, int] | None:
 
 @contextmanager
 def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object]) -> Iterator[None]:
-    """Report coroutines that code outside this package has created but never awaited.
+    """Context manager that reports coroutines that study code created but never awaited.
 
-    `on_unawaited` receives a ProtocolError with file and line, while the context is open.
+    Study code is all code outside this package. While the context is open, `on_unawaited` receives
+    a ProtocolError with file and line.
     """
 
     def report_warning(message: Warning | str, *args: object, **options: object) -> None:

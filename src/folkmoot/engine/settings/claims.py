@@ -76,9 +76,10 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
 
 
 def is_same_contrast(claim: Claim, stated: Claim) -> bool:
-    """Return whether a hypothesis compares the same arms in the same measure and rows as a claim.
+    """Return whether a declared claim and a stated hypothesis compare the same arms.
 
-    `claim` is the declared one, `stated` the hypothesis.
+    The measure and the rows must be the same as well. `claim` is the declared one, `stated` the
+    hypothesis.
     """
     # A hypothesis may name its column without the table.
     measure = claim.measure if "." in stated.measure else claim.measure.rpartition(".")[2]
@@ -87,7 +88,10 @@ def is_same_contrast(claim: Claim, stated: Claim) -> bool:
 
 
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
-    """Return the results of claims, in order, each corrected for the other claims of its family."""
+    """Return the results of claims in order.
+
+    Each is corrected for the other claims of its family.
+    """
     return judge_families(claims, ClaimReader(run).read_sides)
 
 
@@ -95,9 +99,10 @@ FAMILIES: tuple[Family, ...] = ("primary", "secondary", "exploratory")
 
 
 def tested_finding(results: Sequence[Result]) -> Finding | None:
-    """Return the finding that lists all claims of a report, one row each, or None without claims.
+    """Return the finding that lists all claims of a report, one row for each claim.
 
     The rows are ordered by family. Claims without any data are listed only if they are primary.
+    Returns None if there is nothing to list.
     """
     # A study type may declare claims for measures that a run did not record.
     shown_results = [
@@ -158,19 +163,22 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
 
 
 def read_sides(run: RunFolder, claim: Claim) -> Read:
-    """Return a claim with both arms, or the reason why it has no data. See `ClaimReader`."""
+    """Return a claim with the data of both arms, or the reason why it has no data.
+
+    See `ClaimReader`.
+    """
     return ClaimReader(run).read_sides(claim)
 
 
 class ClaimReader:
-    """A reader of the claims of one run. It caches the columns of tables that claims share."""
+    """Reads the data of claims of one run. It caches the columns of tables that claims share."""
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
         self._tables: dict[tuple[str, ...], pl.DataFrame] = {}
 
     def read_sides(self, claim: Claim) -> Read:
-        """Return a claim with both arms, or the reason why it has no data.
+        """Return a claim with the data of both arms, or the reason why it has no data.
 
         The returned claim has the kind, the unit and the estimand that follow from the table.
         Subjects count as lost if their measure is unknown or if they did not finish. In a paired
@@ -182,9 +190,10 @@ class ClaimReader:
         return _sides_of(table, column, claim)
 
     def _table_of(self, claim: Claim) -> tuple[pl.DataFrame | None, str]:
-        """Return the needed columns of the table that holds the measure of a claim, and its column.
+        """Return the table that holds the measure of a claim, and the name of the measure's column.
 
-        The table is None if no table has a numeric column of this name and the arms of the claim.
+        Only the needed columns are read. The table is None if no table has both a numeric column of
+        this name and the arms of the claim.
         """
         table_name, _, column = claim.measure.rpartition(".")
         for name in [table_name] if table_name else [*TABLES, *self._run.table_names()]:
@@ -273,20 +282,24 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
 
 
 def _looks_like_share(column: str, values: pl.Series) -> bool:
-    """Return whether a number is a share: by the ending of its column, as in reports, and its
-    range.
+    """Return whether a column holds shares.
+
+    This is judged by the ending of its name, as in reports, and by the range of its values.
     """
     known = values.drop_nulls()
     return column.endswith(("_share", "_rate")) and bool(known.is_between(0.0, 1.0).all())
 
 
 def _arm_columns(claim: Claim, column: str) -> list[str]:
-    """Return the columns of both arms, for a claim that compares two columns of a row."""
+    """Return the columns of both arms of a claim that compares two columns of a row."""
     return [f"{arm}_{column}" for arm in claim.contrast]
 
 
 def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
-    """Return a table with one row for each arm, for a claim that compares two columns of a row."""
+    """Return a table with one row for each arm, made from a table with one column for each arm.
+
+    The claim compares these two columns.
+    """
     return pl.concat(
         table.with_columns(pl.col(arm_column).alias(column), pl.lit(arm).alias(ACROSS))
         for arm, arm_column in zip(claim.contrast, _arm_columns(claim, column), strict=True)
@@ -312,14 +325,17 @@ def _sides_of(table: pl.DataFrame, column: str, claim: Claim) -> Read:
 
 
 def side_of(rows: pl.DataFrame) -> Side:
-    """Return the values of one arm of a claim that is not paired."""
+    """Return the values of one arm, for a claim that is not paired."""
     return Side.from_values(rows["value"].fill_null(math.nan).to_list(), rows["unit"].to_list())
 
 
 def pair_sides(
     first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
 ) -> tuple[Side, Side]:
-    """Return both arms with the subjects that are known in both, in the order of the first arm."""
+    """Return both arms, with only those subjects that are known in both.
+
+    Subjects are in the order of the first arm.
+    """
     keys = [*subject, "unit"]
     first_values, second_values = (rows.select(*keys, "value") for rows in (first, second))
     joined = first_values.join(
@@ -342,7 +358,8 @@ def as_declared(
     """Return a hypothesis with the kind, the unit and the estimand that are known before a run.
 
     `tables` maps each declared table to its columns and their kinds. `others` are the claims of the
-    study type. If one of them compares the same arms in the same measure, its unit is used.
+    study type. If one of them compares the same arms in the same measure, the hypothesis gets its
+    unit.
     """
     table, kind = find_declared(claim.measure, tables)
     if kind is None:
@@ -360,9 +377,9 @@ def as_declared(
 
 
 def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, str | None]:
-    """Return the declared table of a measure and its kind: "bool", "int", "float" or "text".
+    """Return the declared table of a measure, and the kind of its column.
 
-    The kind is None if no table declares the measure.
+    The kind is "bool", "int", "float" or "text", or None if no table declares the measure.
     """
     table_name, _, column = measure.rpartition(".")
     table_names = [table_name] if table_name else [*TABLES, *tables]
@@ -373,7 +390,7 @@ def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tupl
 
 
 def _describe_estimand(claim: Claim) -> str:
-    """Return the estimand of a claim that states none, such as a hypothesis of a study file."""
+    """Return a description of the estimand for a claim that states none, such as a hypothesis."""
     first, second = claim.arm_labels
     return (
         f"The {claim.kind} of {claim.outcome or claim.measure} in {first} minus that in {second}, "

@@ -45,7 +45,7 @@ class LocalSettings(BaseModel):
 
 
 def _as_given(settings: object) -> object:
-    """Return settings unchecked."""
+    """Return the settings unchanged. They are checked later, by the embedded respondent."""
     # The loader checks them later with `RespondentSettings.from_mapping`, which names all problems.
     return settings
 

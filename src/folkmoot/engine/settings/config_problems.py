@@ -71,7 +71,7 @@ def problems_from_validation(
 ) -> list[Problem]:
     """Return the errors of a validation as problems, one for each key.
 
-    If a missing key resembles an unknown key, only the unknown key is reported, with a hint.
+    If an unknown key resembles a missing one, only the unknown key is reported, with a hint.
     """
     messages_by_path: dict[KeyPath, list[str]] = {}
     hints: dict[KeyPath, str] = {}
@@ -115,7 +115,7 @@ def located_problem(message: str, path: KeyPath, tree: YamlTree, hint: str = "")
 def find_hidden_characters(tree: YamlTree) -> list[Problem]:
     """Return a problem for each invisible character in a key or text.
 
-    Line breaks in labels count as well (`LABEL_KEYS`).
+    Line breaks in labels (`LABEL_KEYS`) are reported as well.
     """
     problems = []
 
@@ -199,8 +199,8 @@ def _format_limit(value: object) -> object:
 def _split_key_prefix(path: KeyPath, message: str, tree: YamlTree) -> tuple[KeyPath, str]:
     """Move the key at the beginning of a message, such as `mapping: …`, into the path.
 
-    Validators of several keys raise ValueError with the key in front. Return path and message
-    unchanged if the message does not begin with a key of the file.
+    Validators of several keys raise ValueError with the key in front. If the message does not begin
+    with a key of the file, path and message are returned unchanged.
     """
     key, colon, rest = message.partition(": ")
     parent = tree.value
@@ -327,6 +327,6 @@ def _format_value(value: object) -> str:
 
 
 def with_location(problem: Problem, file: str, line: int) -> Problem:
-    """Return a problem with its file and, unless it has a location, its line (0 if unknown)."""
+    """Return a problem with its file. If it has no location, add the line (0 if unknown)."""
     where = problem.where or (str(line) if line else "")
     return Problem(problem.message, file, where, problem.key, problem.hint)

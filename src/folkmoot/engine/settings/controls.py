@@ -87,9 +87,10 @@ class ControlQuestion(BaseModel):
 
 
 def _read_own_questions(given: Any, info: ValidationInfo) -> Any:
-    """Return the negative controls that a study file defines in a list or in another file.
+    """Return the negative controls that a study file defines, in a list or in another file.
 
-    A file is replaced by its questions, so that the plan seals them. Raises ValueError.
+    The name of a file is replaced by the questions in it, so that the plan seals them. Raises
+    ValueError.
     """
     if isinstance(given, bool):
         return given
@@ -173,7 +174,7 @@ class ControlSettings(BaseModel):
 
     @property
     def questions(self) -> tuple[ControlQuestion, ...]:
-        """The negative controls that are asked, empty if they are switched off."""
+        """The negative controls to ask, or an empty tuple if they are switched off."""
         if isinstance(self.negative, bool):
             return shipped_questions(self.language) if self.negative else ()
         return self.negative
@@ -192,12 +193,19 @@ class ControlSettings(BaseModel):
 
     @property
     def defined_questions(self) -> tuple[ControlQuestion, ...]:
-        """The questions that `confounders` may name: those that are asked, or the shipped ones."""
+        """The questions that `confounders` may name.
+
+        These are the negative controls to ask, or the shipped ones if negative controls are
+        switched off.
+        """
         return self.questions or shipped_questions(self.language)
 
     @property
     def stated(self) -> tuple[ControlQuestion, ...]:
-        """The negative controls with answers that the personas of all participants state."""
+        """The negative controls that `confounders` names.
+
+        The personas of all participants state an answer to each of them.
+        """
         if isinstance(self.confounders, str):
             return self.defined_questions if self.confounders == "all" else ()
         return tuple(
@@ -207,7 +215,7 @@ class ControlSettings(BaseModel):
         )
 
     def size_of(self, control: str) -> int:
-        """Return how many participants of each condition a control asks."""
+        """Return the number of participants of each condition that a control asks."""
         size = bool(self.negative) if control == "negative" else getattr(self, control)
         # `bool` is a subclass of `int`, so it is tested first: True means all participants.
         return self.participants * size if isinstance(size, bool) else int(size)
@@ -227,5 +235,5 @@ def shipped_questions(language: Language) -> tuple[ControlQuestion, ...]:
 
 
 def age_question(language: Language) -> ControlQuestion:
-    """Return the question for the age, which shows whether the model keeps to its persona."""
+    """Return the question for the age. It shows whether the model keeps to its persona."""
     return ControlQuestion(id=AGE, text=_AGE_QUESTIONS[language], number=(0, 120))

@@ -1,8 +1,8 @@
 """Hypotheses of a study file: they are stated before the run, tested first and reported apart.
 
-Each hypothesis is a claim (`measures.inference.claims`): a difference of two arms in one column of
-a table, with a direction and the smallest difference that matters. They are read from the plan,
-which seals them before the first call. The study file could be edited later.
+Each hypothesis is a claim (`measures.inference.claims`): a difference between two arms in one
+column of a table, with a direction and the smallest difference that matters. Hypotheses are read
+from the plan, which seals them before the first call, because the study file can be edited later.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Hypothesis(BaseModel):
     def as_claim(self) -> Claim:
         """Return the hypothesis as a primary claim.
 
-        Kind and unit are placeholders until the table of the measure is known.
+        The kind and the unit of the claim are placeholders until the table of the measure is known.
         """
         return Claim(
             self.measure,
@@ -94,7 +94,7 @@ def check_hypotheses(
 ) -> list[Problem]:
     """Return the problems of hypotheses that can be found before a run.
 
-    `tables` maps each table to the columns that it declares.
+    `tables` maps the name of each table to the columns that it declares.
     """
     problems = []
     columns = {column for table_columns in tables.values() for column in table_columns}
@@ -119,10 +119,10 @@ NOT_SEALED = (
 
 
 def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], bool]:
-    """Return the hypotheses of a run, and whether the plan proves them to be older than the data.
+    """Return the hypotheses of a run, and whether the plan proves them older than the data.
 
-    They come from the sealed plan. If it has none, they come from the settings of the run, and the
-    second value is False.
+    They come from the sealed plan. If the plan has none, they come from the settings of the run,
+    and the second value is False.
     """
     sealed = run.plan.get("sealed", {}).get("design", {})
     if not sealed:
@@ -151,9 +151,9 @@ def build_hypotheses_finding(
 ) -> Finding:
     """Return the first finding of a report: each hypothesis with its estimate and verdict.
 
-    The level of all intervals is 1 − .05 / number of hypotheses (Bonferroni). If no difference
-    exists, the probability that any hypothesis comes out as supported is at most 5 %. `sealed` says
-    whether the plan proves the hypotheses to be older than the data.
+    The level of all intervals is 1 − .05 / number of hypotheses (Bonferroni). So if no difference
+    exists, the probability that any hypothesis is called supported is at most 5 %. `sealed` tells
+    whether the plan proves that the hypotheses are older than the data.
     """
     results = evaluate_hypotheses(run, hypotheses)
     alpha = ALPHA / len(hypotheses)
@@ -214,7 +214,7 @@ def build_hypotheses_finding(
 
 
 def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
-    """Return a sentence for each result with a sign that missing answers could change."""
+    """Return a sentence for each result with a sign that missing answers could reverse."""
     return [
         f"{result.claim.says}: {format_count(sum(result.lost), 'missing answer')} could change the "
         "sign "
@@ -231,10 +231,10 @@ def evaluate_hypotheses(run: RunFolder, hypotheses: Sequence[Hypothesis]) -> lis
 
 
 def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
-    """Return the results of the declared claims, evaluated among all claims of a run.
+    """Return the results of declared claims, evaluated together with the hypotheses of a run.
 
-    See `join_claims`. A claim about the same contrast as a hypothesis has the result of the
-    hypothesis.
+    See `join_claims`. If a claim is about the same contrast as a hypothesis, it gets the result of
+    the hypothesis.
     """
     claims = join_claims([hypothesis.as_claim() for hypothesis in read_sealed(run)[0]], declared)
     results = dict(zip(claims, evaluate_claims(run, claims), strict=True))

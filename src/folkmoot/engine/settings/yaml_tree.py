@@ -1,6 +1,6 @@
 """Read YAML with the location of every value, and change values at a path.
 
-The reader avoids the pitfalls of YAML 1.1. `no`, `on`, `1e3`, `010`, `12:30` and dates keep their
+The parser avoids the pitfalls of YAML 1.1. `no`, `on`, `1e3`, `010`, `12:30` and dates keep their
 text, and the type of the key decides their meaning (`coerce_scalar`). `--set key=value` and the
 checks of study files change values. `study_file.py` uses this module.
 """
@@ -34,7 +34,7 @@ _BOOLEAN_WORDS = {"yes": True, "on": True, "no": False, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """The location of a value: file and line from 1, or 0 if the value is not in a file.
+    """The location of a value in a file. Lines count from 1. Line 0 means: not in a file.
 
     `text` is the spelling of an unquoted scalar, otherwise None.
     """
@@ -46,14 +46,20 @@ class SourceLocation:
 
 @dataclass(slots=True)
 class YamlTree:
-    """The data of a YAML document, with the location of each value by its path from the root."""
+    """The data of a YAML document, with the location of each value.
+
+    `locations` maps the path of a value from the root to its location.
+    """
 
     value: Any
     locations: dict[KeyPath, SourceLocation] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def nearest_location(self, path: KeyPath) -> SourceLocation:
-        """Return the location of a value, or of the nearest group around it that is in the file."""
+        """Return the location of a value.
+
+        For a value that is not in the file, return the location of the nearest group around it.
+        """
         for end in range(len(path), -1, -1):
             if path[:end] in self.locations:
                 return self.locations[path[:end]]
@@ -61,7 +67,7 @@ class YamlTree:
 
 
 def parse_yaml(text: str, file: str) -> YamlTree:
-    """Parse one YAML document and collect problems of its content in the tree.
+    """Parse one YAML document. Problems of its content are collected in the tree.
 
     Raises InputError if the text is not valid YAML or is too large.
     """
@@ -89,8 +95,8 @@ def parse_yaml(text: str, file: str) -> YamlTree:
 def coerce_scalar(error_type: str, location: SourceLocation, value: object) -> object:
     """Return a value converted to the type that its key expects, or `...` if that is not safe.
 
-    `error_type` is the error type of pydantic. Only unquoted values are converted. `no` becomes the
-    word if the key expects text, and False if the key expects true or false.
+    `error_type` is the type of pydantic's error. Only unquoted values are converted. For example,
+    `no` becomes text if the key expects text, and False if the key expects true or false.
     """
     # `...` and not None, because None is a value of YAML.
     text = location.text
@@ -217,9 +223,10 @@ def format_path(path: KeyPath) -> str:
 
 
 def resolve_path(value: object, key: str) -> KeyPath:
-    """Return the path of a dotted key in the data, as far as the data has it.
+    """Return the path of a dotted key in the data.
 
-    List entries count from 1 in the key and from 0 in the path.
+    The path ends at the first part that the data do not have. List entries count from 1 in the key
+    and from 0 in the path.
     """
     return tuple(_resolve_parts(value, key))
 
@@ -298,7 +305,10 @@ SET_OPTION = "--set"
 
 
 def apply_overrides(tree: YamlTree, overrides: Sequence[str]) -> None:
-    """Apply `key=value` overrides to the tree. Raises InputError for one that cannot be applied."""
+    """Apply `key=value` overrides to the tree.
+
+    Raises InputError for an override that cannot be applied.
+    """
     for text in overrides:
         key, equals_sign, value = text.partition("=")
         if not equals_sign or not key.strip():
@@ -320,7 +330,7 @@ def apply_overrides(tree: YamlTree, overrides: Sequence[str]) -> None:
 
 
 def _rest_of_key(key: str, path: KeyPath) -> str:
-    """Return the part of a dotted key after the path that the file already contains."""
+    """Return the part of a dotted key that comes after an existing path."""
     for part in path:
         if isinstance(part, int):
             key = key[key.index("]") + 1 :]
@@ -330,9 +340,10 @@ def _rest_of_key(key: str, path: KeyPath) -> str:
 
 
 def existing_path(data: Any, loc: Sequence[str | int]) -> KeyPath | None:
-    """Return the part of pydantic's location that is in the data, or None if there is none.
+    """Return the part of pydantic's error location that is in the data.
 
-    Pydantic adds names of union branches, which are not in the data.
+    Pydantic adds names of union branches, which are not in the data. Returns None if no part of the
+    location is in the data.
     """
     path: list[str | int] = []
     for part in loc:
@@ -350,9 +361,9 @@ def get_value(data: Any, path: KeyPath) -> Any:
 
 
 def set_value(data: Any, path: KeyPath, value: Any) -> bool:
-    """Set the value at a path, create missing groups on the way, and return True.
+    """Set the value at a path, and create missing groups on the way.
 
-    Return False if a value that is not a group or list is in the way.
+    Returns True on success. Returns False if a value on the way is neither a group nor a list.
     """
     for part in path[:-1]:
         if isinstance(data, dict) and data.get(part) is None:
