@@ -45,7 +45,7 @@ def require_type(value: object, kind: type, argument: str, hint: str) -> None:
 def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitable[R]:
     """Return `awaitable`, the result of calling `fn`, if it can be awaited.
 
-    Raises ProtocolError otherwise. `role` names the function in the error.
+    Otherwise raise ProtocolError. `role` names the function in the error.
     """
     if inspect.isawaitable(awaitable):
         return awaitable
@@ -59,10 +59,10 @@ def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitab
 
 
 def item_key(item: object) -> str:
-    """Return the address key of an item that `map` received without `key=`.
+    """Return the address key of an item, for a `map` without `key=`.
 
-    The key is the item itself if it is a string or an integer, otherwise its attribute `id`. Raises
-    ProtocolError if there is neither.
+    If the item is a string or an integer, the key is the item itself. Otherwise it is the item's
+    attribute `id`. Raises ProtocolError if the item has no such attribute.
     """
     if isinstance(item, (str, int)):
         return str(item)

@@ -17,7 +17,10 @@ from folkmoot.engine.settings.config import StudyConfig
 def create_seat_manager(
     config: StudyConfig, seats: Sequence[Seat], folder: Path, readers: tuple[str, ...], plan: Plan
 ) -> SeatManager:
-    """Return the manager of these seats. Its lobby is over if the plan says who has arrived."""
+    """Return the manager of these seats.
+
+    If the plan says who has arrived, the lobby is over.
+    """
     assert config.seats is not None
     ordered_seats = entry_order(seats, config.random_seed) if config.seats.open else seats
     seat_manager = SeatManager(ordered_seats, config.seats, folder, readers)
@@ -29,8 +32,7 @@ def create_seat_manager(
 async def seat_arrivals(context: RunContext) -> None:
     """Wait in the lobby of an open entry, then seal which seats humans take.
 
-    A resume and a replay find the sealed seats. Without pages, as in a dry run, models take all
-    seats.
+    A resume and a replay use the sealed seats. A dry run has no pages, so models take all seats.
     """
     seat_manager, sealed = context.seat_manager, context.plan.sealed_part(LOBBY)
     if not sealed and seat_manager is not None and seat_manager.lobby is not None:

@@ -38,9 +38,9 @@ _INTRODUCTIONS = {
 def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: int) -> Speaker:
     """Return the speaker with the stated attributes added to the persona in the system prompt.
 
-    A speaker without a persona in the system prompt (a moderator, a coder) is returned unchanged.
-    The values depend on the seed and the participant's id alone, so all prompts state the same
-    ones.
+    A speaker without a persona in the system prompt, such as a moderator or a coder, is returned
+    unchanged. The values depend only on the seed and the participant's id, so all prompts of a
+    participant state the same values.
     """
     stated = settings.stated if settings is not None else ()
     # Only text that quotes this speaker's own persona counts: a moderator's prompt may quote the
@@ -72,7 +72,7 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
 
 
 def _statement(attribute: ControlQuestion, speaker_id: str, seed: int, language: Language) -> str:
-    """Return the sentence that states one attribute with the value drawn for a participant."""
+    """Return the sentence that states one attribute, with the value drawn for a participant."""
     rng = generator(seed, ("confounders", attribute.id, speaker_id))
     if attribute.number is None:
         value = attribute.options[int(rng.integers(len(attribute.options)))]

@@ -59,13 +59,14 @@ MAX_EMPTY_REPLY_RETRIES = 2
 
 
 class AskResult(NamedTuple, Generic[T]):
-    """The result of one question: the answer and how it was obtained.
+    """The result of one question: the answer, and how it was obtained.
 
-    `text` is the last raw reply, `said` the first one, before any re-ask. `parse_step` is the
-    parser step that read the answer. `messages` is the request that was sent last. `reply` is its
-    completion with finish reason, tokens, latency and cost, the same after a replay. `repairs`
-    lists values that the validators of a JSON answer corrected or dropped. `address` is the
-    question's journal address, the source of the speaker's utterance.
+    `text` is the last raw reply, and `said` the first one, before any re-ask. `parse_step` is the
+    step of the parser that read the answer. `messages` is the request that was sent last. `reply`
+    is the completion of that request with finish reason, tokens, latency and cost. After a replay
+    it is the same. `repairs` lists values that the validators of a JSON answer corrected or
+    dropped. `address` is the journal address of the question, which is the source of the speaker's
+    utterance.
     """
 
     value: T | Missing
@@ -81,7 +82,7 @@ class AskResult(NamedTuple, Generic[T]):
 
 
 class AskedAt(NamedTuple):
-    """The position of a question: journal address, place in the tables, id of the speaker."""
+    """The position of a question: journal address, place in the tables, and speaker."""
 
     address: str
     row_order: RowOrder
@@ -99,14 +100,16 @@ async def ask_until_parsed(
 
     Each re-ask is journaled at an address of its kind (`<address>.r1`, …). It sends the
     conversation so far, the last unreadable reply and the problem. After an empty reply it repeats
-    the question. A reply cut by the token limit is requested once more with twice the limit
-    (`<address>.long`). The doubled limit then holds for later re-asks. If the reply is cut again it
-    is kept, with its finish reason.
+    the question. A reply that was cut by the token limit is requested once more with twice the
+    limit (`<address>.long`). The doubled limit then holds for later re-asks. A reply that is cut
+    again is kept, with its finish reason.
 
-    An unreadable choice is re-asked only once: its clarification shows the speaker their reply and
-    asks which option they meant. A speaker who takes a way out has answered and is not re-asked.
+    An unreadable choice is re-asked only once: its clarification shows the speaker the reply and
+    asks which option was meant. A speaker who declines in a permitted way has answered and is not
+    re-asked.
 
-    Raises ProtocolError for a wrong answer type, InputError if a reply given by hand is unreadable.
+    Raises ProtocolError for a wrong answer type. Raises InputError if a reply given by hand is
+    unreadable.
     """
     address, row_order, speaker_id = asked_at
     if answer_type.configuration_error:
@@ -202,7 +205,7 @@ async def _ask_for_more(
 ) -> Completion:
     """Send a request again with its doubled token limit and return the new reply.
 
-    Return `cut`, the reply so far, if the new one is empty or a refusal.
+    If the new reply is empty or a refusal, return `cut`, the reply so far.
     """
     longer_reply = await run.complete_request(address, request, has_alternative=True)
     run.cut_retry_usage.calls += 1
@@ -234,7 +237,10 @@ def _parse_reply(
 
 
 def _readable_part(answer_type: AnswerType[T], reply: Completion) -> str:
-    """Return the reply's text, without the unfinished last value of a JSON reply that was cut."""
+    """Return the text of a reply.
+
+    If a JSON reply was cut, the unfinished last value is left out.
+    """
     return (
         close_cut_json(reply.text)
         if reply.finish == FINISH_LENGTH and answer_type.kind == "json"
@@ -278,7 +284,7 @@ def build_answer_row(
 ) -> dict[str, object]:
     """Return the row of a question for the table `answers`.
 
-    The caller adds the columns that say which model or human answered.
+    The caller adds the columns that name the model or the human who answered.
     """
     options, is_closed = answer_type.listed_options, answer_type.is_closed
     value = result.value
@@ -313,7 +319,7 @@ def build_answer_row(
 def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
     """Return how an answer was obtained: exact, stated, clarified, refused or unreadable.
 
-    Return None for free text, which is taken as it is, unless the answer is missing.
+    Returns None for free text, which needs no parser, unless the answer is missing.
     """
     if isinstance(result.value, Missing):
         if result.value.reason in REFUSAL_REASONS:
@@ -332,7 +338,7 @@ def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
 def _compare_with_first_reply(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
     """Compare the recorded answer with the options that the first reply mentions.
 
-    Return "same", "other", "several" or "none", or None if the answer type cannot tell.
+    Returns "same", "other", "several" or "none", or None if the answer type cannot tell.
     """
     values = answer_type.find_mentioned_values(result.said)
     if values is None:
@@ -361,7 +367,7 @@ MAX_EMBEDDING_BYTES_IN_MEMORY = 4_000_000
 
 
 async def embed_texts(run: RunContext, address: str, texts: Iterable[str]) -> FloatArray:
-    """Return the embeddings of texts as an array (n, d) of float32 rows with length one.
+    """Return the embeddings of texts as a float32 array with one row of length one for each text.
 
     The texts are sent in batches of `EMBED_BATCH`, each at its address (`<address>.b0`, …).
     """
@@ -411,9 +417,10 @@ async def run_computation(
     version: int,
     name: str | None,
 ) -> object:
-    """Return `fn(*args)` after a JSON round trip, from the journal or computed and journaled now.
+    """Return `fn(*args)` after a JSON round trip.
 
-    Raises ProtocolError if the result is not JSON.
+    The result is read from the journal, or computed and journaled now. Raises ProtocolError if the
+    result is not JSON.
     """
     name = name or f"{fn.__module__}.{fn.__qualname__}"
     fingerprint = digest(name, version, *(_hash_argument(arg) for arg in args))

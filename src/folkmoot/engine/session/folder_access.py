@@ -54,12 +54,11 @@ SILENT_SECONDS = 3600
 
 
 def open_folder(folder: Path, *, resume: bool) -> bool:
-    """Create the folder of a new run or open that of an earlier one. Return whether it was empty.
+    """Create the folder of a new run, or open the folder of an earlier one.
 
-    An existing folder is never overwritten, unless its run made no calls.
-
-    Raises RunExistsError if the folder holds a run and `resume` is false. Raises StorageError if
-    the folder cannot be created, or if there is no run to resume.
+    Returns whether the folder was empty. The folder of a run that made calls is never overwritten.
+    Raises RunExistsError if the folder holds such a run and `resume` is false. Raises StorageError
+    if the folder cannot be created, or if there is no run to resume.
     """
     if resume and not folder.exists():
         raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
@@ -81,9 +80,9 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
 
 
 def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
-    """Return the folder to run in, and whether the run continues the one in that folder.
+    """Return the folder to run in, and whether the run continues an earlier run there.
 
-    A run without calls does not count as one. Raises InputError for an unknown `if_exists`.
+    An earlier run without calls does not count. Raises InputError for an unknown `if_exists`.
     """
     if if_exists not in IF_EXISTS:
         allowed = ", ".join(map(repr, IF_EXISTS))
@@ -98,7 +97,7 @@ def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
 
 
 def _holds_run(folder: Path) -> bool:
-    """Return whether the folder holds a run that asked or computed something, or has finished."""
+    """Return whether the folder holds a run that has finished or has a journal entry."""
     if not any((folder / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE_NAME, JOURNAL)):
         return False
     if not _has_no_calls(folder) or RunFolder(folder).is_finished:
@@ -122,9 +121,8 @@ def prepare_folder(folder: Path, config: StudyConfig, *, resume: bool) -> None:
 def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
     """Open the journal of a run.
 
-    Raises StorageError if the journal or the plan of a run with calls is missing. To continue
-    without the journal would pay for everything again, to continue without the plan would lose the
-    design.
+    Raises StorageError if the journal or the plan of a run with calls is missing. Without the
+    journal, a resume would pay for everything again. Without the plan, it would lose the design.
     """
     path = folder / JOURNAL
     merge_shards(folder, path)
@@ -151,7 +149,10 @@ def open_journal(folder: Path, *, accept_changes: bool) -> Journal:
 
 
 def describe_other_version(folder: Path) -> str:
-    """Name the version that made a run and the present one, or return "" if they are equal."""
+    """Return a text that names the version that made a run and the present one.
+
+    Returns an empty string if the two are equal.
+    """
     if not (folder / PLAN).exists():
         return ""
     run = RunFolder(folder)
@@ -169,7 +170,7 @@ def describe_other_version(folder: Path) -> str:
 
 
 def _has_no_calls(folder: Path) -> bool:
-    """Return whether the run in this folder got no answer and waits for none."""
+    """Return whether the run in this folder has no answer and no call that may be billed."""
     journal = folder / JOURNAL
     if list_shards(folder / SHARD_FOLDER) or not journal.exists() or not journal.stat().st_size:
         return False
@@ -206,9 +207,10 @@ def remove_empty_run(folder: Path) -> None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Lock the run folder for this process. Raises RunLockedError, which names the present holder.
+    """Context manager that locks the run folder for this process.
 
-    The operating system owns the lock and releases it when the process ends, however it ends.
+    Raises RunLockedError, which names the present holder. The operating system owns the lock and
+    releases it whenever the process ends, even if it is killed.
     """
     lock = FileLock(folder / LOCK_FILE)
     try:
@@ -263,10 +265,10 @@ def _changed_at(path: Path) -> float:
 
 
 def open_run(folder: Path) -> RunFolder:
-    """Open a run for reading: its tables, or the rows recorded so far if it has no tables yet.
+    """Open a run for reading.
 
-    The rows are also read if the run ended without writing tables. Raises StorageError if the
-    folder holds no run.
+    If the run has written no tables, the rows recorded so far are read in their place. Raises
+    StorageError if the folder holds no run.
     """
     run = RunFolder(folder)
     if is_held(folder):

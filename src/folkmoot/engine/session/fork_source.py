@@ -14,7 +14,7 @@ from folkmoot.storage.run_folder import JOURNAL, PERSONAS
 
 
 def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> EarlierReplies:
-    """Open the replies of the run that this run forks, and copy its drawn personas.
+    """Open the journal of the run that this run forks, and copy the drawn personas of that run.
 
     Raises StorageError if the source run is gone, and ForeignJournalError if its journal is not the
     one that the plan names.

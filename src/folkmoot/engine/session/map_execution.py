@@ -1,7 +1,7 @@
 """Run the items of `Scope.map`: concurrently in this process, or in blocks under a budget.
 
-`run_fork` hands the items to an executor. `run_locally` is the executor of a run without workers.
-Workers and dry runs use it for their part of the items.
+`run_fork` passes the items to an executor. `run_locally` is the executor of a run without workers.
+Workers and dry runs use it for the items that they run.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ async def run_fork(
     """Run all items of a fork with `executor` and return their results in input order.
 
     If an item fails, no new calls start. Calls in flight are awaited and journaled. Then the error
-    of the first failed item in input order is raised. `stage` names the fork in progress reports,
-    "" to report nothing. `blocks` gives the block of each item: a budget pays for whole blocks.
+    of the first failed item in input order is raised. `stage` names the fork in progress reports.
+    An empty name means no reports. `blocks` gives the block of each item, so that a budget pays for
+    whole blocks.
     """
     results: dict[int, R] = {}
 
@@ -56,7 +57,7 @@ async def run_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """Run items concurrently in this process, store results by number, return errors by number."""
+    """Run items concurrently in this process. This is a `ForkExecutor`."""
     failures: dict[int, BaseException] = {}
 
     async def run_pending_items(pending: Iterator[ForkItem[I]]) -> None:

@@ -25,8 +25,8 @@ REGISTERED = (DESIGN, CLAIMS, SEATS)
 def digest_registration(plan: Mapping[str, Any]) -> str:
     """Return the digest of the parts that a plan sealed before the first call.
 
-    It is computed from the content of the parts, not from the hashes stored in the plan. It is
-    empty if the plan sealed none of them.
+    It is computed from the content of the parts, not from the hashes stored in the plan. If the
+    plan sealed none of these parts, it is an empty string.
     """
     sealed = plan.get("sealed", {})
     hashes = {name: _hash_data(sealed[name]["data"]) for name in REGISTERED if name in sealed}
@@ -38,7 +38,7 @@ def _hash_data(data: object) -> str:
 
 
 class Plan:
-    """The plan of one run folder.
+    """The plan of one run: the content of `plan.json`, sealed part by part.
 
     The engine calls `write_plan` before every journaled call, so each seal is on disk before the
     calls that depend on it.
@@ -72,16 +72,16 @@ class Plan:
             }
 
     def accept_changes(self) -> None:
-        """From now on accept parts that differ from the sealed ones. The old parts are kept."""
+        """Accept parts that differ from the sealed ones from now on. The old parts are kept."""
         self._accept = True
 
     @property
     def data(self) -> Mapping[str, object]:
-        """The content of the plan file, once it is written."""
+        """The content that the plan file has after the next `write_plan`."""
         return dict(self._data)
 
     def sealed_part(self, name: str) -> Mapping[str, object]:
-        """Return the content of a sealed part, or {} if it is not sealed."""
+        """Return the content of a sealed part, or an empty dictionary if it is not sealed."""
         return dict(self._data["sealed"].get(name, {}).get("data", {}))
 
     def seal_part(self, name: str, data: object) -> None:
@@ -121,7 +121,7 @@ class Plan:
             self._unwritten = False
 
     def restore_file(self) -> None:
-        """Restore the file that this process found, because no call resulted from its changes."""
+        """Restore the plan file as this process found it. No call depends on the changes."""
         if self._before is not None:
             write_text(self._path, self._before)
 
@@ -175,8 +175,8 @@ def without_new_defaults(
 ) -> dict[str, Any]:
     """Return settings without the keys that are at their default and were not sealed earlier.
 
-    Groups of keys are treated the same way. `given` holds the settings that differ from their
-    default.
+    Keys inside groups are treated in the same way. `given` holds the settings that differ from
+    their default.
     """
     kept: dict[str, Any] = {}
     for key, setting in settings.items():

@@ -73,7 +73,7 @@ class ForkItem(NamedTuple, Generic[I]):
 
 
 class ForkLike(Protocol[I, R_co]):
-    """The view that an executor has of a fork."""
+    """A fork, as an executor sees it: where it is, and how to start an item."""
 
     @property
     def path(self) -> tuple[str, ...]: ...
@@ -85,9 +85,9 @@ class ForkLike(Protocol[I, R_co]):
 
 
 class ForkExecutor(Protocol):
-    """Run items of a fork.
+    """A function that runs items of a fork.
 
-    It stores each result in `results` under the item's number and returns the errors of failed
+    It stores each result in `results` under the number of the item. It returns the errors of failed
     items by number.
     """
 
@@ -104,12 +104,12 @@ class ForkExecutor(Protocol):
 
 @dataclass
 class RunContext:
-    """The shared state of a run.
+    """The state that all scopes of one run share. The runner creates it.
 
-    It gets the parts of the study file one by one, not the `StudyFile`: a study type holds a
-    function over a session, and a session holds this object, so the import would be circular.
     `columns` are the columns of the tables that the study declares. Paths in the study file are
-    relative to `study_dir`.
+    relative to `study_dir`. The object holds parts of the study file and not the `StudyFile`,
+    because this import would be circular: a study type holds a function over a session, and a
+    session holds this object.
     """
 
     config: StudyConfig
@@ -173,14 +173,19 @@ class RunContext:
             self._seated.setdefault(seat.id, []).append(seat)
 
     def find_seat(self, speaker: Speaker, path: Sequence[str]) -> Seat | None:
-        """Return the seat of the human who answers this call, or None if a model answers."""
+        """Return the seat of the human who answers a call in the scope with this path.
+
+        Returns None if a model answers.
+        """
         seat = self.find_seat_in_scope(speaker, path)
         if seat is not None:
             self.models_by_seat[HUMAN_MODEL, speaker.role] = HUMAN_MODEL
         return seat
 
     def find_seat_in_scope(self, speaker: Speaker, path: Sequence[str]) -> Seat | None:
-        """Return the seat that a human takes for this speaker in a scope of this path, or None."""
+        """Return the seat of a human who answers for this speaker in a scope with this path, or
+        None.
+        """
         return next(
             (seat for seat in self._seated.get(speaker.id, ()) if seat.owns_call(speaker, path)),
             None,
@@ -204,8 +209,8 @@ class RunContext:
     def requested_model(self, named: str | None, role: str) -> str:
         """Return the model that answers a role.
 
-        The order is: `--model`, the model `named` by the speaker, the role's model, the study's
-        model, the default.
+        The first that exists decides: `--model`, the model `named` by the speaker, the role's
+        model, the study's model, the default.
         """
         key = (named, role)
         if key not in self.models_by_seat:
@@ -231,7 +236,10 @@ class RunContext:
         return self.models_by_seat[key]
 
     def model_at(self, address: str, named: str | None, role: str) -> str:
-        """Return the model for a call: `requested_model`, unless a fork sets another one here."""
+        """Return the model for the call at an address.
+
+        This is the `requested_model`, unless a fork sets another model for the address.
+        """
         if self.change is None or self.change.model is None or self.change.address != address:
             return self.requested_model(named, role)
         # The provenance label and the manifest must know that this model answered, too.
@@ -239,7 +247,7 @@ class RunContext:
         return self.change.model
 
     def resolve_model(self, role: str, named: str | None = None) -> str:
-        """Return the model that answers a role, without recording that it was asked.
+        """Return the model that answers a role, without recording a call to it.
 
         `named` is the model that the speaker names.
         """
@@ -262,7 +270,10 @@ class RunContext:
 
     @property
     def provenance_label(self) -> str:
-        """The label of files to which humans or the embedded respondent contributed, or ""."""
+        """The label of files to which humans or the embedded respondent contributed.
+
+        It is an empty string if all answers came from models.
+        """
         answerer_kinds = {
             (role, self.answerer_kind(model)) for (_, role), model in self.models_by_seat.items()
         }
@@ -280,7 +291,7 @@ class RunContext:
     ) -> Completion:
         """Return the completion of a request, from the journal or from the model.
 
-        `has_alternative`: the caller has another reply to fall back on.
+        `has_alternative` means that the caller has another reply to fall back on.
         """
         # Seals must be on disk before the calls that depend on them.
         self.plan.write_plan()
@@ -290,9 +301,9 @@ class RunContext:
         )
 
     async def embed_texts(self, address: str, texts: list[str]) -> FloatArray:
-        """Return one batch of embeddings (n, d), from the journal or from the model.
+        """Return one batch of embeddings, from the journal or from the model.
 
-        Raises InputError if the study has no embedding model.
+        The array has one row for each text. Raises InputError if the study has no embedding model.
         """
         model = self.providers.embedding_choice
         if isinstance(model, Problem):
@@ -305,8 +316,8 @@ class RunContext:
     async def prefetch_entry(self, address: str) -> None:
         """Make the journal entry of an address available to the next lookup.
 
-        Here the journal is local and nothing is to be done. A cluster worker asks the head for the
-        entry.
+        In this class the function does nothing, because the journal is local. A cluster worker asks
+        the head for the entry.
         """
 
     def claim_scope(self, prefix: str) -> None:
@@ -337,7 +348,7 @@ class RunContext:
         """Return the error to raise for failed items.
 
         This is the error of the first failed item in input order. If items failed only because the
-        run stopped, it is the cause of that.
+        run stopped, it is the error that stopped the run.
         """
         own_errors = [
             failures[i] for i in sorted(failures) if not isinstance(failures[i], RunHaltedError)
@@ -348,9 +359,10 @@ class RunContext:
         return self.halt_cause or failures[min(failures)]
 
     def report_stage_started(self, path: tuple[str, ...], total: int) -> str:
-        """Report that a fork starts and return its stage name, or "" if the fork is not reported.
+        """Report that a fork starts, and return the name of its stage.
 
-        Only forks at the root or one level below it are reported, because deeper ones are too many.
+        Forks at the root and one level below it are reported. Deeper ones are too many, so their
+        stage name is an empty string.
         """
         self.is_large = self.is_large or total > LARGE_FORK_ITEMS
         stage = "/".join(path[:1]) or "run"
@@ -379,7 +391,10 @@ class RunContext:
         write_content(self._place_for(name), content)
 
     def _place_for(self, name: str) -> Path:
-        """Return the path to write a study's file to, a temporary one while files are held back."""
+        """Return the path to which a study's file is written.
+
+        This is a temporary path while files are held back.
+        """
         target = self._path_in_run_folder(name)
         self.study_files.add(name)
         if self.held_files is None:
@@ -445,8 +460,8 @@ class RunContext:
     def recorded_tables(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
         """Yield each table by name, with its rows in the order of the protocol.
 
-        Tables that the study declares are yielded even without rows. Raises ProtocolError, with the
-        line that recorded the table, if rows do not fit together.
+        Tables that the study declares are yielded even without rows. If rows do not fit together,
+        ProtocolError is raised with the line that recorded the table.
         """
         for name in sorted({*self.tables, *self.columns}):
             try:
@@ -459,8 +474,8 @@ class RunContext:
     def close_rows(self, *, keep: bool) -> None:
         """Stop recording rows.
 
-        `keep`: no tables were written, so keep the row file readable until `--resume` computes the
-        rows again.
+        `keep` is true if no tables were written. The row file then stays readable until `--resume`
+        computes the rows again.
         """
         if self._next_flush is not None:
             self._next_flush.cancel()

@@ -2,9 +2,9 @@
 
 Every journaled call of a scope has a structural address: the scope path, the kind of call, and its
 count among the calls of that kind. So serial, concurrent, resumed and distributed runs send the
-same requests and give the same bytes. A protocol uses the engine through this
-module. A study type also imports mainly `engine.study` to declare itself, `engine.settings` for its
-keys and `engine.seats` for human participants.
+same requests and give the same bytes. A protocol uses the engine through this module. A study type
+also imports mainly `engine.study` to declare itself, `engine.settings` for its keys and
+`engine.seats` for human participants.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ DEFAULT_REASKS = 2
 
 
 class Scope:
-    """A path in a protocol, with its own random generator. It is sequential, only `map` forks.
+    """A path in a protocol, with a random generator.
 
-    Raises ProtocolError for two calls at the same time in one scope, or for an address used twice.
+    A scope makes one call at a time. Only `map` runs several items.
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class Scope:
         """Return whether the human in this seat answers as themselves instead of playing a persona.
 
         If so, prompts for this seat contain `SELF_DESCRIPTION_PLACEHOLDER` and no drawn attribute.
-        `scope_names` name the child scope to check.
+        `scope_names` are the names of the child scope to check.
         """
         return self._run.humans_answer_as_themselves and self.is_human(id, *scope_names)
 
@@ -133,7 +133,7 @@ class Scope:
     def at_row(self, number: int) -> Scope:
         """Return a scope that records the rows of item `number` (from 0) and asks nothing.
 
-        Its rows are sorted by `number`, in whatever order they are recorded.
+        Its rows are sorted by `number`, even if they are recorded in another order.
         """
         return Scope(self._run, self.path, RowOrder(self._row_order.key_of(number)))
 
@@ -153,13 +153,13 @@ class Scope:
         """Ask a speaker a question and return the parsed answer, or `Missing` with the reason.
 
         `history` is the transcript that the speaker is shown before the prompt. An unreadable
-        answer is re-asked up to `reasks` times, with the problem. After that it is `Missing`, or
-        the `fallback_value` of a `Json` answer. Texts and choices are returned as `Quoted`, so that
-        a later prompt that contains them records their source.
+        answer is re-asked up to `reasks` times, with the problem. After that the result is
+        `Missing`, or the `fallback_value` of a `Json` answer. Texts and choices are returned as
+        `Quoted`, so that a later prompt that contains them records their source.
 
         `about` names the topic for the embedded respondent, which reads no instructions. `shows`
-        lists texts that a prompt written without a template contains. If one does not occur in it,
-        ProtocolError is raised.
+        lists texts that a prompt written without a template contains. ProtocolError is raised if
+        the prompt does not contain one of them.
         """
         result = await self.ask_detailed(
             speaker,
@@ -187,8 +187,7 @@ class Scope:
         about: str = "",
         shows: Sequence[str] = (),
     ) -> AskResult[T]:
-        """Ask like `ask`, but return an `AskResult` with raw reply, parse step and number of
-        re-asks."""
+        """Ask like `ask`, but return an `AskResult` with raw reply, parse step and re-asks."""
         check_ask_arguments(speaker, prompt, history, answer_type)
         wanted = cast("AnswerType[T]", Text()) if answer_type is None else answer_type
         address = self._next_address("ask")
@@ -272,13 +271,13 @@ class Scope:
 
         The utterance can be added to a `Transcript`, or quoted in a prompt with `.quoted_text`. If
         `text` is as `ask` returned it, it carries its source. Otherwise give the `address` of its
-        question (`scope.address` or `ask_detailed(…).address`), or "" for words that no model
-        wrote.
+        question (`scope.address` or `ask_detailed(…).address`). Give an empty address for words
+        that no model wrote.
 
-        `part` distinguishes several utterances from one reply. `public`: the others in the
-        conversation hear it. An empty public text is a silent turn. `finish` is the finish reason,
-        needed only if the reply is not the last one of this scope. `columns` are additional columns
-        of the study.
+        `part` distinguishes several utterances from one reply. `public` means that the others in
+        the conversation hear the utterance. An empty public text is a silent turn. `finish` is the
+        finish reason, needed only if the reply is not the last one of this scope. `columns` are
+        additional columns of the study.
         """
         source = source_of(text)
         if address is None:
@@ -418,9 +417,10 @@ class Scope:
         fn: Callable[[Scope, Speaker, Transcript], Awaitable[Utterance | None]],
         history: Transcript = EMPTY_TRANSCRIPT,
     ) -> Transcript:
-        """Let speakers speak in turn, each hearing the earlier ones. Return the longer transcript.
+        """Let speakers speak in turn, each with the utterances of the earlier ones as history.
 
-        `fn(scope, speaker, history)` returns an utterance, or None if the speaker stays silent.
+        `fn(scope, speaker, history)` returns an utterance, or None if the speaker stays silent. The
+        result is `history` extended by the utterances.
         """
         require_type(
             history, Transcript, "take_turns(): history", "leave it out, or pass a Transcript"
@@ -438,7 +438,7 @@ class Scope:
         return history
 
     async def embed(self, texts: Iterable[str]) -> FloatArray:
-        """Return embeddings of texts as an array (n, d) with rows of length one."""
+        """Return embeddings of texts as an array with one row of length one for each text."""
         address = self._next_address("embed")
         try:
             return await embed_texts(self._run, address, texts)
@@ -542,9 +542,9 @@ class Scope:
 
 
 class Session(Scope, Generic[ConfigT]):
-    """The root scope of a run. A study is an async function that takes one.
+    """The root scope of a run. The protocol of a study is an async function that takes one.
 
-    `Session[MyConfig]` types `session.config`. Plain `Session` leaves the type open.
+    `Session[MyConfig]` gives `session.config` its type. Plain `Session` leaves the type open.
     """
 
     __slots__ = ()
@@ -564,12 +564,12 @@ class Session(Scope, Generic[ConfigT]):
 
     @property
     def started_at(self) -> str:
-        """When the run was first started (ISO 8601, UTC). A resume does not change it."""
+        """The time at which the run was first started (ISO 8601, UTC). A resume keeps it."""
         return self._run.plan.started_at
 
     @property
     def provenance_label(self) -> str:
-        """The label of files to which the embedded respondent or humans contributed, or ""."""
+        """The label of files to which humans or the embedded respondent contributed, or ""."""
         return self._run.provenance_label
 
     def resolve_model(self, role: str, named: str | None = None) -> str:
@@ -592,7 +592,7 @@ class Session(Scope, Generic[ConfigT]):
     async def seal(self, name: str, data: object) -> None:
         """Seal a part of the design in `plan.json`, before the calls that depend on it.
 
-        On a resume the data must be the same, otherwise DriftError names the difference.
+        On a resume the data must be the same. Otherwise DriftError names the difference.
         """
         self._run.plan.seal_part(name, data)
 
@@ -627,7 +627,7 @@ def _with_source(value: Any, answer_type: AnswerType[Any], address: str, speaker
 
 
 async def _get_self_description(run: RunContext, seat: Seat) -> Quoted:
-    """Return the self-description of the human in a seat. The first caller has it asked."""
+    """Return the self-description of the human in a seat. The first call asks for it."""
     if seat not in run.self_descriptions:
         run.self_descriptions[seat] = asyncio.ensure_future(_ask_self_description(run, seat))
     # The caller may be cancelled. Others wait for the same question.
@@ -676,7 +676,7 @@ def _first_not_none(*values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Fork(Generic[I, R]):
-    """The function that `map` runs and its position: all that a worker needs besides the items.
+    """The function that `map` runs, and its position. It is sent to a worker with the items.
 
     `at_once` is the maximum number of items that run concurrently in one process.
     """
