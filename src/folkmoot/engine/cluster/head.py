@@ -1,7 +1,7 @@
 """The head of a run on a cluster.
 
-It sends chunks of items to workers, lends them parts of the run's limits, and appends their entries
-to the run's one journal. `execution.py` opens it for `--executor`. Needs Ray.
+The head sends chunks of items to workers, lends them parts of the run's limits, and appends their
+entries to the run's one journal. `execution.py` opens it for `--executor`. The module needs Ray.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ LOCAL_OBJECT_STORE_BYTES = 200_000_000
 class WorkerHandle:
     """A worker, as the head knows it.
 
-    `item_count` is the number of items it runs. `received_entry_count` is the number of entries of
-    its shard that reached the journal. `state_changed` is set when it rises. `terminated` is set
-    once everything that could be recovered from a lost worker is in the journal.
+    `item_count` is the number of items that the worker runs. `received_entry_count` is the number
+    of entries of its shard that reached the journal. `state_changed` is set when this number rises.
+    `terminated` is set once everything that could be recovered from a lost worker is in the
+    journal.
     """
 
     number: int
@@ -211,7 +212,7 @@ class ClusterExecutor:
         self._workers.clear()
 
     async def _start_worker(self) -> str:
-        """Start a worker. Return the reason if it cannot work, or ""."""
+        """Start a worker. Return the reason if it cannot work, or an empty string."""
         try:
             actor = self._actor.remote()
             ready: WorkerReady = await asyncio.wait_for(
@@ -446,7 +447,7 @@ class ClusterExecutor:
         return {number: self._explain_error(error) for number, error in outcome.failures.items()}
 
     def _explain_error(self, error: BaseException) -> BaseException:
-        """Return the error, but a drift of a worker as DriftError with the difference.
+        """Return an error of a worker. A drift becomes a DriftError with the difference.
 
         Only the head's journal has the request to compare with.
         """
@@ -478,7 +479,7 @@ async def open_cluster(
     *,
     accept_changes: bool,
 ) -> AsyncIterator[ClusterExecutor]:
-    """Start the workers of a run and keep them while the context is open.
+    """Context manager that starts the workers of a run and keeps them while it is open.
 
     Raises InputError before the first call if workers cannot start.
     """
@@ -502,10 +503,10 @@ async def open_cluster(
 
 @contextmanager
 def connect_to_ray(address: str, workers: int | None) -> Iterator[None]:
-    """Connect to Ray while the context is open.
+    """Context manager that is connected to Ray while it is open.
 
-    An existing connection is used, or the cluster at the address `address`, or a new local cluster.
-    Ray's authentication settings are not changed. Raises InputError.
+    It uses an existing connection, the cluster at the address `address`, or a new local cluster.
+    Ray's authentication settings are not changed. Raises InputError if it cannot connect.
     """
     if ray.is_initialized():
         yield
@@ -536,7 +537,10 @@ def connect_to_ray(address: str, workers: int | None) -> Iterator[None]:
 
 @contextmanager
 def _keep_sigterm_handler() -> Iterator[None]:
-    """Restore the signal handlers that `ray.init` replaces: a run treats SIGTERM like Ctrl-C."""
+    """Context manager that restores the signal handlers that `ray.init` replaces.
+
+    A run treats SIGTERM like Ctrl-C.
+    """
     handlers_before = {
         number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)
     }
@@ -567,7 +571,10 @@ def _worker_setup(run: RunContext, study_file: StudyFile, *, accept_changes: boo
 
 
 def _study_reference(study_file: StudyFile) -> bytes | str | tuple[str, Consent]:
-    """Return how workers find the study type: by name, by file with consent, or pickled."""
+    """Return the reference by which workers find the study type.
+
+    It is the name, the file with its consent, or the pickled study type.
+    """
     study_name = study_file.config.study or study_file.study.name
     code = study_code_path(study_name, study_file.study_folder)
     if code is not None:

@@ -1,9 +1,9 @@
 """Leases: the part of a run's limits that a cluster worker may use until its next report.
 
-The head keeps the run's `Budget` and `RateLimiter`s. Those of a worker follow the lease. With every
-report a worker gives back unused limits and reports its waiting calls. It gets a new lease at once.
-So a limit holds for the cluster as it does in one process. A worker asks a few times per second,
-not for each call. The run's one `LoanManager` lends for the calls to send.
+The head keeps the `Budget` and the `RateLimiter`s of the run. Those of a worker follow the lease.
+With every report a worker gives back unused limits, reports its waiting calls, and gets a new lease
+at once. So a limit holds for the cluster as it does in one process. A worker asks a few times per
+second, not for each call. Loans for the calls to send come from the run's one `LoanManager`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from folkmoot.errors import BudgetReachedError
 
 @dataclass(slots=True)
 class BudgetDemand:
-    """The budget part of a worker's report.
+    """The part of a worker's report that concerns the budget.
 
     It holds the budget that waiting calls need, and the maximum and expected cost of the oldest
-    one. It also holds the unused budget and the loan to ask for. Amounts are in USD. `is_idle`: no
-    call is in flight and no entry is unsent.
+    waiting call. It also holds the unused budget and the loan to ask for. Amounts are in USD.
+    `is_idle` means that no call is in flight and no entry is unsent.
     """
 
     waiting_usd: float = 0.0
@@ -46,11 +46,12 @@ class BudgetDemand:
 
 @dataclass(slots=True)
 class Lease:
-    """All that a worker may use until its next report.
+    """The limits that a worker may use until its next report.
 
-    `usd` and `calls` may be reserved from the budget. `lent` is the total loan to send calls with
-    (None: unchanged), `unpriced` if at an unknown price. `models` holds the grant for each model.
-    `journal_entries` are the journal's entries at the addresses that the worker asked for.
+    `usd` and `calls` may be reserved from the budget. `lent` is the total loan to send calls with,
+    or None if it is unchanged. `unpriced` is true if the loan is at an unknown price. `models`
+    holds the grant for each model. `journal_entries` are the journal's entries at the addresses
+    that the worker asked for.
     """
 
     usd: float = 0.0
@@ -66,8 +67,8 @@ def build_report(
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
     """Return a worker's demands by model and its budget demand since the last report.
 
-    Unused slots, tokens and budget are given back. `is_quiet`: no entry waits to be sent to the
-    head.
+    Unused slots, tokens and budget are given back. `is_quiet` means that no entry waits to be sent
+    to the head.
     """
     demands = {
         model: limiter.take_report()
@@ -99,7 +100,7 @@ def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
 def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
     """Divide a total among demands.
 
-    No demand gets more than it wants while another lacks. What remains is divided equally.
+    A demand gets more than it wants only if all demands are met. The rest is then divided equally.
     """
     shares, remaining = [0.0] * len(demands), max(0.0, total)
     # Serve the smallest demands first: what they leave goes to the larger ones.
@@ -122,9 +123,9 @@ class WorkerAccount:
 
 
 class Leases:
-    """The division of a run's limits among its workers.
+    """The division of a run's limits among its workers. The head keeps it.
 
-    `spacing` is the minimum time between calls of the study file (s). `has_answered` returns
+    `spacing` is the minimum time between calls that the study file sets (s). `has_answered` returns
     whether a model has answered at least once. `stop` stops the run.
     """
 
@@ -202,14 +203,14 @@ class Leases:
         return lease
 
     def hold_seconds_by_model(self) -> dict[str, float]:
-        """Return the seconds for which models are held, for those that are."""
+        """Return model → seconds for which it is held, for all models that are held."""
         hold_seconds = {
             model: limiter.hold_seconds for model, limiter in self._shared_limits.limiters.items()
         }
         return {model: seconds for model, seconds in hold_seconds.items() if seconds}
 
     def _apply_demand(self, model: str, demand: ModelDemand) -> None:
-        """Apply what a worker learned about a model to the head's limiter of the model."""
+        """Apply what a worker learned about a model to the model's limiter on the head."""
         limiter = self._get_limiter(model)
         for bucket, tokens_left in (
             (limiter.requests, demand.starts_left),
@@ -272,7 +273,8 @@ class Leases:
     def _budget_share(self, worker: int) -> tuple[float, int]:
         """Return a worker's share of the budget (USD, calls).
 
-        It is a fair share, or the need of the worker's oldest call if that is more and available.
+        It is a fair share. If the worker's oldest call needs more and that is available, the share
+        is raised to it.
         """
         budget, accounts = self._budget, list(self._accounts.values())
         index = list(self._accounts).index(worker)
@@ -312,8 +314,9 @@ class Leases:
     ) -> tuple[float, float]:
         """Return the budget (USD, calls) for a call that does not fit.
 
-        It is 0, so that cheaper calls of others may run. If all other workers are idle, the call
-        runs alone, provided that its expected cost fits. Otherwise the budget is used up.
+        The result is 0 as long as other workers are busy, so that cheaper calls may run. If all
+        other workers are idle, the call runs alone, provided that its expected cost fits. Otherwise
+        the budget is used up.
         """
         other_accounts = (account for number, account in self._accounts.items() if number != worker)
         if not budget_demand.is_idle or any(
@@ -351,7 +354,11 @@ class Leases:
 
 
 def _fair_share(free: float, demands: Sequence[float], index: int, first: float) -> float:
-    """Return a fair share of a free amount, or all that the first call needs if that is more."""
+    """Return a fair share of a free amount.
+
+    If the first call needs more than the share, and that much is free, return the amount that it
+    needs.
+    """
     share = divide_fairly(free, demands)[index]
     return first if share < first <= free else share
 

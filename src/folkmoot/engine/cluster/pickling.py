@@ -1,7 +1,8 @@
 """Serialise the data sent between machines: functions with closures, items, results, errors.
 
-A reference to the run becomes one to the run of the receiving process. Values on disk are copied to
-the disk store of the receiving process. Needs Ray for its cloudpickle.
+A reference to the run is replaced by a reference to the run of the receiving process. Values on
+disk are copied to the disk store of the receiving process. The module needs Ray for its
+cloudpickle.
 """
 
 from __future__ import annotations
@@ -59,24 +60,24 @@ class _Unpickler(pickle.Unpickler):
 
 
 def pickle_value(value: object) -> bytes:
-    """Return the value as bytes. Raises any error of an object that cannot be pickled."""
+    """Return the value as bytes. Raises the error of an object that cannot be pickled."""
     file = io.BytesIO()
     _Pickler(file, protocol=5).dump(value)
     return file.getvalue()
 
 
 def unpickle_value(data: bytes, run: RunContext | None = None) -> object:
-    """Return the value of these bytes. References to the run become `run`."""
+    """Return the value of these bytes. `run` replaces references to the run."""
     return _Unpickler(data, run, None if run is None else run.disk_store).load()
 
 
 def pickle_function(
     value: object, description: str, fn: Callable[..., object] | None = None
 ) -> bytes:
-    """Do the same as `pickle_value`, but raise ProtocolError with the cause in the study's code.
+    """Pickle a function or another value of the study.
 
-    `description` names the value in the error. `fn` is the function that may close over an object
-    that cannot be pickled.
+    If that fails, raise ProtocolError with the cause in the study's code. `description` names the
+    value in the error. `fn` is the function that may close over an object that cannot be pickled.
     """
     try:
         return pickle_value(value)
@@ -107,12 +108,13 @@ async def run_pickled_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """Run the items of a fork as on a worker, but in this process: a `ForkExecutor` for dry runs.
+    """Run the items of a fork in this process as a worker would. This is a `ForkExecutor`.
 
-    Everything is pickled and unpickled as for another machine. Forks inside an item are not.
+    Dry runs use it. Everything is pickled and unpickled as for another machine, except forks inside
+    an item.
 
     Raises ProtocolError if something cannot be pickled, or if the function of `map` changes a
-    variable of its closure. On another machine it would change a copy.
+    variable of its closure. On another machine the function would change a copy.
     """
     if _inside_item.get():
         return await run_locally(run, fork, fork_items, results, stage)
@@ -151,7 +153,7 @@ async def run_pickled_locally(
 def _snapshot_closure(fn: Callable[..., object]) -> dict[str, object]:
     """Return the closure variables of a function: values of plain types, lengths of containers.
 
-    This is enough to see an assignment or a growing list. Deep comparisons would be slow.
+    This is enough to detect an assignment or a growing list. Deep comparisons would be slow.
     """
     closure: dict[str, object] = {}
     for name, value in _closure_variables(fn):
@@ -178,7 +180,7 @@ def _function_location(fn: Callable[..., object] | None) -> tuple[str, int] | No
 def picklable_error(error: BaseException) -> BaseException:
     """Return the error in a form that can be sent to another process.
 
-    It carries the line of the study author's code that led to it, and its traceback as a note. An
+    It carries the line of the study author's code that caused it, and its traceback as a note. An
     error that cannot be pickled becomes a ProtocolError with the same message.
     """
     location = getattr(error, "location", None) or last_author_location(error)

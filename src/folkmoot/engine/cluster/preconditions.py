@@ -27,7 +27,7 @@ def require_cluster_support(
 ) -> None:
     """Raise InputError if the run cannot use `executor`.
 
-    `has_custom_provider`: the caller's provider answers the calls.
+    `has_custom_provider` is true if a provider given in Python answers the calls.
     """
     if executor != RAY_EXECUTOR and not executor.startswith("ray://"):
         raise InputError(f"--executor {executor}: write ray (this machine) or ray://HOST:10001")
@@ -79,7 +79,7 @@ def require_cluster_support(
 
 
 def hidden_by_folder(folder: Path) -> list[str]:
-    """Return the modules in a folder that have the name of an installed module."""
+    """Return the modules in a folder that hide an installed module of the same name."""
     other_paths = [entry for entry in sys.path if Path(entry).resolve() != folder.resolve()]
     names = sorted(module.name for module in iter_modules([str(folder)]))
     standard = {*sys.stdlib_module_names, *sys.builtin_module_names}

@@ -73,7 +73,7 @@ ChunkContent = tuple[
 
 
 class WorkerSetup(NamedTuple):
-    """All that a worker must know about the run.
+    """The data about the run that a worker needs at its start. The head sends it.
 
     `study` is the pickled study type, or its name, or its file with the consent to run it.
     `run_holder` is the content of the holder file in the run folder. A worker that reads the same
@@ -97,11 +97,11 @@ class WorkerSetup(NamedTuple):
 
 
 class WorkerReady(NamedTuple):
-    """The answer of a worker that is set up.
+    """The answer of a worker to its setup.
 
-    `problem` says why it cannot work. `shard_path` is its shard, and `sees_run_folder` says whether
-    that is in the run folder. `node` is its Ray node. `leftover` holds the shards that earlier
-    workers left on its machine, with their entries.
+    `problem` says why the worker cannot work, or is empty. `shard_path` is its shard, and
+    `sees_run_folder` says whether the shard is in the run folder. `node` is its Ray node.
+    `leftover` holds the shards that earlier workers left on its machine, with their entries.
     """
 
     problem: str
@@ -115,7 +115,7 @@ class WorkerReady(NamedTuple):
 class WorkerReport:
     """A worker's report to the head: new entries, events and demands.
 
-    `covers` holds for each entry the loan that covered it (USD), None if there was none.
+    `covers` holds for each entry the loan that covered it (USD), or None without a loan.
     `requested_addresses` are addresses at which the journal may have an entry. `stop_error` is the
     pickled error that stopped the worker's calls.
     """
@@ -132,9 +132,9 @@ class WorkerReport:
 
 @dataclass(slots=True)
 class ChunkResult:
-    """The result of a chunk.
+    """The result of a chunk: results and errors of its items, rows, files and usage.
 
-    It counts only when the journal has the first `row` entries of the worker.
+    The head accepts it only when the journal has the first `row` entries of the worker.
     """
 
     results: dict[int, object]
@@ -158,7 +158,7 @@ class ReadOnlyPlan(Plan):
         )
 
     def write_plan(self) -> None:
-        """Do nothing: the head wrote the plan before it sent the chunk."""
+        """Do nothing, because the head wrote the plan before it sent the chunk."""
 
 
 class _RunningChunk(NamedTuple):
@@ -173,7 +173,7 @@ class _RunningChunk(NamedTuple):
 
 @dataclass
 class WorkerRunContext(RunContext):
-    """The run context of a worker. Rows and files wait until the head takes them.
+    """The run context of a worker. Rows and files wait until the head collects them.
 
     `fetch_entry` asks the head for the journal entry at an address.
     """
@@ -209,10 +209,10 @@ class _StopNotifier:
 
 
 class Worker:
-    """One worker, a Ray actor."""
+    """One worker of a cluster run: a Ray actor with an engine."""
 
     async def start(self, setup: WorkerSetup) -> WorkerReady:
-        """Set up the engine. An error is returned as the problem of the result, not raised."""
+        """Set up the engine. An error is returned in the field `problem` and not raised."""
         try:
             return self._start_engine(setup)
         except (FolkmootError, ImportError, OSError, AttributeError) as error:
@@ -385,7 +385,7 @@ class Worker:
         )
 
     async def hold_models(self, seconds_by_model: Mapping[str, float]) -> None:
-        """Hold models for as many seconds as other workers learned."""
+        """Hold models for the seconds that other workers have learned from the vendor."""
         for model, seconds in seconds_by_model.items():
             if model in self._shared_limits.limiters:
                 self._shared_limits.limiters[model].learn_hold(seconds)
@@ -401,7 +401,7 @@ class Worker:
         delete_shard(shard)
 
     async def close(self) -> None:
-        """Close the engine and delete the shard. The head has all its entries."""
+        """Close the engine and delete the shard, because the head has all its entries."""
         await self._run.gateway.close()
         self._shard.close()
         for lock in self._locks:
@@ -419,7 +419,7 @@ class Worker:
     def _collect_leftover_shards(self, shards: Path) -> tuple[tuple[Path, list[JournalEntry]], ...]:
         """Return the shards of ended workers on this machine, with their entries.
 
-        Shards that another worker has locked are left to it.
+        A shard that another worker has locked is left to that worker.
         """
         locked_shards = [(path, lock_shard(path)) for path in list_shards(shards)]
         self._locks += [lock for _, lock in locked_shards if lock is not None]

@@ -74,9 +74,10 @@ class TokenUse:
 class CountingProvider:
     """A provider that answers with the embedded respondent and counts calls and tokens per model.
 
-    It collects calls until every task of the protocol waits, then answers them all: a wave. The
-    number of waves is the longest chain of calls that wait for each other. `waves` lists the
-    calls of each, without embeddings. After `max_bytes` of work it raises DryRunLimitError.
+    It collects calls until every task of the protocol waits, then answers them all. Such a group of
+    calls is a wave. The number of waves is the longest chain of calls that wait for each other.
+    `waves` lists the calls of each wave, without embeddings. After `max_bytes` of work the provider
+    raises DryRunLimitError.
     """
 
     def __init__(self, settings: ProviderSettings, embedding: str, max_bytes: int) -> None:
@@ -196,7 +197,7 @@ class CountingProvider:
     def _cached_prefix_tokens(self, request: ModelRequest) -> float:
         """Return the tokens of the longest beginning shared with an earlier request of the model.
 
-        Return 0 if it is too short for the cache of any vendor.
+        Returns 0 if it is too short for the cache of any vendor.
         """
         # Each digest covers the one before it, so the time is linear in the number of messages.
         prefix_digest, tokens, repeated_tokens = b"", 0.0, 0.0

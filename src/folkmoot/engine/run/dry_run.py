@@ -112,7 +112,7 @@ class RunEstimate:
         return sum(stage.output_tokens for stage in self.stages)
 
     def cost_range(self, middle: float) -> tuple[float, float]:
-        """Return the low and the high cost (USD) of a run that costs `middle` at the middle."""
+        """Return the low and the high cost (USD), given the cost at the middle of all ranges."""
         # Input and output are long or short together: utterances become part of later prompts.
         if self.input_range is None or self.output_range is None or not self.output_tokens:
             return middle, middle
@@ -128,7 +128,10 @@ class RunEstimate:
     def plus(
         self, stages: Sequence[StageEstimate], models: Mapping[str, StageEstimate]
     ) -> RunEstimate:
-        """Return the estimate with further stages of calls that do not wait for each other."""
+        """Return the estimate with further stages.
+
+        Calls of these stages do not wait for each other.
+        """
         calls = sum(stage.calls for stage in stages)
         tokens_by_model = {**self.models}
         calls_by_model = {**self.model_calls}
@@ -187,12 +190,12 @@ MAX_STAGE_ROWS = 8
 
 
 class Sampler:
-    """A fork executor that runs a sample of items. The others get copies of the results.
+    """A fork executor that runs a sample of items. The other items get copies of the results.
 
-    With the copies the protocol can go on to later stages. Utterances and sources in a copy get the
-    id and the speaker of the item that receives it. The items of an outermost fork run one after
-    the other, in a random order, until the work of the dry run is used up. If `within` is true,
-    only a few items of each fork inside them run, side by side.
+    With the copies the protocol can continue to later stages. Utterances and sources in a copy get
+    the id and the speaker of the item that receives it. The items of an outermost fork run one
+    after the other, in a random order, until the work of the dry run is used up. If `within` is
+    true, inner forks also run only a few of their items, concurrently.
     """
 
     def __init__(self, counting: CountingProvider, *, within: bool) -> None:
@@ -332,7 +335,10 @@ class _RenamingPickler(pickle.Pickler):
 
 
 def _bounds_of(calls_per_item: Sequence[float]) -> tuple[float, float]:
-    """Return the assumed bounds of the calls of an item not run, from the calls of the others."""
+    """Return assumed bounds of the calls of an item that was not run.
+
+    They are derived from the calls of the items that were run.
+    """
     if not calls_per_item:
         return 0.0, 0.0
     # A few items say little about how far the others differ.
@@ -349,7 +355,7 @@ def estimate_run(
 ) -> RunEstimate:
     """Estimate the calls, the tokens and the longest chain of a run of this study.
 
-    If `model` is given, it answers for every role. Raises what the protocol raises.
+    If `model` is given, it answers for every role. Errors of the protocol are raised.
     """
     config = study_file.config.model_copy(update=DRY_RUN_OVERRIDES)
     whole = replace(study_file, config=config)
@@ -437,7 +443,7 @@ def _wave_sizes(calls: int) -> Iterator[int]:
 
 
 class DryRun(NamedTuple):
-    """The result of a dry run. `cut` means that it ended before the study did."""
+    """The result of a dry run. `cut` means that the dry run ended before the study did."""
 
     counting: CountingProvider
     sampler: Sampler | None = None
@@ -492,7 +498,10 @@ def _dry_run(
 
 
 def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]:
-    """Return a part of a study with at least `min_limit` units, and the size ratio (≥ 1)."""
+    """Return a part of a study with at least `min_limit` units, and the ratio of the sizes.
+
+    The ratio is the size of the study divided by the size of the part, so it is at least 1.
+    """
     size = _limit_size(study_file)
     limit = min(size, max(min_limit, _smallest_limit(study_file, size))) if size > 2 else size
     return (apply_limit(study_file, limit), size / limit) if limit < size else (study_file, 1.0)
@@ -538,7 +547,10 @@ def _smallest_limit(study_file: StudyFile, size: int) -> int:
 
 
 def _summarise_stages(counting: CountingProvider, scale: float) -> list[StageEstimate]:
-    """Return one row per stage. Among many, stages that differ only in a number share a row."""
+    """Return one row for each stage.
+
+    If there are many stages, those that differ only in a number share a row.
+    """
     merged: dict[str, TokenUse] = {}
     merge_numbered = len(counting.stages) > MAX_STAGE_ROWS
     for name, usage in counting.stages.items():

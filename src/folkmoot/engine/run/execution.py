@@ -1,7 +1,7 @@
 """Execute one process of a run: seal the design, run the protocol, write tables and manifest.
 
-A run that was resumed twice took three processes. However a process ends, it keeps every reply and
-writes the manifest. `runner` and `grid` start it for runs, `verify` for replays.
+A run that was resumed twice took three processes. Whenever a process ends, it keeps every reply and
+writes the manifest. `runner` and `grid` start a process for runs, `verify` for replays.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ async def execute_study(execution: Execution) -> None:
 
 @dataclass
 class _End:
-    """The outcome of a process, reported once, and again only if it changes."""
+    """The outcome of one process. It is reported once, and again only if it changes."""
 
     progress: Progress
     secrets: Collection[str]
@@ -276,7 +276,7 @@ class _End:
 
 
 def _hold_back(execution: Execution, context: RunContext, log: RunLog) -> None:
-    """On a resume, write no file before the journal changes or the run ends well."""
+    """On a resume, hold files back until the journal changes or the run ends well."""
 
     def begin_writing() -> None:
         log.write_held_lines()
@@ -366,9 +366,9 @@ def _build_run_context(
 
 
 def unpriced_in(journal: JournalReader) -> list[str]:
-    """Return the models with calls of unknown cost, as words for a message.
+    """Return the models with calls of unknown cost, in words for a message.
 
-    Calls of killed processes are named without their model, because loans do not record it.
+    Calls of killed processes are listed without a model, because loans do not record it.
     """
     _, _, unpriced = journal.total_calls_and_cost()
     if any(loan.max_usd is None for loan in journal.read_outstanding_loans()):
@@ -377,7 +377,7 @@ def unpriced_in(journal: JournalReader) -> list[str]:
 
 
 def unknown_cost_text(models: Sequence[str]) -> str:
-    """Return the error text for a budget in USD where earlier calls have an unknown cost."""
+    """Return the error text for a budget in USD if earlier calls have an unknown cost."""
     return unknown_cost_message(f"the cost of earlier calls to {', '.join(models)} is unknown")
 
 
@@ -429,7 +429,10 @@ async def _run_protocol(execution: Execution, context: RunContext) -> None:
 
 @contextlib.asynccontextmanager
 async def _open_executor(execution: Execution, context: RunContext) -> AsyncIterator[None]:
-    """Set the fork executor of the run while the context is open, a Ray cluster if asked for."""
+    """Context manager that sets the fork executor of the run while it is open.
+
+    The executor is a Ray cluster if the options name one.
+    """
     options = execution.options
     # A replay reads the journal only, so it needs no cluster.
     if options.executor is None or execution.replay is not None:
@@ -518,7 +521,7 @@ def _sealed_seats(
 ) -> dict[str, Any]:
     """Return the models that the study sets for single roles, for the plan.
 
-    Plans of earlier versions do not hold them, so a resume of such a run leaves them out.
+    Plans of earlier versions do not hold these models, so a resume of such a run leaves them out.
     """
     if sealed and "seat_models" not in sealed:
         return {}
@@ -611,7 +614,7 @@ def _derived_tables(
 def _unusable_reason(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:
     """Return the reason why the whole run is unusable, or an empty string.
 
-    The reason is the one of the study, or that no answer of the run could be parsed.
+    The reason comes from the study, or it is that no answer could be parsed.
     """
     study_reason = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
     answers = tables.get("answers")
@@ -671,10 +674,10 @@ def _collect_run_facts(
 
 
 def _fork(context: RunContext) -> dict[str, object]:
-    """Return the manifest's facts of a fork, empty for any other run.
+    """Return the facts about a fork for the manifest, or an empty dictionary for other runs.
 
-    They are the changed reply, the number of calls that were made, and the number of calls that
-    were taken over from the source run.
+    The facts are the changed reply, the number of calls that were made, and the number of calls
+    that were copied from the source run.
     """
     if context.change is None:
         return {}
@@ -689,7 +692,10 @@ def _fork(context: RunContext) -> dict[str, object]:
 
 
 def _batched_call_count(context: RunContext) -> int:
-    """Return the number of calls submitted in batches, with re-asks and earlier processes."""
+    """Return the number of calls submitted in batches.
+
+    Re-asks and the calls of earlier processes are included.
+    """
     with JournalReader(context.journal.path) as journal:
         return sum(batch.calls for batch in journal.read_batches().values() if batch.id)
 
@@ -704,9 +710,9 @@ def _broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
 
 
 def money_in(folder: Path) -> str:
-    """Return a sentence on what a stopped run has paid and has possibly paid (USD).
+    """Return a sentence on the money (USD) that a stopped run has paid and has possibly paid.
 
-    Return an empty string if it has no call with an unknown outcome. Call it only while no process
+    Returns an empty string if the run has no call of unknown outcome. Call it only while no process
     of the run is active, because loans of an active process would count as possibly paid.
     """
     if not (folder / JOURNAL).exists():

@@ -83,8 +83,8 @@ class Forecast:
     def _cost_of(self, model: str, calls: int) -> list[float] | None:
         """Return the middle, low and high cost (USD) of all calls of a model.
 
-        Each is the cost so far plus a forecast for the remaining calls. Return None if the price of
-        the model is unknown.
+        Each of the three is the cost so far plus a forecast for the remaining calls. Returns None
+        if the price of the model is unknown.
         """
         model_counts = self._counted.get(model, _Counted())
         calls_left = max(0, calls - model_counts.calls)
@@ -117,7 +117,7 @@ class Forecast:
         return costs
 
     def _relative_spread(self, bounds: TokenRange | None) -> tuple[float, float, float]:
-        """Return the middle, low and high bound of a range divided by its middle."""
+        """Return the middle, low and high bound of a range, each divided by the middle."""
         if bounds is None or not bounds.low + bounds.high:
             return 1.0, 1.0, 1.0
         middle = (bounds.low + bounds.high) / 2

@@ -65,7 +65,7 @@ def fork_run(
     The folder is `options.out`, or a new one beside the run. `address` is the address of a question
     or the id of an utterance. Raises InputError if the run cannot be forked there, or if the text
     does not answer the question. Raises DriftError if this version of Folkmoot would send other
-    requests than the run did. Raises also what `run_study` raises.
+    requests than the run did. Also raises the errors of `run_study`.
     """
     study_file = study_for_fork(run, options, study)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_fork"), "new")[0]
@@ -226,9 +226,9 @@ def _unknown_address_problem(run: RunFolder, journal: JournalReader, address: st
 def _build_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) -> str:
     """Return the raw reply that contains the new text in place of the old utterance.
 
-    For a reply in JSON this is the old reply with one string replaced, unless the new text is JSON
-    itself. For any other reply it is the new text. Raises InputError if the reply holds several
-    utterances or none.
+    If the old reply is JSON, one string in it is replaced, unless the new text is JSON itself. Any
+    other reply is replaced by the new text. Raises InputError if the reply holds several utterances
+    or none.
     """
     if not _is_structured(entry.reply):
         return words
@@ -263,7 +263,10 @@ def _is_structured(reply: str) -> bool:
 
 
 def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:
-    """Return id → text of the utterances in the reply at an address, or of the one with this id."""
+    """Return id → text of the utterances in the reply at an address.
+
+    If `address` is the id of an utterance, return only this utterance.
+    """
     if not run.has_table(UTTERANCES):
         return {}
     column = "utterance_id" if "#" in address else "address"

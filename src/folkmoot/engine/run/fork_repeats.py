@@ -1,8 +1,8 @@
 """Repeat a fork, to separate the effect of a changed reply from the randomness of the models.
 
-Each repeat has two forks in which models answer afresh. One has the changed reply, the other the
-original reply. The second one repeats every call that the first one had to make. The forks are
-cells of a grid with the axis `reply`, so that reports and pages of grids can show them.
+Each repeat has two forks, and the models answer again in both. One fork has the changed reply, the
+other the original reply. The second one repeats every call that the first one had to make. The
+forks are cells of a grid with the axis `reply`, so that reports and pages of grids can show them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def repeat_fork(
 ) -> RunGrid:
     """Fork a run `repeats` times with the changed reply and `repeats` times with the original one.
 
-    Raises RunExistsError if the folder is not empty, and what `fork_run` raises.
+    Raises RunExistsError if the folder is not empty, and the errors of `fork_run`.
     """
     study_file = study_for_fork(run, options)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_forks"), "new")[0]
@@ -100,7 +100,7 @@ def pairs_of(grid: RunGrid) -> Iterator[tuple[GridCell, GridCell]]:
 
 @dataclass(frozen=True)
 class _RepeatedFork:
-    """The repeated forks of one run in this process."""
+    """The repeated forks of one run, as one process runs them."""
 
     run: RunFolder
     grid: RunGrid

@@ -1,11 +1,11 @@
 """Run a study many times: in repeats with different seeds, and with crossed settings.
 
-A grid is a folder with `grid.json` and one run folder for each cell below `cells/`. Cells run side
-by side under one rate limiter and one budget, and the grid resumes as a whole. The cells of one
-repeat share its seed. So they have the same participants in the same conditions, unless a setting
+A grid is a folder with `grid.json` and one run folder for each cell below `cells/`. Cells run
+concurrently under one rate limiter and one budget, and the grid resumes as a whole. The cells of
+one repeat share a seed. So they have the same participants in the same conditions, unless a setting
 changes the design.
 
-The preflight of a grid has its own journal beside `grid.json`, which holds the results.
+The preflight of a grid has a separate journal beside `grid.json`. `grid.json` holds its results.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class GridCell:
 
 @dataclass(frozen=True)
 class RunGrid:
-    """A grid on the disk with its cells, and access to the runs of those that have started."""
+    """A grid on disk with its cells. It gives access to the runs of cells that have started."""
 
     path: Path
     axes: Axes
@@ -214,8 +214,8 @@ def run_grid(
 
     On a resume, `axis_arguments` and `repeats` may be empty. `samples` returns the requests of the
     preflight. Raises InputError before any call if a cell has a problem. An error that concerns all
-    cells (budget, quota, a wrong key, the preflight) stops the grid, which can be resumed. Any
-    other error of a cell is raised when all other cells have ended.
+    cells (budget, quota, a wrong key, the preflight) stops the grid, which can then be resumed. Any
+    other error of a cell is raised after all other cells have ended.
     """
     first_file = load_study_with_options(source, replace(options, budget=None))
     if first_file.config.seats is not None:
@@ -312,7 +312,7 @@ def _load_cell(
 
 
 def _sealed_cell(grid: Path, cell: GridCell) -> Path:
-    """Return the folder of the cell, or of any cell that has started if this one has not.
+    """Return the folder of this cell. If the cell has not started, return that of any started cell.
 
     All cells of a grid have the same models in their sealed plans, unless an axis sets the model.
     """
@@ -350,7 +350,7 @@ def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
 
 @dataclass
 class _GridExecution:
-    """One process of a grid.
+    """One process of a grid, which runs its unfinished cells.
 
     `studies_by_cell` and `providers` are keyed by the name of the cell. `limits` are the budget in
     USD and in calls. `samples` holds the preflight requests of the cells of the first repeat.
@@ -366,7 +366,7 @@ class _GridExecution:
     def collect_preflight_requests(self, samples: Samples) -> None:
         """Collect the preflight requests of the cells of the first repeat.
 
-        Other repeats differ in their seed only, so they need no preflight.
+        Other repeats differ only in their seed, so they need no preflight.
         """
         cells = [cell for cell in self.grid.cells if cell.repeat == 1]
         has_new_cells = any(self.grid.run(cell) is None for cell in cells)
@@ -577,7 +577,7 @@ class _GridExecution:
     def _max_concurrent_cells(self) -> int:
         """Return the number of cells that run at a time.
 
-        A local model needs one server process for each cell, so cells with one run one by one.
+        Each cell with a local model needs a server process, so such cells run one by one.
         """
         names = (name for router in self.providers.values() for name in router.list_models())
         return (
@@ -602,7 +602,7 @@ class _GridExecution:
 
 
 def _preflight_key(request: ModelRequest) -> tuple[object, ...]:
-    """Return the properties of a request of which a preflight tries each combination once."""
+    """Return the properties of a request for the preflight: each combination is tried once."""
     hints = request.hints
     return request.model, hints.role, hints.kind, request.temperature, request.max_tokens
 

@@ -122,7 +122,10 @@ def _has_model_override(folder: Path) -> bool:
 
 
 def _embedded_respondent_note(study_file: StudyFile) -> str:
-    """Return the first message of a run that uses the embedded respondent for want of a model."""
+    """Return the first message of a run in which no model was chosen.
+
+    The embedded respondent answers such a run.
+    """
     if study_file.config.models or study_file.study.extra_models(study_file.config):
         explanation = (
             "No model is named for the other roles, so the embedded respondent answers them"
@@ -153,7 +156,7 @@ def _named_model_hint(study_file: StudyFile) -> str:
 def _model_command(study_file: StudyFile, model: str, *, by_seat: bool = False) -> str:
     """Return the command or the Python argument that runs the study with a model.
 
-    If `by_seat` is true, roles with a model of their own keep it.
+    If `by_seat` is true, roles for which the study names a model keep that model.
     """
     # Without a file, the settings were given from Python.
     if not study_file.path.is_file():

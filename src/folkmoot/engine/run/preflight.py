@@ -1,6 +1,6 @@
 """Make one real call for each model, role and answer kind of a study before the study starts.
 
-A study with embeddings has one text embedded as well. The requests are the first of their kind in a
+A study with embeddings also has one text embedded. The requests are the first of their kind in a
 dry run (`dry_run.py`). They go through the journal and the budget like any call, at addresses that
 no study can use. So a resume does not pay for them again. `execution.py` uses this module for one
 run, `grid.py` for a grid.
@@ -35,9 +35,10 @@ EMBEDDING_ADDRESS = f"{PREFLIGHT_SCOPE}/embedding"
 
 
 class PreflightResult(NamedTuple):
-    """The result of one call. `replayed` is true if the reply came from the journal.
+    """The result of one preflight call. `replayed` is true if the reply came from the journal.
 
-    A replayed reply shows less: the journal does not hold the capabilities of the model.
+    The result of a replayed reply lacks the capabilities of the model, because the journal does not
+    hold them.
     """
 
     check: PreflightCheck
@@ -84,10 +85,11 @@ def find_hosted_embedding_model(providers: ModelRouter, config: StudyConfig) -> 
 async def ask_each_once(
     gateway: Gateway, requests: Sequence[ModelRequest], embedding: str, embedding_address: str
 ) -> list[PreflightResult]:
-    """Return the result of each call, with that of one embedding first if `embedding` is a model.
+    """Make each call once, in order, and return the results.
 
-    `embedding_address` is the address of the embedded text. Raises every error that stops a run.
-    The calls are made in order, so that the first wrong key stops all others.
+    If `embedding` is a model, it first embeds a text at `embedding_address`, and this result comes
+    first. Raises every error that stops a run. The calls are made in order, so that the first wrong
+    key stops all others.
     """
     results: list[PreflightResult] = []
     if embedding:

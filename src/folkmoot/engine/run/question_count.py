@@ -28,7 +28,7 @@ MIN_UNITS = 2
 
 
 class _QuestionCounter:
-    """A provider that counts the questions to each participant, whom another provider plays."""
+    """A provider that counts the questions to each participant. Another provider answers them."""
 
     def __init__(self, inner: Provider, seats: Sequence[Seat]) -> None:
         self._inner = inner

@@ -108,10 +108,10 @@ def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
 
 
 def apply_seats(study_file: StudyFile, names: Sequence[str]) -> StudyFile:
-    """Return the study with humans in these seats (`--seat`), in place of those of its file.
+    """Return the study with humans in these seats (`--seat`), in place of those in its file.
 
-    The name `open` opens the seats of the file, or all seats, to everybody with the entry link.
-    Raises InputError for a seat that does not exist.
+    The name `open` opens the seats of the file to everybody with the entry link, or all seats if
+    the file names none. Raises InputError for a seat that does not exist.
     """
     if not names:
         return study_file
@@ -206,16 +206,16 @@ def run_study(
 def resumed_fork(options: RunOptions, folder: Path) -> RunOptions:
     """Return the options with the changed reply that the plan of a resumed fork has sealed.
 
-    A run that is no fork gets no change.
+    For a run that is not a fork, the options are returned unchanged.
     """
     change = ReplyChange.from_plan(RunFolder(folder).plan) if (folder / PLAN).exists() else None
     return replace(options, change=change)
 
 
 def _dry_run_remote_execution(study_file: StudyFile) -> None:
-    """Run a small part of the study in this process, but pickle all that a worker would receive.
+    """Run a small part of the study in this process, with all data pickled as for a worker.
 
-    Raises before any model is called if something cannot be pickled.
+    If something cannot be pickled, an error is raised before any model is called.
     """
     small_file = (
         apply_limit(study_file, 2) if study_file.study.with_limit is not None else study_file

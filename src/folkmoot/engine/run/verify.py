@@ -103,12 +103,12 @@ class Verification:
 
     @property
     def is_consistent(self) -> bool:
-        """Return True if everything was compared and the parts of the folder agree."""
+        """True if everything was compared and the parts of the folder agree."""
         return not self.differences and not self.not_compared
 
     @property
     def is_verified(self) -> bool:
-        """Return True if the run is consistent and has the published digest.
+        """True if the run is consistent and has the published digest.
 
         Without a published digest, a consistent change of the whole folder cannot be detected.
         """
@@ -116,7 +116,7 @@ class Verification:
 
 
 def list_changes(run: RunFolder) -> list[str]:
-    """Return sentences on files and a journal that have changed since the run, by their hashes."""
+    """Return sentences on files, and on the journal, if their hashes have changed since the run."""
     path, format_version = run.path / JOURNAL, 0
     try:
         with JournalReader(path) as journal:
@@ -153,8 +153,8 @@ def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
 def verify_run(run: RunFolder, study: Study | None = None, *, published: str = "") -> Verification:
     """Replay a run and compare the result with the run folder.
 
-    This needs no key and no network, and writes nothing into the run folder. `study` is the study
-    type, if it is neither installed nor a file beside the run. `published` is a digest of the run
+    This needs no key and no network, and writes nothing into the run folder. Give `study` if the
+    study type is neither installed nor in a file beside the run. `published` is a digest of the run
     that was published elsewhere.
     """
     verification = Verification(list_changes(run))
@@ -230,7 +230,10 @@ def _changed_files(run: RunFolder, journal_format: int) -> list[str]:
 
 
 def _last_withdrawal(run: RunFolder) -> Mapping[str, Any]:
-    """Return the digests and hashes after the last withdrawal, empty if no human withdrew."""
+    """Return the digests and hashes recorded by the last withdrawal.
+
+    Returns an empty mapping if no human withdrew.
+    """
     try:
         return read_withdrawals(run.path)[-1].data
     # `amendments.list_changes` reports damaged amendments.
@@ -239,7 +242,7 @@ def _last_withdrawal(run: RunFolder) -> Mapping[str, Any]:
 
 
 def _list_withdrawn(run: RunFolder) -> list[str]:
-    """Return a sentence for each withdrawal on the answers that cannot be recomputed."""
+    """Return a sentence for each withdrawal: which answers cannot be recomputed."""
     return [
         f"{amendment.data['seat']} withdrew: "
         f"{format_count(amendment.data['answers'], 'answer')} of this participant "
@@ -395,7 +398,10 @@ def study_as_it_was_run(
 
 
 def _describe_code_difference(run: RunFolder) -> str:
-    """Return the version that made the run in brackets, or an empty string if it is this one."""
+    """Return the version that made the run, in brackets.
+
+    Returns an empty string if it is this version.
+    """
     other = describe_other_version(run.path)
     return f" ({other})" if other else ""
 

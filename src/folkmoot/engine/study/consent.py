@@ -1,7 +1,7 @@
 """Ask the researcher before a study file executes code, loads a model file or sends data away.
 
-Consent is stored by the content of the file. So it is given once, and a changed file is asked about
-again (docs/decisions/0019). Code that a caller names in Python needs no consent.
+Consent is stored by the content of the file. So it is given once, and needed again if the file
+changes (docs/decisions/0019). Code that a caller names in Python needs no consent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TRUST_ENV_VARIABLE = "FOLKMOOT_TRUST"
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """The consent of the researcher: given beforehand (`granted`), or by an answer when asked.
+    """The consent of the researcher, given beforehand (`granted`) or by an answer to a question.
 
     `ask_user` receives a list of sentences and returns whether the researcher agrees. It is None if
     the researcher cannot be asked. `command_hint` then says how to agree beforehand. `versions`
@@ -40,10 +40,10 @@ class Consent:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def require_consent(self, file: Path, requested_actions: Sequence[str], content: bytes) -> None:
-        """Return if the researcher agrees, now or earlier, to all requested actions of a file.
+        """Raise InputError unless the researcher agrees to all requested actions of a file.
 
-        Each action completes the sentence "this file …". The consent holds for `content` only.
-        Raises InputError without consent.
+        An earlier agreement counts. Each action completes the sentence "this file …". The consent
+        holds for `content` only.
         """
         if not requested_actions or os.environ.get(TRUST_ENV_VARIABLE) == "1":
             return
@@ -61,9 +61,10 @@ class Consent:
         raise InputError([Problem(sentence, str(file), hint=hint) for sentence in sentences])
 
     def require_code_execution(self, path: Path, source: bytes) -> None:
-        """Return if a Python file with this content may be executed. Raises InputError.
+        """Raise InputError unless a Python file with this content may be executed.
 
-        The caller must execute `source` and not read the file again: it could have changed.
+        The caller must execute `source` and must not read the file again, because it could have
+        changed.
         """
         # An empty file does nothing. Most files `__init__.py` are empty.
         if not source.strip():
@@ -83,10 +84,7 @@ class Consent:
         providers: ModelRouter,
         overrides: Sequence[str] = (),
     ) -> None:
-        """Return if the study file may send data to the addresses that it names.
-
-        Raises InputError without consent.
-        """
+        """Raise InputError unless the study file may send data to the addresses that it names."""
         requested_actions = describe_destinations(config, providers, overrides)
         # The destinations belong to the content: they may come from a `.env` beside the file.
         if requested_actions:
@@ -99,10 +97,10 @@ class Consent:
     def require_model_files(
         self, file: Path, providers: ModelRouter, overrides: Sequence[str] = ()
     ) -> None:
-        """Return if the model files that the study file names may be loaded. Raises InputError.
+        """Raise InputError unless the model files that the study file names may be loaded.
 
-        The consent holds for the content of each model file. Native code reads it, and a forged
-        file may execute code by a flaw of that code.
+        The consent holds for the content of each model file. Native code reads such a file, and a
+        forged file could exploit a flaw of that code.
         """
         # Checked before hashing, which takes long for a large file.
         if os.environ.get(TRUST_ENV_VARIABLE) == "1":
@@ -118,8 +116,8 @@ def describe_destinations(
 ) -> list[str]:
     """Return sentences on the data that is sent to addresses in the study file or in `.env`.
 
-    Addresses in the environment and in `--set` are the researcher's own choice, so they are left
-    out. A server on this machine is named only if it receives an API key.
+    Addresses in the environment and in `--set` are left out, because the researcher chose them. A
+    server on this machine is named only if it receives an API key.
     """
     typed_urls = {_normalise_url(text.partition("=")[2]) for text in overrides}
     urls_in_file = set(map(_normalise_url, list_base_urls(config.endpoints)))
@@ -165,7 +163,7 @@ def _normalise_url(url: str) -> str:
 
 
 def _default_address(name: str) -> str | None:
-    """Return the address of a model without the study file, or None if it has none."""
+    """Return the address that a model has without the study file, or None."""
     # A model that only the study file defines raises InputError here.
     try:
         return resolve_model(name, {}, os.environ).base_url
@@ -193,7 +191,7 @@ def _load_consents() -> set[str]:
 
 
 def _save_consent(digest: str, file: Path) -> None:
-    """Store consent to a content. If this fails, consent is asked for again next time."""
+    """Store the consent to a content. If this fails, the researcher is asked again next time."""
     with suppress(OSError, RuntimeError):
         consent_file = _consent_file()
         consent_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

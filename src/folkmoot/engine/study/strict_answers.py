@@ -1,8 +1,9 @@
 """Compute findings a second time, without answers that participants did not give clearly.
 
-A closed answer may be recorded only after a re-ask (`how` is clarified). Or its first reply names
-another option than the recorded one (`agrees` is other or several). Findings are computed with all
-parsed answers, and again without these. If a conclusion differs, the finding says so.
+An answer is unclear in two cases. It was recorded only after a re-ask (`how` is clarified), or the
+first reply names another option than the recorded one (`agrees` is other or several). Findings are
+computed with all parsed answers, and again without the unclear ones. If a conclusion differs, the
+finding says so.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
 
 
 class StrictRun(RunFolder):
-    """A run folder in which some tables are replaced by others."""
+    """A run folder in which other tables replace some of its tables."""
 
     def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
         super().__init__(run.path)
@@ -66,10 +67,11 @@ def add_strict_findings(
     strict_tables: StrictTables | None,
     compute: Callable[[RunFolder], list[Finding]],
 ) -> list[Finding]:
-    """Return the findings of a run, compared with findings without unclear answers.
+    """Return the findings of a run, each compared with the same finding without unclear answers.
 
-    Two findings about these answers are added. `compute` computes the findings of a run folder.
-    `strict_tables` is None if the study type does not declare which tables depend on them.
+    Two findings about unclear answers are added. `compute` computes the findings of a run folder.
+    `strict_tables` is None if the study type does not declare which tables depend on unclear
+    answers.
     """
     if not run.has_table("answers"):
         return [*findings]
@@ -167,9 +169,9 @@ def _summarise_comparison(compared: Sequence[ComparedFinding], excluded: int) ->
 def compare_conclusions(finding: Finding, strict: Finding | None) -> Iterator[str]:
     """Yield descriptions of the conclusions that differ or disappear with fewer answers.
 
-    A conclusion is one of three: the side of zero on which an interval lies, the significance of a
-    test, and the `conclusion` of the finding. If the chart has no zero line, the interval should
-    contain the new estimate. If an estimate has no interval, its sign counts.
+    Three kinds of conclusions are compared: the side of zero on which an interval lies, the
+    significance of a test, and the `conclusion` of the finding. If the chart has no zero line, the
+    interval should contain the new estimate. If an estimate has no interval, its sign counts.
     """
     if strict is None:
         yield "cannot be computed"
@@ -223,7 +225,8 @@ def _describe_side(value: float, low: float, high: float, zero: float) -> str:
 def _significant_rows(finding: Finding) -> dict[str, bool]:
     """Return the significance of each test in the table of a finding, by label.
 
-    The label is made of the texts of the row. If the table has adjusted p-values, only these count.
+    The label consists of the texts of the row. If the table has adjusted p-values, only these
+    count.
     """
     table = finding.grid
     columns = [column for column in table.columns if column.endswith(("holm_p", "adjusted_p"))]
@@ -242,8 +245,10 @@ def _significant_rows(finding: Finding) -> dict[str, bool]:
 
 
 def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Finding:
-    """Return the finding on how closed answers were given, and how many contradict their first
-    reply."""
+    """Return the finding on how closed answers were given.
+
+    It also gives the number of answers that contradict their first reply.
+    """
     # Without closed answers the shares below would divide by zero.
     if closed.is_empty():
         return _build_noise_finding(

@@ -53,7 +53,7 @@ class ExpectedRows:
     Fields:
         key: columns that identify a row. All other columns of `rows` were fixed before the run.
         unit: the noun for a row in sentences.
-        done: a column and its value that mark a row as finished. Empty if no column does.
+        done: a column and its value that mark a row as finished. Empty if there is no such column.
         part: the column that divides the run into parts, such as sets. A report of an unfinished
             run covers its complete parts only ("2 of 6 sets"). A part is complete when all its
             planned rows are recorded, so they must be recorded when the part ends.
@@ -81,7 +81,8 @@ class Preview:
 class ImportedStudy:
     """A study made from a file of another program: its files by name, the study file first.
 
-    `notes`: lines for the researcher: what is to do, and what the study lacks of the original.
+    `notes` are lines for the researcher: remaining tasks, and parts of the original that are
+    missing.
     """
 
     files: Mapping[str, str | bytes]
@@ -206,10 +207,10 @@ def registered_studies() -> dict[str, EntryPoint]:
 
 
 def find_study(name: str, folder: Path | None = None, consent: Consent | None = None) -> Study:
-    """Return the study type with a name or in a Python file, relative to `folder`.
+    """Return the study type with this name, or the one in this Python file.
 
-    `consent` is None if a caller in Python names the type. Raises InputError with a suggestion, or
-    with the reason why the type cannot be loaded.
+    A path is relative to `folder`. `consent` is None if a caller in Python names the type. Raises
+    InputError with a suggestion, or with the reason why the type cannot be loaded.
     """
     code = study_code_path(name, folder)
     if code is not None:
@@ -238,8 +239,8 @@ def study_code_path(name: str, folder: Path | None = None) -> Path | None:
 def find_study_of_run(run: RunFolder) -> Study:
     """Return the study type of a run, for `folkmoot show` and `folkmoot report`.
 
-    A study in a Python file is searched in the folder of the study file and in the run folder. Then
-    it is searched in the two folders above and in the current folder. Raises InputError if it
+    A study in a Python file is searched in five places, in this order: the folder of the study
+    file, the run folder, the two folders above it, and the current folder. Raises InputError if it
     cannot be found.
     """
     study_name = str(run.config.get("study") or run.study)
@@ -297,8 +298,8 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
     Findings may fail in any way. In an unfinished or unusable run, the counted data may be missing.
     In a finished run, a failure is an error of the study type, which must not break the end of a
-    paid run. But an error in the code of a study author is raised, so that its line can be named.
-    By then the tables are written.
+    paid run. An error in the code of a study author is raised all the same, so that its line can be
+    named. The tables have been written before.
     """
     run = complete_parts(study, run)
     if isinstance(run, PartialRun):
@@ -324,7 +325,7 @@ def complete_parts(study: Study, run: RunFolder) -> RunFolder:
 def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
     """Return a view of the complete parts of a run that is known to be unfinished.
 
-    The manifest is not read. It may be that of an earlier process.
+    The manifest is not read, because it may be that of an earlier process.
     """
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     planned_rows = (
@@ -417,7 +418,8 @@ def load_installed_studies() -> tuple[list[Study], list[Problem]]:
 def load_study(path: Path, consent: Consent | None = None) -> Study:
     """Return the STUDY of a Python file. The same content is executed once per process.
 
-    `consent` is None if a caller in Python names the file. Raises InputError.
+    `consent` is None if a caller in Python names the file. Raises InputError if the file cannot be
+    executed or defines no valid STUDY.
     """
     if not path.is_file():
         raise InputError(Problem(f"there is no file {path.resolve()}", key="study"))
@@ -447,7 +449,7 @@ def _require_study(study: object, name: str) -> Study:
 def check_study(study: Study, name: str = "") -> None:
     """Raise InputError with all reasons why an object cannot be a study type.
 
-    A protocol that is not async is an example.
+    One such reason is a protocol that is not async.
     """
     # Decorators hide the function itself, with its line and its signature.
     protocol = inspect.unwrap(study.protocol)

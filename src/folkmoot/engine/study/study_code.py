@@ -1,8 +1,8 @@
 """Execute the Python code that a study file names, exactly as it was read and agreed to.
 
-Each file is read once. The same bytes are hashed, passed to consent, compiled and executed. The
-loader of Python could execute a compiled file from `__pycache__` instead, without any consent.
-The same rules hold for modules beside the study file that its code imports.
+Each file is read once. The same bytes are hashed, passed to consent, compiled and executed.
+Python's own loader is not used, because it could execute a compiled file from `__pycache__` without
+consent. The same rules hold for modules beside the study file that its code imports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from folkmoot.errors import InputError, Problem
 
 
 class AgreedSource(SourceFileLoader):
-    """A loader that compiles the agreed bytes, even if the file on the disk has changed since."""
+    """A loader that compiles the agreed bytes, even if the file on disk has changed since."""
 
     def __init__(self, fullname: str, path: str, source: bytes) -> None:
         super().__init__(fullname, path)
@@ -52,7 +52,7 @@ class StudyCode:
     modules: dict[Path, ModuleType] = field(default_factory=dict)
 
     def load_module(self, path: Path, consent: Consent | None) -> ModuleType:
-        """Return the module of a study file. Execute it unless these bytes were executed already.
+        """Return the module of a study file. Execute it unless the same bytes were executed before.
 
         Raises InputError without consent, and for a file that cannot be executed.
         """
@@ -138,8 +138,8 @@ class StudyCode:
     def _folder_of(self, origin: Path) -> Path | None:
         """Return the folder of a study file that contains a module at any depth, or None.
 
-        Installed packages below such a folder do not count. Examples are those of a virtual
-        environment and editable packages.
+        Installed packages below such a folder do not count, for example those of a virtual
+        environment.
         """
         location = _location_of(origin)
         # Symbolic links may lead into a study folder and out of it. So both the written folders and
@@ -155,7 +155,7 @@ class StudyCode:
 
 
 def load_study_code(path: Path, consent: Consent | None) -> ModuleType:
-    """Return the module of a Python file, and execute it if that has not been done.
+    """Return the module of a Python file. It is executed unless this was done before.
 
     `consent` is None if a caller in Python names the file. Raises InputError without consent, and
     for a file that cannot be executed.
@@ -167,7 +167,7 @@ def agreement_for_workers(path: Path) -> Consent:
     """Return the consent with which workers of this run may execute the same code.
 
     `path` is a study file that this process has executed. The workers accept only files with the
-    content that this process has executed.
+    same content as here.
     """
     code = _installed_finder()
     versions = {str(file): digest for file, digest in code.digests.items()}
@@ -188,12 +188,15 @@ def _installed_finder() -> StudyCode:
 
 @cache
 def _paths_at_start() -> tuple[Path, ...]:
-    """Return the folders of `sys.path` before any study code ran, which may add further ones."""
+    """Return the folders of `sys.path` as they were before any study code ran."""
     return tuple(Path(entry or os.curdir).resolve() for entry in sys.path)
 
 
 def _location_of(origin: Path) -> Path:
-    """Return the path of a module with symbolic links of its folder resolved, but not its own."""
+    """Return the path of a module.
+
+    Symbolic links are resolved in its folder, but not in its name.
+    """
     return origin.parent.resolve() / origin.name
 
 

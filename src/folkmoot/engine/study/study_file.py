@@ -1,7 +1,8 @@
 """Load study files, and report all their problems with file, line and key.
 
 The runner and the command line use `load_study_file`. A study type may read its own file types,
-such as workbooks. All other study files are YAML. If a file names no study type, its keys decide.
+such as workbooks. All other study files are YAML. If a file names no study type, the type is
+inferred from the keys.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ MAX_FILE_BYTES = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class StudyFile:
-    """A study file without problems.
+    """A loaded study file without problems, with its study type and configuration.
 
     Fields:
         raw_settings: the keys of the file with overrides, without defaults.
@@ -77,16 +78,16 @@ class StudyFile:
 
     @property
     def study_folder(self) -> Path:
-        """The folder that paths in the file are relative to."""
+        """The folder of the study file. Paths in the file are relative to it."""
         return self.path.parent
 
     @property
     def run_id(self) -> str:
-        """The name of the run folder: the one of the study type, or the name of the file."""
+        """The name of the run folder: from the study type, or the name of the file."""
         return self.study.run_id(self.config) or self.path.stem
 
     def prompt_library(self) -> PromptLibrary:
-        """Return the prompts of the study, with the researcher's own in place of shipped ones."""
+        """Return the prompts of the study. The researcher's prompts replace shipped ones."""
         return build_prompt_library(self.study, self.config, self.study_folder)
 
 
@@ -105,8 +106,9 @@ def load_study_file(
 ) -> StudyFile:
     """Load a study file and apply overrides `key=value` (dotted keys, YAML values).
 
-    If `models` is true, check the models that the file names as well. They do not matter if another
-    model answers for every role. Raises InputError with all problems that can be found at once.
+    If `models` is true, the models that the file names are checked as well. They need no check if
+    another model answers for every role. Raises InputError with all problems that can be found at
+    once.
     """
     path = Path(path)
     _require_file(path)
@@ -283,7 +285,10 @@ def _strip_hidden_characters(value: Any) -> Any:
 
 
 def _coerce_scalars(error: ValidationError, tree: YamlTree, data: object) -> bool:
-    """Convert unquoted values to the types that their keys expect, and return whether any was."""
+    """Convert unquoted values to the types that their keys expect.
+
+    Returns whether any value was converted.
+    """
     changed = False
     for detail in error.errors(include_url=False, include_context=False):
         path = existing_path(data, detail["loc"])
@@ -355,9 +360,9 @@ def _seat_problems(study: Study, config: StudyConfig, folder: Path) -> list[Prob
 def _independent_problems(
     known_problems: Sequence[Problem], further_problems: Sequence[Problem]
 ) -> list[Problem]:
-    """Return the problems of deeper checks for keys that are valid by themselves.
+    """Return the problems of deeper checks, without those of keys that already have a problem.
 
-    An invalid key was removed, so a deeper check has seen its default instead of its value.
+    An invalid key was removed, so a deeper check has seen its default and not its value.
     """
     keys = {problem.key for problem in known_problems if problem.key}
     return [problem for problem in further_problems if problem.key not in keys]
@@ -387,7 +392,7 @@ def _unknown_model_problems(tree: YamlTree) -> list[Problem]:
 
 
 def _respondent_problems(config: StudyConfig) -> list[Problem]:
-    """Return the problems of the key `respondent`, even if the embedded respondent is not used."""
+    """Return the problems of the key `respondent`, even if a hosted model answers."""
     if not config.respondent:
         return []
     try:
@@ -398,7 +403,7 @@ def _respondent_problems(config: StudyConfig) -> list[Problem]:
 
 
 def resolve_study_type(tree: YamlTree, path: Path, consent: Consent) -> tuple[Study, bool]:
-    """Return the study type of a file, and whether it is certain.
+    """Return the study type of a file, and whether the type is certain.
 
     It is certain if the file names the type or if the type claims the file (`Study.matches`).
     Otherwise the type with the most keys in common is returned. Raises InputError if two types have
@@ -457,7 +462,7 @@ def _load_named_study(name: object, tree: YamlTree, path: Path, consent: Consent
 
 
 def _matching_key_count(study: Study, raw: Mapping[str, object]) -> int:
-    """Return the number of keys in a file that are specific to this study type."""
+    """Return the number of keys in a file that only this study type has."""
     return len((set(study.config.model_fields) - set(StudyConfig.model_fields)) & set(raw))
 
 
