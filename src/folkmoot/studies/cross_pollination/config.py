@@ -58,9 +58,9 @@ LABELS: Mapping[str, str] = {
 
 
 def condition_label(condition: str) -> str:
-    """Return the name of a condition for readers, such as "Simple voting".
+    """Return the name of a condition as reports and tables show it, such as "Simple voting".
 
-    A condition that the study file adds has no label, so its key is turned into words.
+    A condition that the study file adds has no label. Its key is turned into words.
     """
     return LABELS.get(condition, condition.replace("_", " ").capitalize())
 
@@ -84,7 +84,7 @@ class _Part(BaseModel):
 
 
 class ConditionDesign(_Part):
-    """The exposures of a condition between its votes, as three switches."""
+    """What a condition gives its participants between their votes, as three switches."""
 
     summaries: bool = Field(False, description="participants read the summaries of all interviews")
     interview: bool = Field(False, description="a neutral moderator interviews each participant")
@@ -112,10 +112,10 @@ PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
 def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDesign]:
-    """Return the switches of every condition that the settings of a run name.
+    """Return the switches of each condition in the settings of a run, by condition.
 
     `settings` are the settings as the run folder holds them, written by any version of Folkmoot.
-    Only the switches are validated, because older settings may not pass all checks of today.
+    Only the switches are validated, because settings of an earlier version may fail other checks.
     """
     exposure = settings.get("exposure")
     added = exposure.items() if isinstance(exposure, Mapping) else ()
@@ -464,8 +464,8 @@ class CrossPollinationConfig(CodingStudyConfig):
     def shown_in_final_vote(self, condition: str) -> ConditionDesign:
         """Return which texts the prompt of the final vote contains in a condition.
 
-        With `exposure: source` this is the dialogue alone, or the summaries alone, as in the
-        prompts of the source study. Otherwise it is everything that the participant went through.
+        With `exposure: source` the prompt contains only the dialogue, or only the summaries, as in
+        the source study. Otherwise it contains the texts of every switch that is on.
         """
         design = self.condition_designs[condition]
         if self.exposure != "source":
@@ -485,7 +485,8 @@ class CrossPollinationConfig(CodingStudyConfig):
     def uninformed_revote_conditions(self) -> tuple[str, ...]:
         """Return the conditions that vote again without summaries and without a dialogue.
 
-        They may contain an interview. `simple_voting` is among them only with `revote`.
+        Such a condition may contain an interview. `simple_voting` is included only if `revote` is
+        on.
         """
         return tuple(
             name
@@ -503,11 +504,12 @@ CHANGED = "participants.position_changed"
 
 
 def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
-    """Return the claims of a run: shares that change their choice, for all pairs of conditions.
+    """Return the claims of a run: one for each pair of conditions.
 
-    The primary claims ask whether arguing adds anything to reading and to voting twice. They
-    compare ACP with both conditions that read, and with simple voting. All other pairs are
-    exploratory. The claims are two-sided, because the source states no direction.
+    A claim compares the shares of participants who change their choice. The primary claims ask
+    whether arguing adds anything to reading and to voting twice. They compare ACP with both reading
+    conditions and with simple voting. All other pairs are exploratory. The claims are two-sided,
+    because the source study states no direction.
     """
     # Without `revote` the participants of simple voting have no second vote, so no change is
     # possible.

@@ -31,7 +31,10 @@ DECISIONS = {
 
 
 def label_source(source: Source) -> str:
-    """Return the kind of a source: interview, dialogue or page of summaries."""
+    """Return the kind of a source: interview, dialogue or page of summaries.
+
+    Return "other words" for other utterances, and an empty string for other sources.
+    """
     if source.kind == "utterance":
         return KINDS.get(source.id.partition("/")[0], "other words")
     return SUMMARIES if source.kind == "summary" else ""
@@ -83,7 +86,10 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 
 
 def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str], list[str]]:
-    """Return the utterance ids of these participants by (participant, kind of conversation)."""
+    """Return the ids of utterances by (participant id, kind of conversation).
+
+    Only utterances in conversations with one of `people` are included.
+    """
     utterance_ids: dict[tuple[str, str], list[str]] = defaultdict(list)
     filters = pl.col("participant_id").is_in(people.implode()), pl.col("turn").is_not_null()
     utterances = (
@@ -97,7 +103,7 @@ def _conversation_ids(run: RunFolder, people: pl.Series) -> dict[tuple[str, str]
 
 
 def _summary_page_ids(run: RunFolder) -> dict[int, list[str]]:
-    """Return the ids of the positions on each page of summaries, by draw."""
+    """Return the ids of the cluster descriptions on each page of summaries, by draw."""
     summary_ids: dict[int, list[str]] = defaultdict(list)
     for draw, cluster in run.rows("summaries", "draw", "cluster_id"):
         summary_ids[draw].append(cell_id(SUMMARY, draw, cluster))

@@ -1,4 +1,4 @@
-"""Write the result files under the names and in the shapes of the source study (phases 8 and 9)."""
+"""Write the result files with the names and formats of the source study (phases 8 and 9)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State)
 
 
 def write_embeddings(session: Session[CrossPollinationConfig], state: State) -> None:
-    """Write the embeddings of clusters and of participants' summaries, as soon as they exist."""
+    """Write the embeddings of clusters and of individual summaries."""
     clusters = [cluster_json(cluster) for cluster in state.clusters]
     embeddings = {
         participant.id: participant.embedding
@@ -70,7 +70,7 @@ def write_embeddings(session: Session[CrossPollinationConfig], state: State) -> 
 def save_results(session: Session[CrossPollinationConfig], state: State) -> None:
     """Write the participants and the settings as files (phase 9).
 
-    `summary.json` is not written here. It is derived from the tables (`derived_files`).
+    `derived_files` writes `summary.json`, because that file is computed from the tables.
     """
     provenance = {"evidence": session.provenance_label} if session.provenance_label else {}
     people = map(participant_json, state.people.values())
@@ -154,7 +154,8 @@ def cluster_json(cluster: Cluster) -> dict[str, object]:
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
     """Yield `summary.json`, computed from the table `participants`.
 
-    It covers the participants who have ended. `completed` counts those with the status `complete`.
+    The file covers only participants with a row in that table. `completed` counts those with the
+    status `complete`.
     """
     yield "summary.json", summarise_run(run)
 
@@ -183,8 +184,8 @@ COUNTED = ("condition", "status", "initial_choice", "final_choice", "position_ch
 class ConditionSummary(TypedDict):
     """The counts of one condition in `summary.json`.
 
-    `position_changed_rate` is a share from 0 to 1. It is None, like `position_changed` and
-    `final_vote_distribution`, if no participant voted twice.
+    `position_changed_rate` is a share from 0 to 1. If no participant of the condition voted twice,
+    `position_changed`, `position_changed_rate` and `final_vote_distribution` are None.
     """
 
     total: int
@@ -200,7 +201,10 @@ class ConditionSummary(TypedDict):
 def summarise_conditions(
     config: CrossPollinationConfig, people: pl.DataFrame
 ) -> dict[str, ConditionSummary]:
-    """Return the counts of each condition, from the columns `COUNTED` of `participants`."""
+    """Return the counts of each condition, by condition.
+
+    `people` holds the columns `COUNTED` of the table `participants`.
+    """
     return {
         condition: _summarise_condition(config, people.filter(condition=condition))
         for condition in config.condition_designs

@@ -51,7 +51,10 @@ async def run_clarification(scope: Scope, config: CrossPollinationConfig, state:
 async def interview_participant(
     scope: Scope, config: CrossPollinationConfig, participant: Participant
 ) -> Participant:
-    """Return the participant with the transcript of the interview, or failed."""
+    """Interview one participant and return the participant with the transcript.
+
+    If a reply is missing, the participant returned has the status failed.
+    """
     moderator_prompt = scope.prompt(
         "clarification_moderator",
         topic=quote_topic(config),
@@ -86,9 +89,9 @@ async def interview_participant(
 
 
 async def summarise_interview(scope: Scope, participant: Participant) -> Participant:
-    """Return the participant with a summary of the interview in one to three sentences.
+    """Let a model summarise the interview in one to three sentences.
 
-    The participant is failed if the model gives no summary.
+    Return the participant with the summary. If the model gives none, the status is failed.
     """
     prompt = scope.prompt(
         "individual_summary",
@@ -113,9 +116,9 @@ async def summarise_interview(scope: Scope, participant: Participant) -> Partici
 async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Return the state with the clusters of reasons of each option and their descriptions.
 
-    The individual summaries are embedded, clustered within each option and described by a model. A
-    cluster without a description (the model refused, for example) keeps its members, and the run
-    warns. Readers are then not shown its view.
+    The individual summaries are embedded, clustered within each option and described by a model. If
+    the model gives no description, for example because it refuses, the run warns. The cluster then
+    keeps its members, but readers are not shown it.
     """
     interviewed = state.participants_in(config.conditions_with("interview"))
     reasons_by_option = {
@@ -156,7 +159,10 @@ async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: S
 async def _embed_and_cluster(
     scope: Scope, config: CrossPollinationConfig, option: str, reasons: list[Reasons]
 ) -> tuple[FloatArray, list[str]]:
-    """Return the embeddings (n, d) of n summaries for one option, and the cluster id of each."""
+    """Return the embeddings of the summaries for one option, and the cluster id of each summary.
+
+    The embeddings have one row per summary.
+    """
     if not reasons:
         return np.zeros((0, 0), dtype=np.float32), []
     vectors = await scope.child("embeddings").embed([reason.summary or "" for reason in reasons])
@@ -178,7 +184,8 @@ async def _describe_clusters(
 ) -> list[Cluster]:
     """Describe each cluster of an option once per draw, record the clusters and return them.
 
-    The embedding of a cluster is that of its first description.
+    `keys` holds the cluster id of each entry of `reasons`. The embedding of a cluster is the
+    embedding of its first description.
     """
 
     async def describe_cluster(

@@ -32,18 +32,18 @@ JUDGE = Speaker("judge", "Judge", "judge")
 
 @dataclass(frozen=True)
 class OppositionData:
-    """The votes, summaries and clusters from which the methods choose.
+    """The votes, summaries and clusters from which a method chooses the opposing option.
 
-    Every machine that runs items of the fork receives a copy, so it holds only the data that the
-    chosen method needs. Arrays of the other methods are empty. m counts participants with an
-    embedding, and d is the length of an embedding.
+    Every machine that runs items of the fork receives a copy. So the object holds only the data of
+    the chosen method, and the arrays of other methods are empty. In the shapes, m is the number of
+    participants with an embedding, and d is the length of an embedding.
     """
 
     config: CrossPollinationConfig
     votes: Mapping[str, int]
     # For `llm_judge`: the records of the m participants.
     reasons: tuple[Reasons, ...]
-    # The index of each participant in `spoken`, by id.
+    # The index of each participant in `reasons`, by id.
     position_of: Mapping[str, int]
     # For `choose_by_embedding`: the first choices, shape (m,).
     choices: NDArray[np.object_]
@@ -52,7 +52,7 @@ class OppositionData:
     # The options that have described clusters.
     argued_options: tuple[str, ...]
     # The mean embedding of each option's clusters, weighted by members and scaled to length one,
-    # shape (number of `argued` options, d).
+    # shape (number of `argued_options`, d).
     means: NDArray[np.float64]
 
 
@@ -60,10 +60,10 @@ Method = Callable[[Scope, Participant, OppositionData], Awaitable[str | None]]
 
 
 async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Return the state with an opposing view for each participant with a dialogue.
+    """Return the state with an opposing option for each participant of a dialogue.
 
-    A participant without an interview has given no reasons, so the opposing view is the most voted
-    other option. A participant is skipped if no other option has votes.
+    A participant without an interview has given no reasons. The opposing option is then the other
+    option with the most votes. A participant is skipped if no other option has votes.
     """
     views = _collect_opposition_data(config, state)
     method = METHODS[config.opposition_method]
@@ -141,16 +141,16 @@ async def most_voted_other(
 async def choose_predefined(
     _scope: Scope, participant: Participant, views: OppositionData
 ) -> str | None:
-    """Return the option that `opposition_mapping` of the study file gives."""
+    """Return the opposing option that `opposition_mapping` gives for the first choice."""
     return (views.config.opposition_mapping or {}).get(participant.initial_choice or "")
 
 
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, views: OppositionData
 ) -> str | None:
-    """Return the choice of the participant with the most distant summary (cosine).
+    """Return the first choice of the participant with the most distant summary (cosine).
 
-    Only participants with another first choice are compared.
+    Only participants with another first choice are compared. Return None if there are none.
     """
     others = views.choices != participant.initial_choice
     if participant.embedding is None or not others.any():
@@ -162,9 +162,10 @@ async def choose_by_embedding(
 async def cluster_embedding(
     _scope: Scope, participant: Participant, views: OppositionData
 ) -> str | None:
-    """Return the option with the most distant mean cluster embedding.
+    """Return the option with the most distant cluster embeddings (cosine).
 
-    The distance is the cosine, and the mean is weighted by members.
+    For each option the embeddings of its clusters are averaged, weighted by their numbers of
+    members. The participant's own option is left out.
     """
     if participant.embedding is None or not views.argued_options:
         return None
@@ -176,7 +177,10 @@ async def cluster_embedding(
 
 
 async def llm_judge(scope: Scope, participant: Participant, views: OppositionData) -> str | None:
-    """Let a model name the opposing option, from the summaries of the participant and of others."""
+    """Let a model choose the opposing option, or return None if there is no answer.
+
+    The model is shown the summary of the participant and summaries of a random sample of others.
+    """
     own_position = views.position_of.get(participant.id, len(views.reasons))
     other_count = len(views.reasons) - (participant.id in views.position_of)
     if not other_count or participant.individual_summary is None:

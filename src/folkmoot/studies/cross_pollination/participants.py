@@ -1,7 +1,7 @@
 """Participants, their recruitment, their clusters, and the state that the phases share.
 
-The personas of a run are written to `personas.json` in its folder and sealed. A resume reads them
-from there, so a persona pool that has grown since cannot change the run.
+The personas of a run are written to `personas.json` in its folder and sealed. A resume reads that
+file, so personas added to a pool in the meantime cannot change the run.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
 class Participant:
     """The record of one participant. Each phase returns a changed copy.
 
-    Long texts (persona, system prompt, transcripts, page of summaries) are `StoredValue`: they are
-    on disk until they are read. `embedding` has shape (d,). Fields that are None are not known yet.
+    Long texts (persona, system prompt, transcripts, page of summaries) are `StoredValue`. They stay
+    on disk until they are read. `embedding` is a one-dimensional array. A field is None until a
+    phase sets it.
     """
 
     participant_id: str
@@ -129,7 +130,7 @@ class Participant:
     def stated_reasons(self) -> Reasons:
         """Return the short record of this participant that other participants' items need.
 
-        A fork may run on other machines. Each of them receives these records of all participants.
+        A fork may run on other machines. Each machine receives these records of all participants.
         """
         return Reasons(self.id, self.initial_choice, self.individual_summary)
 
@@ -146,7 +147,10 @@ class Participant:
         return replace(self, **changes)
 
     def with_answer(self, name: str, answer: object) -> Participant:
-        """Return a copy with this answer, or with the reason if the answer is missing."""
+        """Return a copy with this answer.
+
+        If the answer is missing, the copy holds its reason in `missing_answers`.
+        """
         if not isinstance(answer, Missing):
             return replace(self, **{name: answer})  # type: ignore[arg-type]
         return replace(self, missing_answers={**self.missing_answers, name: answer.reason})
@@ -154,7 +158,7 @@ class Participant:
     def without_vote(self, name: str, stage: str, missing: Missing) -> Participant:
         """Return a copy that is out of the study because this vote is missing.
 
-        The status is skipped if the participant declined the vote, and failed otherwise.
+        The status is skipped if the participant declined to vote, and failed otherwise.
         """
         participant = self.with_answer(name, missing)
         if missing.reason in WAYS_OUT:
@@ -172,7 +176,10 @@ class Participant:
 
 
 class Reasons(NamedTuple):
-    """The reasons of one participant in the form that items of other participants receive."""
+    """The choice and the summarised reasons of one participant.
+
+    Items of other participants receive this short record and not the whole participant.
+    """
 
     id: str
     choice: str | None
@@ -184,11 +191,11 @@ class Cluster:
     """A group of participants who chose the same option for similar reasons.
 
     A model describes each cluster once per draw of the summaries. A description is empty if the
-    model gave none. `embedding` is that of the first description, with shape (d,).
+    model gave none. `embedding` is the embedding of the first description, a one-dimensional array.
 
-    A description is made from the words of several participants, so its source is the summarizer
-    (`summaries.description/draw/cluster`). The summary of one interview is made from the words of
-    one participant, so its source is that participant.
+    A description summarises the words of several participants, so its source is the summarizer
+    (`summaries.description/draw/cluster`). The summary of one interview has one participant's words
+    alone, so its source is that participant.
     """
 
     id: str
@@ -207,7 +214,8 @@ class Cluster:
 class State:
     """All data that one phase passes to the next.
 
-    It holds the participants by id, the clusters, and the reason of an early end.
+    `people` holds the participants by id. `termination_reason` is None unless the study ended
+    early.
     """
 
     people: Mapping[str, Participant]
@@ -224,7 +232,7 @@ class State:
         return [participant for participant in self.people.values() if participant.is_active]
 
     def participants_in(self, conditions: Container[str]) -> list[Participant]:
-        """Return the active participants of these conditions, in order."""
+        """Return the participants of these conditions who are still in the study, in order."""
         return [
             participant
             for participant in self.active_participants
@@ -251,20 +259,20 @@ class State:
 
 
 def quote_topic(config: CrossPollinationConfig) -> Any:
-    """Return the topic for use in prompts, with its source recorded."""
+    """Return the topic for use in prompts. Its texts carry their source."""
     return quote_all(config.topic, "material", "study.topic")
 
 
 def quote_options(options: Iterable[str]) -> list[str]:
-    """Return the options in the given order for use in prompts, with their source recorded."""
+    """Return the options in the given order for use in prompts. Each carries its source."""
     return [quote_value(option, "option", "study.topic.options") for option in options]
 
 
 def available_seats(config: CrossPollinationConfig, _folder: Path) -> list[Seat]:
     """Return the seats that humans can take, with their conditions.
 
-    The conditions are drawn from the seed as `recruit_participants` draws them, so a seat has the
-    same condition before and during a run.
+    `recruit_participants` draws the conditions from the same seed. A seat therefore has the same
+    condition before and during a run.
     """
     assignment = _draw_assignment(config, generator(config.random_seed, ("assignment",)))
     return [
@@ -274,7 +282,7 @@ def available_seats(config: CrossPollinationConfig, _folder: Path) -> list[Seat]
 
 
 def _draw_assignment(config: CrossPollinationConfig, rng: np.random.Generator) -> dict[str, str]:
-    """Return the ids `p_0001` … of all participants with their conditions."""
+    """Return the condition of each participant, by id (`p_0001` and so on)."""
     ids = [f"p_{number:04d}" for number in range(1, config.participant_count + 1)]
     return assign_conditions(ids, tuple(config.condition_designs), rng)
 
@@ -282,8 +290,8 @@ def _draw_assignment(config: CrossPollinationConfig, rng: np.random.Generator) -
 async def recruit_participants(session: Session[CrossPollinationConfig]) -> State:
     """Assign conditions, load personas and return the first state.
 
-    The assignment, the draws of the summaries and the hashes of the personas are sealed before any
-    call is made.
+    The assignment and the draws of the summaries are sealed before any call is made. The hashes of
+    the personas are sealed after the personas are loaded.
     """
     config = session.config
     assignment = _draw_assignment(config, session.child("assignment").rng)
@@ -307,9 +315,9 @@ async def recruit_participants(session: Session[CrossPollinationConfig]) -> Stat
 async def _summary_draws(
     session: Session[CrossPollinationConfig], assignment: Mapping[str, str]
 ) -> dict[str, int]:
-    """Return the draw of the summaries (from 1) that each reader is shown.
+    """Assign a draw of the summaries to each reader and return the draws by participant id.
 
-    The draws are of equal frequency within each condition.
+    Draws are numbered from 1 and are equally frequent within each condition.
     """
     config, draw_of = session.config, dict[str, int]()
     draws = [str(n) for n in range(1, config.summary_draws + 1)]
@@ -329,7 +337,8 @@ async def _summary_draws(
 async def _load_personas(session: Session[CrossPollinationConfig]) -> list[Persona]:
     """Return the personas of this run.
 
-    A resumed run reads the personas that it wrote when it started. A new run draws them.
+    A resumed run reads the file of personas that it wrote when it started. A new run draws personas
+    and writes that file.
     """
     saved = session.run_folder / PERSONAS
     if saved.exists():
@@ -380,10 +389,10 @@ def _personas_file(session: Session[CrossPollinationConfig]) -> Path:
 
 
 async def _from_persona_hub(session: Session[CrossPollinationConfig]) -> list[Persona]:
-    """Return the personas of a run from the pool, or newly enriched ones if the study has no pool.
+    """Return the personas of a run, made from lines of Persona Hub.
 
-    The pool is first filled up to 1.5 times the number of participants. Participants are then drawn
-    from it.
+    With `use_persona_storage` the pool is first filled up to 1.5 times the number of participants.
+    Participants are then drawn from it. Without it, new lines are enriched for each run.
     """
     scope, n = session.child("recruitment"), session.config.participant_count
     if not session.config.use_persona_storage:
@@ -405,10 +414,10 @@ async def _from_persona_hub(session: Session[CrossPollinationConfig]) -> list[Pe
 async def _enrich_lines(
     session: Session[CrossPollinationConfig], scope: Scope, count: int, known: Sequence[str]
 ) -> list[Persona]:
-    """Return `count` personas, each made by a model from one raw line of Persona Hub.
+    """Return `count` personas. A model makes each from one raw line of Persona Hub.
 
-    Lines that cannot be enriched are replaced by spare lines once. Raise InputError if there are
-    still too few.
+    `known` holds the lines not to use again. If lines cannot be enriched, spare lines replace them
+    once. Raise InputError if there are still too few personas.
     """
     config = session.config
     path = (

@@ -1,8 +1,8 @@
 """Functions that the engine calls before and after a run: dry run, size limit, usability check.
 
-`from_polis` makes a new study from a Polis conversation. Each voter becomes a persona, which is
-described by the votes on all other comments. The votes on the chosen comment are kept apart, for
-`folkmoot compare RUN --people people.csv`.
+`from_polis` makes a new study from a Polis conversation. Each voter becomes a persona, described by
+the voter's votes on all comments but one. The participants vote on that comment. The real votes on
+it are in `people.csv`, for `folkmoot compare RUN --people people.csv`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from folkmoot.studies.cross_pollination.config import (
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Return why a finished run has no usable result, or an empty string.
+    """Return the reason why a finished run has no usable result.
 
-    A run that ended early is usable if it has first votes.
+    Return an empty string if the run is usable. A run that ended early is usable if it has first
+    votes.
     """
     if run.read_json("checkpoint.json")["terminated_early"] and not _lacks_values(
         run, "initial_choice"
@@ -65,8 +66,8 @@ def _lacks_values(run: RunFolder, column: str) -> bool:
 def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollinationConfig:
     """Return settings for a dry run that changes no pool and downloads nothing.
 
-    The dry run works on a copy of the pool. Personas from quotas replace lines that would be
-    downloaded.
+    The dry run works on a copy of the pool. If lines would have to be downloaded, personas are made
+    from quotas.
     """
     personas = config.personas
     if personas.are_generated or personas.source == "table":
@@ -94,8 +95,7 @@ def dry_run_config(config: CrossPollinationConfig, folder: Path) -> CrossPollina
 def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPollinationConfig:
     """Return settings with at most `limit` participants, but at least one in each condition.
 
-    The number of summary draws is lowered as well, so that each draw has a reader in every
-    condition.
+    The number of summary draws is lowered too, so that each draw has a reader in every condition.
     """
     per_condition = max(
         1, min(config.participants_per_condition, limit // len(config.condition_designs))
@@ -128,8 +128,9 @@ PERSONAS, PEOPLE, STUDY_FILE = "personas.csv", "people.csv", "cross_pollination.
 def from_polis(conversation: PolisConversation, statement: str | None) -> dict[str, str | bytes]:
     """Return the files of a new study, by name: study file, personas and the voters' real votes.
 
-    `statement` is the number of a comment. If it is None, the comment with the largest minority is
-    taken. Raise InputError if the comment does not exist or too few voters are described.
+    `statement` is the number of the comment to vote on. If it is None, the comment with the largest
+    minority is used. Raise InputError if the comment does not exist or too few voters are
+    described.
     """
     comment_id = conversation.most_divisive_comment if statement is None else statement
     if comment_id not in conversation.comments:

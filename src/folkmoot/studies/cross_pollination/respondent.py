@@ -1,7 +1,7 @@
 """The part of the embedded respondent for this study: the options are the subjects of opinions.
 
-It answers rankings and confidence from its opinion of each option after everything it has read. The
-shared part of the respondent answers the rest.
+This part answers rankings and questions about confidence. It uses the respondent's opinion of each
+option after all texts in the prompt. The shared part of the respondent answers the rest.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from folkmoot.studies.cross_pollination.participants import Cluster, Participant
 
 
 class ParticipantRow(Row, table="participants", key=("participant_id",)):
-    """One participant. Demographics follow in further columns (`demographic_age` and others)."""
+    """One participant. Demographics are in further columns (`demographic_age` and others)."""
 
     participant_id: str
     condition: str
@@ -82,10 +82,10 @@ class FirstVoteRow(Row, table="first_votes", key=("option",)):
 
 
 class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
-    """One position on the page of summaries that readers are shown.
+    """One cluster description on the page of summaries that readers are shown.
 
-    The rows have the options in the order of the study file. With `option_order: random` the page
-    has the options in each reader's own order (`options_shown` in `participants`).
+    The rows follow the order of options in the study file. With `option_order: random` the page of
+    each reader follows the reader's own order (`options_shown` in `participants`).
     """
 
     draw: int = column("draw of the summaries, from 1; see `summary_draws`")
@@ -98,8 +98,8 @@ class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
 class UtteranceRow(utterances.UtteranceRow, table=utterances.UTTERANCES):
     """One turn of an interview or of an adversarial dialogue, or a private text.
 
-    Private texts have no `turn`: a restatement, the summary of an interview, the description of a
-    cluster.
+    A private text has no `turn`. It is a restatement, the summary of an interview, or the
+    description of a cluster.
     """
 
     participant_id: str | None = column(
@@ -115,8 +115,8 @@ TABLES = (ParticipantRow, ClusterRow, FirstVoteRow, SummaryRow, UtteranceRow)
 def record_participant(rows: Scope, participant: Participant) -> Participant:
     """Record the row of a participant and return the participant marked as recorded.
 
-    Do nothing if the row is recorded already. `rows` is the scope that holds the rows of all
-    participants in their order.
+    Do nothing if the participant is recorded already. `rows` is the scope of all participants'
+    rows, which keeps the rows in the order of participants.
     """
     if participant.is_recorded:
         return participant
@@ -141,9 +141,9 @@ def record_participant(rows: Scope, participant: Participant) -> Participant:
 
 
 def record_ended(rows: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Record the participants who have ended before the final votes.
+    """Record the participants who take no further part before the final votes.
 
-    These are participants who are out of the study, and those in conditions without a final vote.
+    These are participants who failed or were skipped, and those in conditions without a final vote.
     """
     voting = {*config.conditions_with("summaries"), *config.conditions_with("dialogue")}
     voting |= {*config.uninformed_revote_conditions}
@@ -161,7 +161,8 @@ def recorded_after(
 ) -> Callable[[Scope, Participant], Awaitable[Participant]]:
     """Return a function that runs `vote` and then records the participant.
 
-    It does not record participants who are asked again later (`delayed_vote`).
+    The function does not record a participant who will have a `delayed_vote`. That vote records the
+    participant.
     """
 
     async def vote_and_record(scope: Scope, participant: Participant) -> Participant:

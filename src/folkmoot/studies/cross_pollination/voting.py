@@ -54,9 +54,10 @@ from folkmoot.studies.cross_pollination.tables import (
 
 @dataclass(frozen=True)
 class VotePrompt:
-    """A vote as it is put to a participant.
+    """The prompts and the history with which a participant is asked for a vote.
 
-    `system` is the system prompt, `prompt` the question and `history` the history before it.
+    `system` is the system prompt, `prompt` the question, and `history` the transcript before the
+    question.
     """
 
     system: str
@@ -64,7 +65,7 @@ class VotePrompt:
     history: Transcript = EMPTY_TRANSCRIPT
 
     def with_vote(self, participant: Participant, choice: str) -> VotePrompt:
-        """Return the same conversation with the vote in its history.
+        """Return a copy with the question and the vote added to the history, and an empty prompt.
 
         Questions about the vote (confidence, ranking, restatement) are asked with this history.
         """
@@ -101,9 +102,10 @@ async def ask_confidence_and_ranking(
     vote_prompt: VotePrompt,
     when: str,
 ) -> Participant:
-    """Ask for confidence and ranking, as the study file wants, and return the changed participant.
+    """Ask for confidence and ranking if the study file wants them, and return the changed copy.
 
-    `told` is the conversation with the vote in its history. `when` is `before` or `after`.
+    The history of `vote_prompt` contains the vote. `when` is `before` or `after` and names the
+    fields of the participant that are filled.
     """
     speaker = participant.speaker(vote_prompt.system)
     if config.confidence:
@@ -143,7 +145,7 @@ def _parse_ranking(answer: BaseModel | Missing) -> list[str] | Missing:
 def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
     """Return the answer type of a ranking: every option once, or a single way out.
 
-    A way out with the same text as an option counts as that option.
+    A way out is an answer such as declining. If its text equals an option, it counts as the option.
     """
     ways_out = [way for way in WAYS_OUT if way not in options]
 
@@ -167,9 +169,10 @@ def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
 async def ask_restatement(
     scope: Scope, participant: Participant, vote_prompt: VotePrompt
 ) -> Participant:
-    """Ask for the opposing view in the participant's own words and return the changed participant.
+    """Ask for the opposing view in the participant's own words and return the changed copy.
 
-    The question has the same history as the final vote.
+    The history of the question is that of the final vote, with the vote itself. Do nothing if the
+    participant has no option to restate.
     """
     if participant.restated_option is None:
         return participant
@@ -191,8 +194,8 @@ async def ask_restatement(
 def assign_restated_options(config: CrossPollinationConfig, state: State) -> State:
     """Return the state with the option that each participant is to restate.
 
-    This is the opposing view of the dialogue. Participants without a dialogue get the most voted
-    option that they did not choose.
+    After a dialogue this is the option that the moderator argued for. Participants without a
+    dialogue get the other option with the most votes.
     """
     if not config.restatement:
         return state
@@ -220,7 +223,7 @@ def assign_restated_options(config: CrossPollinationConfig, state: State) -> Sta
 async def code_restatements(session: Session[CrossPollinationConfig], state: State) -> None:
     """Let a coder judge how far each restatement gives the reasons of the opposing view.
 
-    The coder is shown the reasons but not the condition.
+    The coder is shown the opposing view and its reasons, but not the condition of the participant.
     """
     reasons = {
         option: join_texts(
@@ -247,9 +250,9 @@ async def code_restatements(session: Session[CrossPollinationConfig], state: Sta
 async def delayed_vote(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> State:
-    """Ask all participants with a final vote for a third one.
+    """Ask all participants with a final vote for a third vote.
 
-    The prompt contains the two earlier votes and nothing that led to them.
+    The prompt contains the two earlier votes, but no summaries, interview or dialogue.
     """
 
     async def vote_again(scope: Scope, participant: Participant) -> Participant:
@@ -303,7 +306,7 @@ async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: Stat
 def with_option_order(
     participant: Participant, scope: Scope, config: CrossPollinationConfig
 ) -> Participant:
-    """Return the participant with an order of the options and a system prompt that uses it."""
+    """Return the participant with an order of the options and a matching system prompt."""
     options = config.topic.options
     if config.option_order == "random":
         options = tuple(
@@ -333,7 +336,7 @@ def with_option_order(
 
 
 def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """End the study early if the first vote is (nearly) unanimous (phase 2)."""
+    """End the study early if the first vote is unanimous or nearly unanimous (phase 2)."""
     votes = state.votes()
     if votes.total() == 0:
         return _terminate_study(scope, state, "no participant gave a valid first vote")
@@ -355,10 +358,10 @@ def threshold_check(scope: Scope, config: CrossPollinationConfig, state: State) 
 
 
 def _terminate_study(scope: Scope, state: State, reason: str) -> State:
-    """Return the state after an early end: participants with a second vote to come are skipped.
+    """Return the state after an early end. Participants who should vote again are skipped.
 
-    Participants of simple voting are complete with their first vote. Their second vote (`revote`)
-    is an addition of Folkmoot.
+    Participants of simple voting are not skipped. In the source study their first vote is their
+    only one, and their second vote (`revote`) is an addition of Folkmoot.
     """
     scope.root.warn(f"the study ends early: {reason}")
     remaining = [
@@ -375,7 +378,7 @@ async def final_vote(
 ) -> Participant:
     """Ask for the final vote and the questions about it, and return the changed participant.
 
-    Without a final vote the participant is skipped (declined) or failed.
+    If the vote is missing, the status is skipped (the participant declined) or failed.
     """
     choice = await ask_vote(scope, config, participant, vote_prompt)
     if isinstance(choice, Missing):
@@ -393,7 +396,7 @@ async def final_vote(
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
     """Return the state with the page of summaries that each reader is shown (phase 6, first part).
 
-    The page is the same for all readers of one draw, except for the order of the options.
+    Readers of one draw are shown the same descriptions. The order of the options may differ.
     """
 
     # Many readers share a draw and an order, so each page is rendered and stored once.
@@ -422,10 +425,10 @@ def format_cross_pollination_content(
     draw: int,
     options: Sequence[str],
 ) -> str:
-    """Return the page of summaries as markdown: the described positions of all options.
+    """Return the page of summaries as markdown: the cluster descriptions of each option.
 
-    `options` gives the order and `draw` counts from 1. Return an empty string if no cluster has a
-    description.
+    The page follows the order of `options`. `draw` counts from 1. Return an empty string if no
+    cluster has a description.
     """
     votes = state.votes()
     sections: list[dict[str, object]] = []
@@ -452,7 +455,8 @@ async def adversarial_dialogue(
 ) -> Iterable[Participant]:
     """Hold an adversarial dialogue with each participant, then ask for the final vote (phase 7).
 
-    A moderator asks Socratic questions from the opposing view.
+    A moderator argues for the opposing view with Socratic questions. Only participants of
+    conditions with `dialogue` take part.
     """
 
     async def argue_and_vote(scope: Scope, participant: Participant) -> Participant:
@@ -513,7 +517,7 @@ async def adversarial_dialogue(
 async def cross_pollination(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Ask the readers without a dialogue for their final vote (phase 6, second part)."""
+    """Ask readers of summaries without a dialogue for the final vote (phase 6, second part)."""
 
     async def read_and_vote(scope: Scope, participant: Participant) -> Participant:
         prompt = scope.prompt(
@@ -544,8 +548,8 @@ async def second_vote(
 ) -> Iterable[Participant]:
     """Ask the participants without summaries and dialogue to vote again.
 
-    They are the noise floor (`simple_voting`), the placebo conditions, and conditions that contain
-    an interview alone.
+    They are in the noise floor (`simple_voting`), in a placebo condition, or in a condition that
+    contains only an interview.
     """
 
     async def vote_again(scope: Scope, participant: Participant) -> Participant:
@@ -580,10 +584,10 @@ async def second_vote(
 
 
 def _interview_in_view(config: CrossPollinationConfig, participant: Participant) -> Transcript:
-    """Return the interview if the design shows it at the final vote, else an empty transcript.
+    """Return the interview if the design shows it at the final vote.
 
-    A model remembers only its prompt, so an interview that is not sent has no influence on the
-    vote.
+    Otherwise return an empty transcript. A model remembers only its prompt, so an interview outside
+    the prompt has no influence on the vote.
     """
     return (
         (participant.clarification_transcript or EMPTY_TRANSCRIPT)

@@ -1,4 +1,4 @@
-"""The questions of a replay: each participant rates each item, before and after a text."""
+"""The questions of a replay: ratings of items, before and after a text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ReplayConfig(StudyConfig):
 
 
 class ReplayRow(Row, table="replayed"):
-    """The answers of one human about one item, and the answers of the model in their place.
+    """One human's answers about one item, next to the answers of the model.
 
     All answers are numbers on the scale of the study file.
     """
@@ -53,7 +53,7 @@ class ReplayRow(Row, table="replayed"):
 
 
 def check_config(config: ReplayConfig, folder: Path) -> list[Problem]:
-    """Return the problems of the table of human answers, including answers outside of the scale."""
+    """Return the problems of the table of human answers, such as answers outside the scale."""
     low, high = config.scale
     if low >= high:
         return [Problem("the lowest answer must be below the highest", key="scale")]

@@ -35,7 +35,10 @@ SECTION = HUMAN_BENCHMARK_SECTION
 
 
 def findings(run: RunFolder) -> list[Finding]:
-    """Return all findings of a replay, or a single one that says that nothing can be compared."""
+    """Return all findings of a replay.
+
+    If nothing can be compared, return a single finding that says so.
+    """
     table = run.read_table(ReplayRow.table)
     scale = (float(run.config["scale"][0]), float(run.config["scale"][1]))
     answered = table.drop_nulls(["before", "after"])
@@ -130,7 +133,11 @@ def _fit_cells(name: str, value: str, fit: Fit) -> Row:
 
 
 def _subgroups(both: pl.DataFrame, scale: tuple[float, float]) -> Finding | None:
-    """Return the changes by each attribute with few levels, or None."""
+    """Return the changes in each subgroup, or None if no subgroup is large enough.
+
+    A subgroup is one level of an attribute with at most MAX_LEVELS levels. It needs at least
+    MIN_IN_SUBGROUP answers.
+    """
     rows: list[Row] = []
     for name, values in _attributes(both).items():
         levels = both.with_columns(pl.Series("level", values)).drop_nulls("level")
@@ -168,7 +175,8 @@ def _attributes(both: pl.DataFrame) -> dict[str, list[str | None]]:
 def _fidelity(both: pl.DataFrame) -> Finding:
     """Compare simulated and human effects over items.
 
-    The effects are the change in each arm, and the difference between each arm and the first.
+    Two kinds of effect are compared: the change in each arm, and the difference of each arm from
+    the first one.
     """
     arms = both["arm"].unique(maintain_order=True).to_list()
     rows: list[Row] = []
@@ -210,7 +218,10 @@ def _fidelity(both: pl.DataFrame) -> Finding:
 
 
 def _effects(rows: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return per item the mean changes of humans and simulation, adjusted for first answers."""
+    """Return the mean human change and the mean simulated change of each item.
+
+    The changes are adjusted for first answers. Items with few answers are left out.
+    """
     people, simulated = (
         adjusted_changes(rows[before].to_numpy(), rows[after].to_numpy())
         for before, after in (("people_before", "people_after"), ("before", "after"))
@@ -244,7 +255,11 @@ def _fidelity_cells(name: str, effects: Sequence[tuple[float, float]]) -> Row:
 
 
 def _rectified(answered: pl.DataFrame) -> Finding | None:
-    """Where only some people's final answers are known: the mean change, corrected by them."""
+    """Return the mean change of each arm in which only some human final answers are known.
+
+    Simulated answers replace the unknown ones, and the known human answers correct their bias.
+    Return None if no arm has both known and unknown human answers.
+    """
     rows: list[Row] = []
     for (arm,), arm_rows in _group_rows(answered, "arm"):
         with_people = arm_rows.drop_nulls("people_after")

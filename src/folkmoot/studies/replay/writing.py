@@ -20,8 +20,8 @@ __all__ = ["STUDY"]
 def files_of_replay(table: Path) -> dict[str, str | bytes]:
     """Return the files by name: the study file, the table, and the Python file of the study type.
 
-    The scale is set from the lowest to the highest human answer. The researcher has to correct it
-    if the question had a wider scale. Raise InputError for problems in the table.
+    The scale is set to the range from the lowest to the highest human answer. The researcher must
+    correct it if the question had a wider scale. Raise InputError for problems in the table.
     """
     answers = read_experiment(table)
     values = [

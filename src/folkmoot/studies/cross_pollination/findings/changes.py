@@ -1,4 +1,4 @@
-"""Findings about changes: who changed, from which option to which, and what each switch does."""
+"""Findings about changed choices: how many, from which option to which, and by which switch."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ EVENTS_PER_TERM = 5
 def position_change(votes: Votes) -> Finding:
     """Return the headline finding: the share of each condition that changed its choice.
 
-    The share counts participants with both votes. A finding is returned even if no participant
+    The share counts participants with both votes. The finding is returned even if no participant
     voted twice.
     """
     rates = {
@@ -129,7 +129,7 @@ def position_change(votes: Votes) -> Finding:
 
 
 def summary_caveats(votes: Votes) -> tuple[str, ...]:
-    """Return notes that say to which draws of the summaries the figures apply."""
+    """Return notes that say to which draws of the summaries the results apply."""
     if not votes.conditions_with("summaries"):
         return ()
     several = FEW_POOLS if votes.summary_draws < FEWEST_UNITS else SEVERAL_POOLS
@@ -276,11 +276,12 @@ def transition_finding(votes: Votes) -> Finding | None:
 
 
 def marginal_homogeneity(votes: Votes) -> Finding | None:
-    """Test per condition whether moves shifted the totals of the options.
+    """Test in each condition whether the total votes per option changed.
 
-    Moves can cancel each other out instead. Bowker's test is of symmetry, the Stuart–Maxwell test
-    of equal totals. Both are exploratory, with p-values adjusted by Holm over conditions. Return
-    None if no participant voted twice.
+    Changes of single participants can cancel each other out, so that the totals stay the same.
+    Bowker's test compares the number of moves from one option to another with the number of reverse
+    moves. The Stuart–Maxwell test compares the totals. Both are exploratory, with p-values adjusted
+    by Holm over conditions. Return None if no participant voted twice.
     """
     if not votes.two_vote_conditions:
         return None
@@ -371,7 +372,8 @@ class Shift(NamedTuple):
 def option_shifts(votes: Votes) -> Finding | None:
     """Return the votes gained and lost per option, or None if no participant voted twice.
 
-    Each option of each condition has a McNemar test, adjusted by Holm over all tests.
+    McNemar's test is made for each option in each condition. Its p-values are adjusted by Holm over
+    all these tests.
     """
     shifts = [
         Shift(
@@ -424,10 +426,10 @@ def option_shifts(votes: Votes) -> Finding | None:
 
 
 def towards_opposition(votes: Votes) -> Finding | None:
-    """Return how many participants of a dialogue moved to the view that was argued against them.
+    """Return how many participants of a dialogue moved to the option argued by the moderator.
 
-    The share is compared with the share expected if movers chose among the other options at random.
-    Return None if no participant with a dialogue voted twice.
+    The share is compared with the share expected if those who changed had picked among the other
+    options at random. Return None if no participant with a dialogue voted twice.
     """
     participants = votes.dialogue_participants
     if not participants:
@@ -491,8 +493,8 @@ def _arm_transitions(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
 def regression_finding(votes: Votes) -> Finding | None:
     """Return the odds of changing by condition and first choice, from a logistic regression.
 
-    Demographics are included if the data are rich enough (`_fit_regression`). Return None with
-    fewer than two conditions that voted twice.
+    Demographics are included if the data are rich enough (`_fit_regression`). Return None if fewer
+    than two conditions voted twice.
     """
     if len(votes.two_vote_conditions) < 2:
         return None
@@ -580,7 +582,7 @@ def _odds_claim(condition: str, base: str, has_demographics: bool, votes: Votes)
 
 
 def _fit_regression(voters: list[Voter], base: str, votes: Votes) -> tuple[Logit, bool]:
-    """Return the fitted model, and True if it includes demographics."""
+    """Return the fitted model, and True if demographics are among its predictors."""
     outcome = [bool(voter.position_changed) for voter in voters]
     columns: dict[str, Column] = {
         "condition": [str(voter.condition) for voter in voters],
@@ -607,7 +609,10 @@ def _fit_regression(voters: list[Voter], base: str, votes: Votes) -> tuple[Logit
 
 
 def _coefficient_count(values: Column) -> int:
-    """Return the number of coefficients of a column: one for numbers, else levels minus one."""
+    """Return the number of coefficients that a column adds to the regression.
+
+    A numeric column adds one. A column of categories adds one less than its number of levels.
+    """
     distinct_values = {value for value in values if value is not None}
     numbers = all(isinstance(value, (int, float)) for value in distinct_values)
     return 1 if numbers else max(0, len(distinct_values) - 1)
@@ -655,8 +660,9 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 def main_effects(votes: Votes) -> Finding | None:
     """Return the effect of each switch over all conditions, by factorial least squares.
 
-    Return None if the conditions add switches one by one. The differences between neighbouring
-    conditions then say the same. Placebo conditions are left out, because no switch describes them.
+    Return None if each condition adds one switch to the condition before it. The differences
+    between neighbouring conditions then give the same effects. Placebo conditions are left out,
+    because no switch describes them.
     """
     conditions = [
         condition_votes

@@ -1,7 +1,7 @@
 """Findings about the quality of decisions.
 
-They cover the spread of votes, its comparison with human benchmarks, and the optional measures:
-confidence, rankings, restatements and delayed votes.
+The module covers the spread of votes, a comparison with human benchmarks, and the optional
+measures: confidence, rankings, restatements and delayed votes.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def diversity_finding(votes: Votes) -> Finding | None:
 def shift_finding(votes: Votes) -> Finding | None:
     """Return how far the distribution of votes moved in each condition.
 
-    The distances are total variation (a share of the votes) and Jensen–Shannon divergence (bits).
+    Two distances are given: total variation (a share of the votes) and Jensen–Shannon divergence
+    (bits).
     """
     if not votes.two_vote_conditions:
         return None
@@ -228,7 +229,7 @@ QUALITY = "Decision quality"
 
 
 def quality_findings(votes: Votes) -> list[Finding]:
-    """Return a finding for each optional measure that has an answer."""
+    """Return one finding for each optional measure with at least one answer."""
     findings = (
         _confidence_finding(votes),
         _ranking_finding(votes),
@@ -241,9 +242,10 @@ def quality_findings(votes: Votes) -> list[Finding]:
 def _condition_mean(
     votes: Votes, condition_votes: ConditionVotes, value_of: Callable[[Voter], float | None]
 ) -> Estimate | None:
-    """Return the mean of a value over the participants of a condition who have it, or None.
+    """Return the mean of `value_of` over the participants of a condition, or None.
 
-    With draws of the summaries as independent units, the interval is clustered by draw.
+    Participants for whom `value_of` returns None are left out. Return None if no participant is
+    left. If draws of the summaries are the independent units, the interval is clustered by draw.
     """
     known = {
         n: value
@@ -359,9 +361,10 @@ def _ranking_finding(votes: Votes) -> Finding | None:
 
 
 def _discordant_share(before: tuple[str, ...], after: tuple[str, ...]) -> float:
-    """Return the share of pairs that two rankings of the same options order differently.
+    """Return the share of option pairs that the two rankings put in opposite order.
 
     This is Kendall's distance divided by the number of pairs: 0 for equal, 1 for reversed rankings.
+    Both rankings must contain the same options.
     """
     rank_of = {option: rank for rank, option in enumerate(after)}
     pairs = [(preferred, other) for i, preferred in enumerate(before) for other in before[i + 1 :]]

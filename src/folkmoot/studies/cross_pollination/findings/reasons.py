@@ -34,10 +34,11 @@ MAX_MAP_POINTS = 2_000
 
 @dataclass(frozen=True)
 class OptionReasons:
-    """The participants of one option with clustered reasons.
+    """The clustered reasons of the participants who chose one option.
 
-    The n ids, summaries and cluster ids are aligned with the rows of `vectors`, shape (n, d).
-    `algorithm`, `max_k` and `seed` are the settings with which the run clustered them.
+    `ids`, `summaries`, `clusters` and the rows of `vectors` have the same order, one entry per
+    participant. `vectors` has one embedding per row. `algorithm`, `max_k` and `seed` are the
+    settings with which the run clustered them.
     """
 
     option: str
@@ -61,13 +62,16 @@ class OptionReasons:
     def repeated_clustering(self) -> Clustering:
         """The clustering computed again, with the silhouette of every number of clusters.
 
-        The run records its clusters but not the silhouettes.
+        The tables hold the clusters of the run but not the silhouettes.
         """
         return best_clustering(self.vectors, self.algorithm, self.max_k, self.seed)
 
     @property
     def structure(self) -> str | None:
-        """The structure that the mean silhouette shows, or None if only one number was possible."""
+        """How clear the clusters are, in words, according to the mean silhouette.
+
+        The value is None if only one number of clusters was possible.
+        """
         silhouette = self.repeated_clustering.silhouettes.get(self.cluster_count)
         return None if silhouette is None else describe_structure(silhouette)
 
@@ -239,7 +243,7 @@ def _cluster_number(groups: list[OptionReasons]) -> Finding:
 def _cluster_map(groups: list[OptionReasons]) -> Finding:
     """Return a two-dimensional map of the summaries, by principal components.
 
-    A random sample is shown if there are more than MAX_MAP_POINTS.
+    If there are more than MAX_MAP_POINTS summaries, the map shows a random sample.
     """
     members = [
         (group, member)

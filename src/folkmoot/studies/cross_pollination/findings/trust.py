@@ -39,10 +39,10 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 
 
 def persuasion_finding(votes: Votes) -> Finding | None:
-    """Return the share that changes when asked again without new information, or None.
+    """Return the share of participants who change when merely asked again, or None.
 
-    It is None if no participant voted twice. Effects beyond this noise are claims, which
-    `difference_finding` reports.
+    This share is noise, because simple voting gives no information between its two votes. Return
+    None if no participant voted twice. `difference_finding` reports the changes beyond this noise.
     """
     floor = votes.revote_condition
     rates = {
@@ -94,7 +94,7 @@ def persuasion_finding(votes: Votes) -> Finding | None:
 
 
 def option_order(votes: Votes) -> Finding | None:
-    """Return the effect of an option's position in the list on the first vote.
+    """Return how the place of an option in the list influences the first vote.
 
     Return None if no order of options was recorded.
     """
@@ -157,7 +157,10 @@ def _first_votes(votes: Votes) -> list[Shown]:
 
 
 def respondent_checks(votes: Votes) -> Finding:
-    """Return the checks of whether the model is a fit respondent, as far as the data allow."""
+    """Return the checks of whether the model's answers resemble those of human respondents.
+
+    A check without data is reported as not known.
+    """
     return respondent_checks_finding(_quality_checks(votes))
 
 
@@ -190,9 +193,9 @@ def _quality_checks(votes: Votes) -> list[Check]:
 
 
 def repeated_votes(votes: Votes) -> list[Repeat]:
-    """Return both votes of each participant who voted twice.
+    """Return the first and the final vote of each participant who has both.
 
-    `untouched` marks the participants of simple voting, who received nothing between the votes.
+    `untouched` is True for simple voting, where participants received nothing between the votes.
     """
     return [
         Repeat(unit, "vote", first, last, untouched=condition_votes is votes.revote_condition)
@@ -209,7 +212,7 @@ def repeated_votes(votes: Votes) -> list[Repeat]:
 def spread_of_votes(votes: Votes) -> Finding | None:
     """Return whether votes spread as human votes do, over all first votes and in each condition.
 
-    Return None if no value could be computed.
+    Return None if the spread of no set of votes could be computed.
     """
     checks = {
         "all first votes": shrinking_variance(
@@ -249,7 +252,7 @@ def spread_of_votes(votes: Votes) -> Finding | None:
 
 
 def attrition_finding(votes: Votes) -> Finding:
-    """Return who is missing from each condition, why, and what the missing votes could change."""
+    """Return which votes are missing from each condition, why, and how much they could change."""
     rows: list[Row] = []
     for condition_votes in votes.conditions:
         # Long messages would make the table unreadable, so they are cut.
@@ -322,9 +325,11 @@ def _votes_twice(votes: Votes, condition_votes: ConditionVotes) -> bool:
 
 
 def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], str]:
-    """Return the worst-case bounds of the claims, and a sentence about which claims they overturn.
+    """Return the worst-case bounds of the claims, and a sentence about fragile claims.
 
-    Each bound is (label, observed, low, high), over all ways of filling in the missing votes.
+    Each bound is (label, observed difference, lowest, highest). Lowest and highest are taken over
+    all ways of filling in the missing votes. The sentence names the claims that could change their
+    sign.
     """
     bounded = [
         (result, result.bounds) for result in votes.claim_results if result.bounds is not None

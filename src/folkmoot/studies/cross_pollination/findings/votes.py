@@ -1,6 +1,6 @@
 """The votes of a run in the form that the findings need.
 
-They are read once from the tables and not changed afterwards.
+`read_votes` reads the tables once. All findings share its result and do not change it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Voter:
-    """One participant, with the cells of the table `participants`."""
+    """One participant, read from a row of the table `participants`."""
 
     participant_id: str
     condition: str
@@ -72,7 +72,8 @@ VOTER_FIELDS = tuple(voter_field.name for voter_field in fields(Voter))
 class ConditionVotes:
     """The participants of one condition.
 
-    `two_vote_voters` are the participants with a first and a final vote, equal or not.
+    `rows` holds all participants. `two_vote_voters` holds those with a first and a final vote,
+    whether or not the two votes are equal.
     """
 
     condition: str
@@ -94,7 +95,7 @@ class ConditionVotes:
 
     @property
     def dropouts(self) -> tuple[Voter, ...]:
-        """The participants without a final vote who should have had one."""
+        """The participants for whom the first or the final vote is missing."""
         return tuple(voter for voter in self.rows if voter.position_changed is None)
 
     @property
@@ -125,7 +126,7 @@ class Votes:
     """The votes and settings of a run, from which all findings are computed.
 
     `config` holds the settings as the run folder has them, unvalidated. `terminated` is the reason
-    of an early end.
+    if the study ended early, otherwise None.
     """
 
     run: RunFolder
@@ -153,7 +154,7 @@ class Votes:
         )
 
     def exposure_of(self, condition_votes: ConditionVotes) -> ConditionDesign:
-        """Return the switches of a condition. Conditions that are not declared have none on."""
+        """Return the switches of a condition. All are off if the condition is not declared."""
         return self.condition_switches.get(condition_votes.condition, ConditionDesign())
 
     @cached_property
@@ -194,7 +195,10 @@ class Votes:
         return read_results(self.run, CrossPollinationConfig, declare_claims)
 
     def _with_draw_count(self, estimate: Estimate) -> Estimate:
-        """Return the estimate with draws as its clusters, if there are enough draws for that."""
+        """Return the estimate with draws as its clusters, if there are enough draws.
+
+        FEWEST_UNITS draws are enough.
+        """
         return (
             replace(estimate, clusters=self.summary_draws)
             if self.summary_draws >= FEWEST_UNITS
@@ -205,8 +209,8 @@ class Votes:
     def analysis_basis(self) -> Basis:
         """The independent units of the findings.
 
-        With at least FEWEST_UNITS draws of the summaries, a draw is the unit. With fewer draws the
-        results hold for these texts alone, and a participant is the unit.
+        With at least FEWEST_UNITS draws of the summaries, a draw is the unit. With fewer draws a
+        participant is the unit, and the results hold only for the summaries of this run.
         """
         if self.summary_draws >= FEWEST_UNITS:
             return {"unit": "draw of the summaries", "units": self.summary_draws}
@@ -214,7 +218,7 @@ class Votes:
 
     @property
     def conditional_basis(self) -> Basis:
-        """The independent units of results that hold for these summaries alone: participants."""
+        """Participants as independent units, for results that hold for these summaries alone."""
         summaries_phrase = (
             f"{self.summary_draws} draws of the summaries"
             if self.summary_draws > 1
@@ -232,7 +236,7 @@ class Votes:
 
     @property
     def compared_by_one_thing(self) -> bool:
-        """True if the prompts of the final votes contain everything that a condition goes through.
+        """True if the prompt of the final vote contains the texts of all switches that are on.
 
         Only then do neighbouring conditions differ in a single switch.
         """
@@ -240,7 +244,7 @@ class Votes:
 
     @property
     def wording_source(self) -> str:
-        """A phrase for notes that says where the wording of the prompts comes from."""
+        """A phrase for notes that names the source of the prompts: study file or Folkmoot."""
         return "the study file's own wording" if self.config.get("prompts") else "our wording"
 
     def _has_several_draws(self, condition_votes: ConditionVotes) -> bool:
@@ -277,7 +281,10 @@ class Votes:
 
     @property
     def revote_condition(self) -> ConditionVotes | None:
-        """Simple voting, if it was asked again: nothing came between its two votes."""
+        """Simple voting if its participants voted twice, otherwise None.
+
+        They received nothing between the two votes.
+        """
         return self.find_condition(SIMPLE_VOTING)
 
     @property
@@ -309,11 +316,11 @@ class Votes:
 
     @cached_property
     def answers(self) -> Collection[Mapping[str, object]]:
-        """The rows of the table `answers`, or nothing without that table."""
+        """The rows of the table `answers`, or an empty collection if the run lacks the table."""
         return RowStream(self.run.scan_table("answers")) if self.run.has_table("answers") else ()
 
     def participant_texts(self, *where: pl.Expr) -> Collection[str]:
-        """Return the participants' utterances, filtered by the expressions in `where`."""
+        """Return the texts of participants' utterances that meet all conditions in `where`."""
         if not self.run.has_table("utterances"):
             return ()
         # Rows without a turn are private texts, such as restatements.
@@ -327,7 +334,10 @@ class Votes:
 
     @property
     def undescribed_clusters(self) -> list[str]:
-        """The clusters that readers of at least one draw did not see, for lack of a description."""
+        """The clusters without a description in at least one draw.
+
+        The readers of such a draw were not shown the cluster.
+        """
         undescribed = [
             cluster_row["cluster_id"]
             for cluster_row in self.cluster_rows
@@ -344,16 +354,16 @@ class Votes:
         ]
 
     def summary_embeddings(self) -> dict[str, NDArray[np.float32]]:
-        """Return the embedding of each individual summary by participant id.
+        """Return the embedding of each individual summary, by participant id.
 
-        The file is read at each call, because the embeddings take too much memory to be kept.
+        The file is read at each call, because the embeddings would take too much memory.
         """
         path = self.run.path / "individual_embeddings.json"
         return iterate_vectors(path, "embeddings") if path.exists() else {}
 
 
 def _wider_interval(plain: Estimate, clustered: Estimate) -> Estimate:
-    """Return the plain estimate with the wider bounds and the larger p-value of the two."""
+    """Return `plain` with the wider bounds and the larger p-value of the two estimates."""
     if not clustered.has_interval:
         return replace(plain, each=clustered.each)
     # An interval clustered by few draws can come out narrower than Wilson's by chance. Taking the
@@ -369,8 +379,8 @@ def _wider_interval(plain: Estimate, clustered: Estimate) -> Estimate:
 def read_votes(run: RunFolder) -> Votes:
     """Read the votes of a run, with conditions in the order of the design.
 
-    A missing column reads as empty. A table lacks columns if, for example, every participant failed
-    at the first vote.
+    Cells of a missing column are None. A table lacks columns if, for example, every participant
+    failed at the first vote.
     """
     config = run.config
     # The persona texts take most of the memory and no finding uses them.
@@ -410,10 +420,10 @@ VOTED_IN = {
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return `participants` with the excluded votes blanked.
+    """Return the table `participants` with excluded votes set to null.
 
-    `excluded` holds rows of `answers`. A change is blanked as well if either of its votes is
-    excluded.
+    `excluded` holds rows of `answers`. `position_changed` becomes null as well if the first or the
+    final vote is excluded.
     """
     votes = excluded.filter(role="participant", kind="choice")
     left_out = {
@@ -448,7 +458,7 @@ NOT_INTERNED = ("participant_id", "individual_summary")
 
 
 def _build_voter(row: Mapping[str, object]) -> Voter:
-    """Return the voter of a row. Equal cells of different rows share one object, to save memory."""
+    """Return the voter of a row. Equal texts of different rows share one object, to save memory."""
     cells: dict[str, Any] = {
         name: row.get(name) if name in NOT_INTERNED else _intern_cell(row.get(name))
         for name in VOTER_FIELDS
