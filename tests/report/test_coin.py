@@ -21,14 +21,14 @@ from folkmoot.randomness import generator
 from folkmoot.report.document.document import Document, build_document
 from folkmoot.respondent.provider import Respondent
 from folkmoot.storage.run_folder import RunFolder
-from tests.studies.cross_pollination.test_protocol import SETTINGS, CastVote
+from tests.studies.cross_pollination.test_protocol import SETTINGS, Cast
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def answered_by_lot(folder: Path, **settings: object) -> RunFolder:
     """A run of 150 participants in each condition who draw each vote."""
-    cast = CastVote()
+    cast = Cast()
 
     def reply(request: ModelRequest, address: str) -> object:
         options = request.hints.offered

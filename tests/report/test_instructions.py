@@ -18,7 +18,7 @@ from folkmoot.report.document.document import build_document
 from folkmoot.report.document.html import write_report
 from folkmoot.report.document.instructions import NOT_FOLLOWED, check_instructions
 from folkmoot.storage.run_folder import RunFolder
-from tests.studies.cross_pollination.test_protocol import JOBS, SETTINGS, CastVote, number
+from tests.studies.cross_pollination.test_protocol import JOBS, SETTINGS, Cast, number
 
 SENTENCE = "I think that the park is the better choice for all of us."
 FAILURES = ("unclear", "looped", "cut")
@@ -26,7 +26,7 @@ FAILURES = ("unclear", "looped", "cut")
 
 def answered(failure: str, people: int, folder: Path, **settings: Any) -> RunFolder:
     """A run in which the first vote of so many of its 24 people fails in this way."""
-    cast = CastVote()
+    cast = Cast()
 
     def reply(request: ModelRequest, address: str) -> str | Completion:
         first = address.startswith("initial_vote") and number(address) <= people
