@@ -143,7 +143,7 @@ def test_findings_say_what_the_tables_hold(tmp_path: Path) -> None:
     run = play(tmp_path)
     found = {f.key: f for f in STUDY.findings(run)}
     assert set(found) == {
-        "purchase_intent", "positions", "replies", "talk_time", "sycophancy", "exposure", "respondent_checks",
+        "purchase_intent", "positions", "replies", "talk_time", "sycophancy", "exposure", "respondent_checks",  # noqa: E501
     }  # fmt: skip
     intents = run.read_table("intents")
     after = intents.filter(pl.col("when") == "after")
