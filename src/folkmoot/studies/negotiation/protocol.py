@@ -225,7 +225,7 @@ async def state_preferences(
     """Return the stated preferences of the members of a group, by topic and member id.
 
     The members are asked once, for all conditions. Preferences that the researcher gave are
-    recorded, and these members are not asked.
+    recorded without a question.
     """
 
     async def interview_member(member_scope: Scope, member: Member) -> Mapping[str, Utterance]:
@@ -295,7 +295,7 @@ async def _interview_member(
 
 
 async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Decide one topic, up to the feedback rounds, and return the decision with its dialogue."""
+    """Decide one topic, before any feedback rounds, and return the decision with its dialogue."""
     if case.condition.has_locked_strategy:
         decision = await _run_guided_mediator(scope, case, topic)
     elif case.condition.synthesis == "raw":
