@@ -27,19 +27,23 @@ class MessageRole(StrEnum):
 class DiscussionMessage(BaseModel):
     """One message of a discussion.
 
-    - `turn_number` counts all messages from 1, `question` counts questions from 1. A probe has the
-    number of the question to which it belongs. `position` counts the answers to one question. -
-    `replied_to` is the speaker to whom the message responds. `replied_to_turn` is the turn of the
-    message to which it responds. Both are None for an answer to a question put to all. -
-    `sentiment` is the tone, from −1 to 1. - `valence` is the speaker's position after the message,
-    from −1 to 1. `changed_mind` is True if the message changed the last known position. - `asks`
-    holds the ids of the participants whom a question addresses by name. - `rung` is 1 for a probe
-    that asks for the reason, 2 for a probe that asks why the reason matters. The answer to a probe
-    has the same number as the probe. - `stance` is the coder's reading of the response to others:
-    `agree`, `disagree` or None. - `reading_missing` is the reason why the coder gave no position.
-    `valence` is then the last known position. - `out_of_character` is True if the words are typical
-    of an assistant or a script. - `finish` is the finish reason of the reply, None for words of the
-    guide. - `utterance_id` is the id in the table `utterances`.
+    - `turn_number` counts all messages from 1, `question` counts questions from 1. A probe has
+      the number of the question to which it belongs. `position` counts the answers to one
+      question.
+    - `replied_to` is the speaker to whom the message responds. `replied_to_turn` is the turn of
+      the message to which it responds. Both are None for an answer to a question put to all.
+    - `sentiment` is the tone, from −1 to 1.
+    - `valence` is the speaker's position after the message, from −1 to 1. `changed_mind` is True
+      if the message changed the last known position.
+    - `asks` holds the ids of the participants whom a question addresses by name.
+    - `rung` is 1 for a probe that asks for the reason, 2 for a probe that asks why the reason
+      matters. The answer to a probe has the same number as the probe.
+    - `stance` is the coder's reading of the response to others: `agree`, `disagree` or None.
+    - `reading_missing` is the reason why the coder gave no position. `valence` is then the
+      last known position.
+    - `out_of_character` is True if the words are typical of an assistant or a script.
+    - `finish` is the finish reason of the reply, None for words of the guide.
+    - `utterance_id` is the id in the table `utterances`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

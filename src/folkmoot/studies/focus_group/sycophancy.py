@@ -85,15 +85,16 @@ class Check:
     """The result of the check, with groups as independent units.
 
     - `answers` is the number of answers without the first answers to each question. `agree` and
-    `disagree` are shares of these answers, from 0 to 1. - `agree_slope` is the change of the share
-    that agrees, per place later in the speaking order. Answers that respond to no other speaker are
-    left out, because later speakers have more utterances to which they can respond. - `step_slope`
-    is the change of the approach to the others, per place, over all answers. - `spread_before` and
-    `spread_after` are standard deviations of positions. - `converge_p` is the p-value of
-    `convergence_p`: how often a second asking without a discussion would leave positions this close
-    together or closer. - `towards` is the number of points by which participants came closer to the
-    others. - `beyond_alone` is `towards` minus the same measure after an interview without the
-    others.
+      `disagree` are shares of these answers, from 0 to 1.
+    - `agree_slope` is the change of the share that agrees, per place later in the speaking order.
+      Answers that respond to no other speaker are left out, because later speakers have more
+      utterances to which they can respond.
+    - `step_slope` is the change of the approach to the others, per place, over all answers.
+    - `spread_before` and `spread_after` are standard deviations of positions.
+    - `converge_p` is the p-value of `convergence_p`: how often a second asking without a
+      discussion would leave positions this close together or closer.
+    - `towards` is the number of points by which participants came closer to the others.
+    - `beyond_alone` is `towards` minus the same measure after an interview without the others.
 
     A value is NaN if there is nothing to compare.
     """

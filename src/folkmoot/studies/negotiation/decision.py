@@ -616,19 +616,20 @@ class FeedbackRound:
 class SlotDecision:
     """The complete audit trail of one decision.
 
-    - `source`: who decided: single_user, preferences, synthesis, operator, vote or feedback. -
-    `said`, `stated`: the mediator's text, and the decision in that text. - `proposed`: the label
-    that the model gave to its strategy, None if it could not be read. - `parse_step`: the step that
-    read the proposal. `minimal` means that it was unreadable. - `outcome`, `portions`: the
-    operator's decision, and the final decision after feedback. - `cause`: the reason why nothing is
-    decided, if it is known (see `undecided_reason`). - `terms`, `terms_first`: words of theory
-    under C3, in the final and in a first reply. - `asked_again`: the reasons for re-asks before
-    this decision (theory, unmatched). - `came_up`: option → condition, for options that were added
-    after the statements. - `late_scores`: members' own scores of the options in `came_up`. -
-    `overridden`: option → members who get it against their strong rejection. -
-    `overridden_unasked`: the same before members were asked to confirm. - `confirmed`: member →
-    True if the member confirms the decision, or a missing answer. - `refused`: member → options of
-    the decision that the member refused when asked to confirm.
+    - `source`: who decided: single_user, preferences, synthesis, operator, vote or feedback.
+    - `said`, `stated`: the mediator's text, and the decision in that text.
+    - `proposed`: the label that the model gave to its strategy, None if it could not be read.
+    - `parse_step`: the step that read the proposal. `minimal` means that it was unreadable.
+    - `outcome`, `portions`: the operator's decision, and the final decision after feedback.
+    - `cause`: the reason why nothing is decided, if it is known (see `undecided_reason`).
+    - `terms`, `terms_first`: words of theory under C3, in the final and in a first reply.
+    - `asked_again`: the reasons for re-asks before this decision (theory, unmatched).
+    - `came_up`: option → condition, for options that were added after the statements.
+    - `late_scores`: members' own scores of the options in `came_up`.
+    - `overridden`: option → members who get it against their strong rejection.
+    - `overridden_unasked`: the same before members were asked to confirm.
+    - `confirmed`: member → True if the member confirms the decision, or a missing answer.
+    - `refused`: member → options of the decision that the member refused when asked to confirm.
     """
 
     topic: str

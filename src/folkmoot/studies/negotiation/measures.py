@@ -477,8 +477,7 @@ Values = Mapping[tuple[str, str], Mapping[str, float]]
 def _by_session(measures: pl.DataFrame) -> Values:
     """Return the measures of each session by group and condition.
 
-    A value is NaN if the measure does not apply. It is NaN as well if an earlier version made the
-    run and did not have the measure.
+    A value is NaN if the measure does not apply, or if the table of an earlier version lacks it.
     """
     return {
         (row["group_id"], row["condition"]): {

@@ -597,9 +597,9 @@ def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement)
 
 
 def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Branch, Branch] | None:
-    """Return the two branches of a split.
+    """Return the two branches of a split, or None if the portions are not a split.
 
-    Return None unless two portions with different options divide the members among them.
+    A split has two portions with different options. Each heard member is in exactly one portion.
     """
     if len(portions) != 2:
         return None

@@ -394,7 +394,7 @@ def _why_undecided(proposal: Proposal) -> str:
 
 
 def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
-    """Return a decision with the fields of a proposal and without any portions."""
+    """Return a decision with the fields of a proposal. Nothing is decided yet."""
     return SlotDecision(
         topic.id,
         "",

@@ -592,9 +592,9 @@ def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """Return the row with the measures of a session without decisions with a re-ask.
+    """Return the row with the measures of a session, computed without some decisions.
 
-    `left_out` is the number of these decisions.
+    `left_out` is the number of these decisions, which needed a re-ask.
     """
     return NotAskedAgainRow.from_source(_finite_values(values), **ids_of(case), left_out=left_out)
 
