@@ -141,7 +141,7 @@ def record_participant(rows: Scope, participant: Participant) -> Participant:
 
 
 def record_ended(rows: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Record the participants who take no further part before the final votes.
+    """Record the participants who will not give a final vote.
 
     These are participants who failed or were skipped, and those in conditions without a final vote.
     """

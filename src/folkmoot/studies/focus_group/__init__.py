@@ -1,7 +1,7 @@
 """Study type `focus_group`: a moderated discussion of one or more product concepts.
 
-It shows the opinions of a group, what changes them, and the objections that are raised. Start
-reading at `protocol.run_protocol`. `STUDY` registers the study type with the engine.
+A run reports the opinions of a group, what changes them, and which objections participants raise.
+Start reading at `protocol.run_protocol`. `STUDY` registers the study type with the engine.
 """
 
 from __future__ import annotations

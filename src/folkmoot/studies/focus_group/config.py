@@ -88,12 +88,12 @@ class GuidePart(BaseModel):
 
 
 def _as_questions(value: object) -> object:
-    """Read a bare list as the questions of a phase."""
+    """Return a bare list as the questions of a phase. Return any other value unchanged."""
     return {"questions": value} if isinstance(value, list) else value
 
 
 class Stimulus(BaseModel):
-    """One concept of a concept test. Keys that are left out have the values of the study."""
+    """One concept of a concept test. A missing key takes the value of the study."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -115,13 +115,16 @@ class Stimulus(BaseModel):
 
     @property
     def id(self) -> str:
-        """A name of the concept that is safe in a path: lower case, digits and `_`."""
+        """The name of the concept in paths and tables: lower case, digits and `_` only."""
         words = re.findall(r"[a-z0-9]+", (self.name or self.product_concept).lower())
         return "_".join(words[:5])[:48] or "concept"
 
 
 class DiscussionConfig(CodingStudyConfig):
-    """The settings of a focus group on one concept, or on several with the same recruits."""
+    """The settings of a focus group on one or several concepts.
+
+    All concepts are discussed by the same recruits.
+    """
 
     TEMPLATE_VALUES: ClassVar[Mapping[str, object]] = {
         "hypotheses": [
@@ -283,8 +286,8 @@ class DiscussionConfig(CodingStudyConfig):
     def questions_in(self, phase: DiscussionPhase) -> int:
         """Return the number of questions of a phase.
 
-        The questions of the researcher's guide count if there are any. Otherwise it is
-        `questions_per_phase`.
+        This is the number of questions in the researcher's guide. If the guide has none for the
+        phase, it is `questions_per_phase`.
         """
         guide_part = self.guide.get(phase)
         return (
@@ -320,7 +323,7 @@ class DiscussionConfig(CodingStudyConfig):
 
     @property
     def ladder_prices(self) -> tuple[str, ...]:
-        """The prices at which intent is asked in addition to the product's own, lowest first."""
+        """The prices, lowest first, at which intent is asked in addition to the product's price."""
         own_amount = None if self.price is None else parse_amount(self.price)
         return tuple(
             sorted(
@@ -371,11 +374,11 @@ TALK = ("group", "stimulus", "persona_id")
 def declare_claims(config: DiscussionConfig) -> list[Claim]:
     """Return the claims of a focus group.
 
-    Private answers after the discussion are compared with those before it, and each further concept
-    with the first one. Primary are the movements of positions and, with a single concept, of
-    purchase intent. With more concepts than a study may have primary claims, none is primary,
-    because the design singles out none of them. The claims are two-sided, because no direction is
-    stated.
+    The claims compare private answers after the discussion with those before it, and each further
+    concept with the first one. Movements of positions are primary. With a single concept the
+    movement of purchase intent is primary too. If the concepts would need more primary claims than
+    a study may have, no claim is primary, because the design favours none of them. The claims are
+    two-sided, because no direction is stated.
     """
     concepts = [concept.id for concept in config.concepts]
     movement_family: Family = "primary" if len(concepts) <= MOST_PRIMARY else "secondary"

@@ -1,4 +1,4 @@
-"""The data of a discussion: messages, private answers and transcript, as JSON holds them."""
+"""The data of a discussion, as JSON files hold them: messages, private answers, transcript."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODERATOR = "moderator"
 
 
 class MessageRole(StrEnum):
-    """The role of a speaker. `system` is for tracking and is never shown to a participant."""
+    """The role of a speaker. Messages of `system` are never shown to a participant."""
 
     MODERATOR = "moderator"
     PARTICIPANT = "participant"
@@ -27,20 +27,21 @@ class MessageRole(StrEnum):
 class DiscussionMessage(BaseModel):
     """One message of a discussion.
 
-    - `turn_number` counts all messages from 1, `question` counts questions from 1. A probe
-      belongs to its question. `position` counts the answers to one question.
-    - `replied_to` is the speaker to whom the message responds, `replied_to_turn` that
-      speaker's turn. Both are None for an answer to a question that was put to all.
+    - `turn_number` counts all messages from 1, `question` counts questions from 1. A probe has
+      the number of the question to which it belongs. `position` counts the answers to one
+      question.
+    - `replied_to` is the speaker to whom the message responds. `replied_to_turn` is the turn of
+      the message to which it responds. Both are None for an answer to a question put to all.
     - `sentiment` is the tone, from −1 to 1.
-    - `valence` is the speaker's position after the message, from −1 to 1. `changed_mind` says
-      whether it differs from the last known position.
+    - `valence` is the speaker's position after the message, from −1 to 1. `changed_mind` is True
+      if the message changed the last known position.
     - `asks` holds the ids of the participants whom a question addresses by name.
-    - `rung` is 1 for a probe for the reason, 2 for a probe for why that matters. The answers to
-      these probes have the same number.
-    - `stance` says how the coder reads the response to others: `agree`, `disagree` or None.
+    - `rung` is 1 for a probe that asks for the reason, 2 for a probe that asks why the reason
+      matters. The answer to a probe has the same number as the probe.
+    - `stance` is the coder's reading of the response to others: `agree`, `disagree` or None.
     - `reading_missing` is the reason why the coder gave no position. `valence` is then the
-      position known before.
-    - `out_of_character` marks words that are typical of an assistant or a script.
+      last known position.
+    - `out_of_character` is True if the words are typical of an assistant or a script.
     - `finish` is the finish reason of the reply, None for words of the guide.
     - `utterance_id` is the id in the table `utterances`.
     """
@@ -95,12 +96,12 @@ class DiscussionMessage(BaseModel):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The words for use in prompts, with their source."""
+        """The words of the message for use in prompts, with their source."""
         return self.as_utterance.quoted_text
 
 
 class InterviewTime(StrEnum):
-    """When a participant is asked in private.
+    """The time of a private question.
 
     `alone` is after an interview without the other participants. `retest` is before the discussion,
     in a second conversation that does not contain the first.
@@ -113,10 +114,11 @@ class InterviewTime(StrEnum):
 
 
 class Statement(BaseModel):
-    """The private opinion of a participant: a position from −1 to 1 with words, or no answer.
+    """The private opinion of a participant: words and a position from −1 to 1.
 
-    `missing` is the reason (`declined`, `cannot_say`, `unparsed`, …). `planted` opinions were drawn
-    from the persona and not asked for. `utterance_id` is the id of the words in `utterances`.
+    Without an answer, `missing` holds the reason (`declined`, `cannot_say`, `unparsed`, …).
+    `planted` is True if the opinion was drawn with the persona and not asked for. `utterance_id` is
+    the id of the words in `utterances`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -131,15 +133,16 @@ class Statement(BaseModel):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The words for use in prompts, with their source."""
+        """The words of the statement for use in prompts, with their source."""
         return Quoted(self.words, Source("utterance", self.utterance_id, self.persona_id))
 
 
 class PurchaseIntent(BaseModel):
     """The private purchase intent of a participant: one of `INTENTS`, or no answer.
 
-    `missing` is the reason of a missing answer. `price` is the price in the prompt, None if only
-    the material names one. `ladder` is True for a price of the ladder, False for the product's own.
+    `missing` is the reason of a missing answer. `price` is the price in the prompt, or None if only
+    the material names a price. `ladder` is True for a price of the ladder and False for the
+    product's own price.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -163,7 +166,10 @@ INTENTS = (
 
 
 class ModeratorNotes(BaseModel):
-    """The moderator's notes at the time of a question."""
+    """The notes of the moderator after planning one question.
+
+    `question` is the number of this question.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -175,7 +181,8 @@ class ModeratorNotes(BaseModel):
 class DiscussionTranscript(BaseModel):
     """A complete discussion of one group on one concept.
 
-    `guide` holds the planned questions by phase. `notes` holds the moderator's notes by question.
+    `guide` holds the planned questions by phase. `notes` holds the notes of the moderator, one
+    entry per question. `silences` holds (question, participant id, reason) for missing answers.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -204,7 +211,10 @@ class DiscussionTranscript(BaseModel):
         ]
 
     def positions(self, when: InterviewTime) -> dict[str, float]:
-        """Return the private position of each participant by id, without missing answers."""
+        """Return the private position of each participant by id.
+
+        Participants without a position are left out.
+        """
         return {
             statement.persona_id: statement.position
             for statement in self.statements
@@ -212,7 +222,10 @@ class DiscussionTranscript(BaseModel):
         }
 
     def positions_before_and_after(self) -> dict[str, tuple[float, float]]:
-        """Return the positions before and after by participant id, for those who have both."""
+        """Return the positions before and after the discussion by participant id.
+
+        Participants without one of the two positions are left out.
+        """
         before, after = self.positions(InterviewTime.BEFORE), self.positions(InterviewTime.AFTER)
         return {
             persona_id: (before[persona_id], after[persona_id])
@@ -234,5 +247,5 @@ class DiscussionTranscript(BaseModel):
 
 
 def recent_transcript(messages: Sequence[DiscussionMessage], last: int) -> Transcript:
-    """Return the last messages as the transcript that a speaker is shown."""
+    """Return the last `last` messages as the transcript that a speaker is shown."""
     return Transcript(tuple(message.as_utterance for message in messages[-last:]))

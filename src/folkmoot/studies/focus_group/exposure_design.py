@@ -30,9 +30,9 @@ LABELS = {
 
 
 def label_source(source: Source) -> str:
-    """Return the kind of a source for the participant who is asked.
+    """Return the kind of a source, as seen by the participant who is asked.
 
-    The participant's own words never arrive here, because the kit labels them `OWN_WORDS`.
+    The participant's own words do not reach this function. The kit labels them `OWN_WORDS`.
     """
     if source.kind != "utterance":
         return LABELS.get(source.id.partition("/")[0], "")
@@ -42,9 +42,9 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield the private questions as decisions.
+    """Yield each private question as a decision.
 
-    Of the questions about intent only the one at the product's own price counts.
+    Among the questions about intent, only the one at the product's own price is a decision.
     """
     config = DiscussionConfig.model_validate(run.config)
     config_of = {concept.id: config.for_stimulus(concept) for concept in config.concepts}

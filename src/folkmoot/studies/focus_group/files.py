@@ -1,7 +1,7 @@
 """Write the files of a focus group: transcript and statistics per discussion, and one topline.
 
-The files of a single discussion are in the run folder. Those of several are below `groups/`. The
-topline gives purchase intent, movement, objections, needs and themes with quotes.
+The files of a single discussion are in the run folder. The files of several discussions are below
+`groups/`. The topline gives purchase intent, movement, objections, needs and themes with quotes.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from folkmoot.studies.focus_group.talk.reading import answer_id, kind_and_name
 
 
 def folder_of(config: DiscussionConfig, group: str, stimulus: str) -> str:
-    """Return the folder of a discussion's files with a final slash.
+    """Return the folder of a discussion's files, relative to the run folder.
 
-    It is an empty string for the run folder.
+    The folder ends with a slash. Return an empty string if the files are in the run folder.
     """
     if len(config.concepts) > 1:
         return f"groups/{group}/{stimulus}/"
@@ -61,7 +61,7 @@ def write_discussion(session: Session[DiscussionConfig], transcript: DiscussionT
 
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
-    """Yield `topline.json` and `topline.md` over all discussions that have ended."""
+    """Yield `topline.json` and `topline.md` on all discussions that have ended."""
     config = DiscussionConfig.model_validate(run.config)
     recorded_talks = set(run.rows("statements", "group", "stimulus"))
     talk_keys = ((group, concept.id) for group in config.groups for concept in config.concepts)
@@ -108,34 +108,37 @@ def topline_page(data: dict[str, object], mark: str = "") -> str:
 class TranscriptFormatter:
     """Formatter of a transcript, with the interface of the source study.
 
-    Every method is a function of the transcript alone.
+    All methods are static and depend only on the transcript.
     """
 
     @staticmethod
     def to_markdown(transcript: DiscussionTranscript, mark: str = "") -> str:
         """Return the transcript as Markdown: a heading per phase and a paragraph per message.
 
-        Speakers are named with age and occupation. `mark` (such as SYNTHETIC) is placed under the
-        title.
+        The name of a speaker is followed by age and occupation. `mark` is the provenance label,
+        such as SYNTHETIC, and appears under the title.
         """
         names = {profile.id: title_of(profile) for profile in transcript.personas}
         return _render_page("transcript.md", talk=transcript, mark=mark, names=names)
 
     @staticmethod
     def to_json(transcript: DiscussionTranscript) -> str:
-        """Return JSON that `from_json` reads back to an equal transcript."""
+        """Return the transcript as JSON. `from_json` restores an equal transcript from it."""
         return transcript.model_dump_json(indent=1)
 
     @staticmethod
     def from_json(text: str) -> DiscussionTranscript:
-        """Return the transcript of a text that `to_json` wrote. Raise ValidationError."""
+        """Return the transcript in a text that `to_json` wrote.
+
+        Raise ValidationError if the text is not such a transcript.
+        """
         return DiscussionTranscript.model_validate_json(text)
 
     @staticmethod
     def to_html(transcript: DiscussionTranscript, mark: str = "") -> str:
-        """Return a self-contained page.
+        """Return the transcript as a self-contained HTML page.
 
-        Each turn has an anchor (`#turn-12`), and replies link to the turn that they respond to.
+        Each turn has an anchor (`#turn-12`). A reply links to the turn to which it responds.
         """
         people = transcript.personas
         return _render_page(
@@ -154,8 +157,9 @@ class TranscriptFormatter:
     def summary_stats(transcript: DiscussionTranscript) -> dict[str, object]:
         """Return counts and means of the discussion, as `statistics.json` holds them.
 
-        They cover messages and words by role, phase and participant, sentiment, opinion shifts, the
-        most and least active participants, the balance of speaking and the sycophancy check.
+        They cover messages and words by role, phase and participant. They also cover sentiment,
+        opinion shifts, the most and least active participants, the balance of speaking and the
+        sycophancy check.
         """
         names = {profile.id: profile.name for profile in transcript.personas}
         messages = list(transcript.by_participants())
@@ -241,7 +245,7 @@ def _mean_or_none(values: Iterable[float | None]) -> float | None:
 
 
 def _nan_to_none(value: float) -> float | None:
-    """Round a value, or return None for NaN and infinity, which JSON does not have."""
+    """Round a value. Return None for NaN and infinity, because JSON has no such numbers."""
     return round(value, 4) if math.isfinite(value) else None
 
 
@@ -300,7 +304,7 @@ WOULD_BUY = INTENTS[3:]
 def topline_data(
     transcripts: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, object]:
-    """Return the topline as JSON, concept by concept.
+    """Return the data of the topline for JSON, concept by concept.
 
     `pages` maps "group/stimulus" to the path of the HTML transcript.
     """
@@ -418,7 +422,7 @@ def _position_data(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
 
 
 def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, object]]:
-    """Return the participants with a changed position and the turns of the change."""
+    """Return the participants who changed their position, and the turns of the change."""
     profiles = {profile.id: profile for profile in discussion_transcript.personas}
     return [
         {
@@ -443,10 +447,10 @@ def _movers(discussion_transcript: DiscussionTranscript) -> list[dict[str, objec
 def _remark_data(
     group: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, list[dict[str, object]]]:
-    """Return objections, needs and themes with quotes, those raised by most participants first.
+    """Return objections, needs and themes with quotes.
 
-    Within one group each quote is from another participant. With several groups each quote is from
-    another group.
+    The codes raised by most participants come first. With one group, each quote of a code is from
+    another participant. With several groups, each quote is from another group.
     """
     speakers_by_code: dict[str, set[tuple[str, str]]] = {}
     quotes_by_code: dict[str, dict[str, dict[str, object]]] = {}
@@ -499,7 +503,10 @@ def _remark_data(
 def _participant_summaries(
     discussion_transcript: DiscussionTranscript, pages: dict[str, str]
 ) -> list[dict[str, object]]:
-    """Return per participant the first and last position, share of words and a typical quote."""
+    """Return for each participant the first and last position, share of words and a quote.
+
+    The quote is the message that represents the last position best (`_representativeness`).
+    """
     positions_before, positions_after = (
         discussion_transcript.positions(InterviewTime.BEFORE),
         discussion_transcript.positions(InterviewTime.AFTER),
@@ -559,15 +566,18 @@ def _describe_leaning(position: float | None) -> str:
 def _representativeness(position: float, message: DiscussionMessage) -> float:
     """Return how well a message represents a participant with this position.
 
-    It is the message's tone, counted on the side of the position. For an almost neutral position
-    any strong tone counts.
+    The score is the tone of the message, with reversed sign for a negative position. For an almost
+    neutral position the score is the strength of the tone.
     """
     tone = message.sentiment or 0.0
     return abs(tone) if abs(position) < 0.2 else math.copysign(1.0, position) * tone
 
 
 def _across_groups(group: Sequence[DiscussionTranscript]) -> dict[str, object]:
-    """Return in how many groups each result came out the same way."""
+    """Return in how many groups each result occurred.
+
+    The results are a warmer or cooler mean position, and a majority that would buy.
+    """
     mean_shifts, majority_count = [], 0
     for discussion_transcript in group:
         position_pairs = discussion_transcript.positions_before_and_after().values()

@@ -73,8 +73,8 @@ MAX_NEUTRAL_POSITION = 0.05
 class Concept:
     """The tables of all groups about one concept.
 
-    `single`: one group discussed it, so participants are shown, not group means. `several`: the
-    study has several concepts, so keys and titles name the concept.
+    With `has_one_talk` (one group, one concept) findings show participants, not group means. With
+    `has_several_concepts` the keys and titles of findings name the concept.
     """
 
     name: str
@@ -90,14 +90,14 @@ class Concept:
     control: str | None = None
 
     def finding(self, key: str, title: str, *content: Any, **options: Any) -> Finding:
-        """Return a finding with groups as units. It names the concept if there are several."""
+        """Return a finding with groups as units. Its title names one of several concepts."""
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         options |= {"unit": "group", "units": self.utterances["group"].n_unique()}
         return Finding(key, title, *content, **options)
 
     def measure_result(self, measure: str) -> Result | None:
-        """Return the claim that a measure moved with this discussion, or None without data."""
+        """Return the result of the claim that the discussion moved a measure, or None."""
         stimulus_filter = ("stimulus", (self.name,))
         matching = (
             result
@@ -107,7 +107,7 @@ class Concept:
         return next((result for result in matching if result.counts != (0, 0)), None)
 
     def withheld_finding(self, key: str, title: str, statement: str, section: str) -> Finding:
-        """Return a finding that says that the codes do not support this result."""
+        """Return a finding without numbers, because the codes do not support the result."""
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         return Finding(key, title, statement, ResultTable((), ()), section=section)
@@ -169,7 +169,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
-    """Return the checks of all studies, and whether participants gave in to the group."""
+    """Return the checks of the model as a respondent, including the sycophancy check."""
     data = [sycophancy.read_check_data(concept.answers, concept.statements) for concept in concepts]
     pleasing = sycophancy.compute_check(
         [answer for answers, _ in data for answer in answers],
@@ -182,7 +182,7 @@ def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
 
 
 def purchase_intent(concept: Concept) -> Finding | None:
-    """Return the purchase intent before and after the discussion, or None without the latter."""
+    """Return the intent before and after the discussion, or None without one after it."""
     asked = concept.intents.filter(~pl.col("ladder"))
     answered = asked.filter(pl.col("answer").is_not_null())
     answers_by_time = {
@@ -263,13 +263,13 @@ def _is_primary(result: Result | None) -> bool:
 
 
 def _conclude_intent(likely: Estimate, change_result: Result | None) -> str:
-    """Return on which side of one half the intent lies, and the verdict on its movement."""
+    """Return a phrase on whether most would buy, and the verdict on the change of intent."""
     side = "most would buy it" if likely.value > 0.5 else "at most half would buy it"
     return f"{side}; {change_result.verdict_phrase}" if change_result is not None else side
 
 
 def _result_sentence(result: Result) -> str:
-    """Return a claim in one sentence, with its conclusion if it is primary, else as an estimate."""
+    """Return a primary claim with its conclusion, or another claim with its estimate."""
     told = f"{result.describe_estimate}, exploratory"
     if _is_primary(result):
         told = result.describe_conclusion
@@ -278,7 +278,7 @@ def _result_sentence(result: Result) -> str:
 
 
 def demand_finding(concept: Concept) -> Finding | None:
-    """Return the share that would buy at each price of the ladder, or None without a ladder."""
+    """Return the share that would buy at each price, or None with fewer than two prices."""
     answered = concept.intents.filter(
         pl.col("answer").is_not_null() & pl.col("price").is_not_null()
     )
@@ -335,7 +335,7 @@ def demand_finding(concept: Concept) -> Finding | None:
 
 
 def position_finding(concept: Concept) -> Finding | None:
-    """Return how positions moved: by participant with one group, by group mean with several."""
+    """Return the movement of each participant, or of group means with several groups."""
     pairs = position_pairs(concept.statements)
     asked = concept.statements.filter(pl.col("when").is_in(["before", "after"]))
     unknown = describe_missing(asked.filter(pl.col("position").is_null())["missing"])
@@ -414,7 +414,7 @@ def describe_missing(reasons: pl.Series) -> str:
 
 
 def _unread_answers(concept: Concept) -> tuple[str, ...]:
-    """Return a note on answers without a coded position. Earlier versions did not record them."""
+    """Return a note on answers without a position. Old tables lack the column for it."""
     if "reading_missing" not in concept.utterances.columns:
         return ()
     unread = concept.answers["reading_missing"].drop_nulls()
@@ -428,7 +428,7 @@ def _unread_answers(concept: Concept) -> tuple[str, ...]:
 
 
 def coded_themes(concept: Concept) -> Finding | None:
-    """Return coded objections, needs and themes, the most frequent first, or None without codes."""
+    """Return objections, needs and themes, the most frequent first, or None without codes."""
     codings = concept.codes.get("remarks")
     if codings is None or codings.primary_coder is None:
         return None
@@ -581,7 +581,7 @@ def talk_time(concept: Concept) -> Finding | None:
 
 
 def out_of_character(concept: Concept) -> Finding | None:
-    """Return how many replies may be out of character, or None if no reply has a sign of it."""
+    """Return how many replies seem out of character, or None if no reply does."""
     if "out_of_character" not in concept.utterances.columns:
         return None
     flagged = concept.utterances.filter(pl.col("out_of_character"))
@@ -645,7 +645,7 @@ def sycophancy_finding(concept: Concept) -> Finding:
 
 
 def words_and_positions(concept: Concept) -> Finding | None:
-    """Return Krippendorff's alpha of stated positions and coded words, or None without codes."""
+    """Return Krippendorff's alpha of stated positions and coded words, or None."""
     codings = concept.codes.get("opinion")
     if codings is None or codings.primary_coder is None:
         return None
@@ -703,7 +703,7 @@ def _describe_alpha(alpha: float) -> str:
 def compare_stimuli(
     stated: pl.DataFrame, stimuli: Sequence[str], results: Sequence[Result]
 ) -> Finding | None:
-    """Return the final positions on several concepts, and their differences from the first."""
+    """Return the final positions on all concepts, and differences from the first concept."""
     after = stated.filter(pl.col("when") == InterviewTime.AFTER.value)
     means = {}
     for stimulus in stimuli:

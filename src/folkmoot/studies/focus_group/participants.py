@@ -1,4 +1,4 @@
-"""The recruits of each group, and a participant: a persona that can be asked."""
+"""The recruits of each group, and a participant of a discussion or an interview."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def recruit_groups(session: Session[DiscussionConfig]) -> dict[str, list[Profile
 def _anonymous_profile(profile: Profile, name: str) -> Profile:
     """Return the profile of a human who answers as themselves: a name and no opinion.
 
-    No prompt contains the attributes that were drawn for the seat.
+    No prompt contains the attributes that were drawn for this seat.
     """
     changes = {
         "name": name,
@@ -134,7 +134,10 @@ def recruit_all_groups(
     folder: Path,
     rng_of: Callable[[tuple[str, ...]], np.random.Generator],
 ) -> dict[str, list[Profile]]:
-    """Return the recruits of each group. `rng_of` returns the generator of a scope path."""
+    """Return the recruits of each group.
+
+    `rng_of` returns the random generator of a scope path.
+    """
     rows = read_profiles(config, folder)
     panel = read_panel(folder / Path(config.panel).expanduser()) if config.panel else None
     persona_generator = PersonaGenerator(appeal=config.appeal, panel=panel)
@@ -153,7 +156,10 @@ def recruit_all_groups(
 
 
 def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> list[Profile]:
-    """Return the participants, without generated opinions unless `first_opinion` is `seeded`."""
+    """Return the participants without generated opinions.
+
+    If `first_opinion` is `seeded`, the opinions are kept.
+    """
     if config.first_opinion == "seeded":
         return list(people)
     return [profile.model_copy(update={"opinion": None}) for profile in people]
@@ -162,9 +168,9 @@ def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> li
 def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
     """Read the rows of a file of real profiles. Return an empty list for `grounded` personas.
 
-    `background` holds everything that the generator has no field for. This is the profile's own
-    text, the column `background`, an income in dollars and each unknown column with its name. If
-    the profile has such a text, `background` holds all columns. The prompt then leaves out the
+    `background` collects the data for which the generator has no field. These are the profile's own
+    text, the column `background`, an income in dollars, and each unknown column with its name. A
+    profile with its own text has all its columns in `background`, and the prompt leaves out the
     drawn attributes. Raise InputError if the file cannot be read.
     """
     if config.personas == "grounded":
@@ -200,9 +206,10 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
 def with_different_names(
     rows: Sequence[Mapping[str, object]], count: int, rng: np.random.Generator
 ) -> list[Mapping[str, object]]:
-    """Return randomly drawn rows without a repeated first name, because names address participants.
+    """Return `count` randomly drawn rows with different first names.
 
-    `check_config` makes sure that the file has enough of them.
+    The first names differ because participants are addressed by them. `check_config` makes sure
+    that the file has enough different names.
     """
     chosen: list[Mapping[str, object]] = []
     taken_names: set[str] = set()
@@ -219,9 +226,9 @@ def with_different_names(
 
 
 def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
-    """Return how many rows can be in one group: each needs another first name.
+    """Return how many rows can be in one group, where first names must differ.
 
-    Rows without a name are given one, so they always count.
+    A row without a name always counts, because it is given a new name.
     """
     names = [first_name(str(row.get("name", ""))) for row in rows]
     return len({name for name in names if name}) + names.count("")
@@ -232,8 +239,8 @@ def with_seeded_opinion(
 ) -> list[Profile]:
     """Return the participants with a seeded opinion on this concept.
 
-    The persona pulls the opinions on all concepts the same way. The rest is drawn for each concept.
-    With a single concept the opinions of recruitment are kept.
+    Part of the opinion comes from the persona and is the same for all concepts. The rest is drawn
+    for each concept. With a single concept, participants keep the opinions of recruitment.
     """
     config = session.config
     if len(config.concepts) == 1 or config.first_opinion == "asked":
@@ -277,7 +284,8 @@ PRIVATE_OPINION = Json(PrivateOpinion, may_decline=True)
 class Participant:
     """One persona in one discussion (`group`, `stimulus`), or in an interview (`alone`).
 
-    `first_words` are the words of the first opinion, with the participant's statement as source.
+    `first_words` are the words of the first opinion. Their source is the participant's private
+    statement.
     """
 
     persona: Profile
@@ -307,12 +315,12 @@ class Participant:
 
     @property
     def first_position(self) -> float | None:
-        """The position before the discussion, or None if it is not known."""
+        """The position before the discussion, or None if the position is not known."""
         return self.persona.opinion.valence if self.persona.opinion else None
 
     @property
     def opinion_words(self) -> str:
-        """The words of the first opinion, or an empty string if they are not known."""
+        """The words of the first opinion, or an empty string if there are none."""
         opinion = self.persona.opinion
         return self.first_words or (opinion.sentence if opinion else "")
 
@@ -365,10 +373,11 @@ class Participant:
         )
 
     def should_speak(self, rng: np.random.Generator, *, addressed: bool = False) -> bool:
-        """Return whether the participant answers a question: by chance, or always if addressed.
+        """Return whether the participant answers a question.
 
-        Extraversion gives the chance. One number is drawn even if the participant is addressed, so
-        that addressing one participant does not change the draws of the others.
+        Addressed participants always answer. The others answer with a probability that depends on
+        extraversion. One number is drawn in either case, so that addressing one participant does
+        not change the draws of the others.
         """
         chance = speaking_probability(self.persona.traits.extraversion)
         is_willing = rng.random() < (MEDIUM if self.speaks_as_self else chance)
@@ -385,6 +394,7 @@ class Participant:
         """Ask this participant the moderator's question and return the words with their source.
 
         `context` holds all messages so far. The last `context_messages` of them are the history.
+        Return a missing answer if the participant gives no words.
         """
         shows_material = question.phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
         prompt = scope.prompt(
@@ -455,7 +465,7 @@ class Participant:
     ) -> tuple[PurchaseIntent, ...]:
         """Ask for the private purchase intent at the product's own price and at each ladder price.
 
-        No question contains the answers to the others.
+        The prompt of one question does not contain the answers to the other ones.
         """
         answers = [await self._would_buy(scope, when, context, self.texts.price)]
         for price in self.texts.ladder:
@@ -505,8 +515,7 @@ class Participant:
 def speaking_probability(extraversion: int) -> float:
     """Return the probability that a participant answers a question without being addressed.
 
-    `extraversion` is from 0 to 100. The outer thirds of the scale, from 67 and below 34, count as
-    high and low.
+    `extraversion` is from 0 to 100. The probability is high from 67 on and low below 34.
     """
     if extraversion >= 67:
         return HIGH
@@ -526,7 +535,7 @@ def conversation_style_advice(profile: Profile) -> str:
 def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> str:
     """Return the words of a reply without a leading "Name:" and surrounding quotation marks.
 
-    Everything from a line on that begins with another participant's name ("Other:") is cut off.
+    The reply is cut at the first line that begins with another participant's name ("Other:").
     """
     names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())
@@ -537,10 +546,9 @@ def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> st
 
 
 def title_of(profile: Profile) -> str:
-    """Return a participant for readers: `Emma (27, Marketing Coordinator)`.
+    """Return the name of a participant for reports: `Emma (27, Marketing Coordinator)`.
 
-    A profile that is described by its own text has the first name only, because its other
-    attributes are drawn.
+    A profile with its own text is given by first name only, because its other attributes are drawn.
     """
     if profile.described:
         return profile.first_name

@@ -1,8 +1,8 @@
-"""Positions on the concept: how to tell a move, and an approach to the other participants.
+"""Positions on the concept: did a participant move, and did a participant approach the others?
 
 A move is a change from the participant's own earlier position in any direction. An approach is a
-decrease of the distance to the positions of the others. The tables of answers given twice, and
-without excluded answers, are made here too.
+decrease of the distance to the positions of the others. The module also pairs answers that were
+given twice, and removes excluded answers from tables.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def describe_position(position: float) -> str:
 def has_moved(before: float | None, after: float | None) -> bool:
     """Return whether two positions of one participant differ by at least `SMALLEST_MOVE`.
 
-    Return False if one of them is not known.
+    Return False if one of the two positions is not known.
     """
     if before is None or after is None:
         return False
@@ -54,11 +54,13 @@ def has_moved(before: float | None, after: float | None) -> bool:
 def measure_approach(
     start: Positions, participant_id: str, before: float | None, after: float | None
 ) -> float | None:
-    """Return by how many points a person came closer to the others' mean position at `start`.
+    """Return by how many points a participant came closer to the others.
 
-    It is negative if the distance grew, and None if a position is not known. Noise makes it zero on
-    average, because noise increases a distance as often as it reduces one. A step in the direction
-    of the others would be biased, because noise regresses towards the mean.
+    `start` holds the first position of each participant. The reference is the mean of the others'
+    positions in `start`. The result is negative if the distance to this reference grew. Return None
+    if a position is not known. This distance measures an approach without bias, because noise
+    increases it as often as it reduces it. A step in the direction of the others would be biased,
+    because noise regresses towards the mean.
     """
     other_positions = [
         position for other_id, position in start.items() if other_id != participant_id
@@ -77,7 +79,7 @@ MAX_LINES = 20
 
 
 def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
-    """Return the path of positions as (name, turn, position).
+    """Return the path of each participant's positions as (name, turn, position).
 
     The last position of each participant is repeated at the last turn, so that all lines of the
     chart have the same length.
@@ -96,7 +98,8 @@ def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, fl
 def mean_position_by_question(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
     """Return the mean position of each group after each question as (group, question, mean).
 
-    At most MAX_LINES groups are included. The last known position of each participant counts.
+    The mean covers the last known position of each participant. At most MAX_LINES groups are
+    included.
     """
     points: list[tuple[str, float, float]] = []
     for group in opinions["group"].unique(maintain_order=True).to_list()[:MAX_LINES]:
@@ -115,10 +118,10 @@ def mean_position_by_question(opinions: pl.DataFrame) -> list[tuple[str, float, 
 def position_pairs(
     statements: pl.DataFrame, end_time: InterviewTime = InterviewTime.AFTER
 ) -> pl.DataFrame:
-    """Return one row per participant with the private positions before the discussion and at `end`.
+    """Return the private positions before the discussion and at `end_time`.
 
-    The columns are PERSON, `name`, `before` and `after`. Participants without one of the positions
-    are left out.
+    The table has one row per participant, with the columns PERSON, `name`, `before` and `after`.
+    Participants without one of the positions are left out.
     """
     before, after = (
         statements.filter((pl.col("when") == when.value) & pl.col("position").is_not_null())
@@ -129,7 +132,11 @@ def position_pairs(
 
 
 def repeated_positions(run: RunFolder) -> list[Repeat]:
-    """Return private answers given twice: before the discussion, and before and after it."""
+    """Return pairs of private answers by the same participant to the same question.
+
+    Positions are paired with the second asking before the discussion (`untouched`), and with the
+    answer after it. Purchase intents are paired with those after the discussion.
+    """
     statements = run.read_table("statements").filter(~pl.col("planted"))
     statements = statements.rename({"position": "answer", "when": "occasion"})
     intents = run.read_table("intents").rename({"when": "occasion"})
@@ -162,7 +169,10 @@ def repeated_positions(run: RunFolder) -> list[Repeat]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return `intents` with the excluded answers blanked."""
+    """Return the table `intents` with excluded answers set to null.
+
+    `excluded` holds rows of `answers`.
+    """
     excluded_keys = set()
     is_intent = (pl.col("kind") == "choice") & pl.col("address").str.contains("/intent/")
     for address in excluded.filter(is_intent)["address"]:

@@ -30,7 +30,7 @@ _AS_ADDRESS = (
 
 
 def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
-    """Return the problems that no single key shows.
+    """Return problems that only the combination of keys or the file of profiles shows.
 
     They are contradictions of keys, unknown quotas, and problems of the file of profiles.
     """
@@ -153,9 +153,10 @@ def list_images(config: DiscussionConfig) -> list[str]:
 
 
 def check_images(config: DiscussionConfig) -> list[Problem]:
-    """Return problems for images that no model would see.
+    """Return problems of images that models would not be shown.
 
-    These are unsupported types, names of files, and images in place of a text.
+    These are images of unsupported types, file names in place of images, and images in keys that
+    must be text.
     """
     problems: list[Problem] = []
     for key, text in _displayed_texts(config):
@@ -176,7 +177,7 @@ def check_images(config: DiscussionConfig) -> list[Problem]:
 
 
 def _displayed_texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a study file that participants are shown, with their keys."""
+    """Yield the key and the text of everything in the study file that participants are shown."""
     prefixed_parts = [
         ("", config),
         *((f"stimuli.{index}.", stimulus) for index, stimulus in enumerate(config.stimuli)),
@@ -189,7 +190,7 @@ def _displayed_texts(config: DiscussionConfig) -> Iterator[tuple[str, str]]:
 
 
 def _check_guide(config: DiscussionConfig) -> list[Problem]:
-    """Return problems of guide questions that would never be asked."""
+    """Return problems of guide questions that the moderator would never ask."""
     problems: list[Problem] = []
     for phase, guide_part in config.guide.items():
         key = f"guide.{phase.value}"
@@ -219,12 +220,12 @@ def _at_personas(problem: Problem) -> Problem:
 
 
 def limit_groups(config: DiscussionConfig, groups: int) -> DiscussionConfig:
-    """Return the settings with at most this many groups, but at least one."""
+    """Return the settings with at most `groups` groups, but at least one."""
     return config.model_copy(update={"replications": min(config.replications, max(1, groups))})
 
 
 def config_advisories(config: DiscussionConfig) -> list[str]:
-    """Return what the researcher should know before a run."""
+    """Return what the researcher should know before a run although it is no problem."""
     advisories = []
     if config.replications < FEWEST_UNITS:
         advisory = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"
@@ -248,9 +249,9 @@ def config_advisories(config: DiscussionConfig) -> list[str]:
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """Return the rows that the sealed recruits imply.
+    """Return the rows that the tables of a run must have, given the sealed recruits.
 
-    These are one row of `personas` per recruit, and `statements` for each discussion of a group.
+    `personas` has one row per recruit. `statements` has rows for each concept of each group.
     """
     rows = tuple(
         {"group": group, "persona_id": participant["id"], "name": participant["name"]}

@@ -34,8 +34,8 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:
     """Run all groups concurrently, and within a group one discussion per concept.
 
-    Discussions of one group do not know each other. All answers are coded at the end. `invited`
-    profiles take part in every group and replace its recruits.
+    No discussion of a group contains words of another discussion. All answers are coded at the end.
+    If there are `invited` profiles, they take part in every group in place of recruits.
     """
     config = session.config
     recruits = dict.fromkeys(config.groups, invited) if invited else recruit_groups(session)
@@ -82,10 +82,10 @@ async def run_discussion(
 ) -> DiscussionTranscript:
     """Hold the discussion of one group on one concept and return its transcript.
 
-    `config` is that of the concept (`DiscussionConfig.for_stimulus`). The moderator plans the
-    guide. Each participant reads the concept in private and states an opinion. The phases follow
-    one another, and each speaker is shown the messages so far. At the end each participant is asked
-    in private again.
+    `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`). The moderator
+    plans the guide. Each participant reads the concept in private and states an opinion. Then come
+    the phases, in which each speaker is shown the latest messages. At the end each participant is
+    asked in private again.
     """
     moderator = Moderator(
         config, {profile.id: profile.first_name for profile in people}, group, stimulus

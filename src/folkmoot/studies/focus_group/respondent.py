@@ -1,8 +1,8 @@
 """The part of the embedded respondent for focus groups: how opinions become answers.
 
-The opinion of a product is the sum of a taste, the claims of concept and material weighted by what
-counts for the persona, and the price. In a discussion it moves towards the views of others.
-`talk.views` reads the product and the views in a prompt.
+An opinion of the product is the sum of a taste, the claims in concept and material, and the price.
+Claims are weighted by the concerns of the persona. In a discussion the opinion moves towards the
+views of others. `talk.views` reads the product and the views in a prompt.
 """
 
 from __future__ import annotations
@@ -57,9 +57,11 @@ MAX_NEUTRAL_POSITION = 0.15
 
 
 class Opinion(NamedTuple):
-    """An opinion of the product: before and after the views of others, and by concern.
+    """An opinion of the product.
 
-    The scale is unbounded. `bounded_position` maps it to −1 to 1.
+    `first` is the opinion before the views of others and `now` the opinion after them. `by_concern`
+    holds the parts of the opinion. The scale is unbounded, and `bounded_position` maps it to −1 to
+    1.
     """
 
     first: float
@@ -80,7 +82,8 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
         pull  = susceptibility · persuasion · kappa_read · n / (n + 8)
         now   = first + pull · (mean view of others − tanh(first))
 
-    n is the number of views of others. Sycophancy is added to the pull, which is at most 1.
+    The sum is over concerns, and n is the number of views of others. Sycophancy increases the pull,
+    which is at most 1.
     """
     product, persona, knobs = read_product(mind), mind.who, mind.knobs
     spread = 1 - knobs.shrinking_variance
@@ -137,9 +140,10 @@ class Leaning(NamedTuple):
 
 
 def stated_leaning(mind: SimulatedRespondent) -> Leaning | None:
-    """Return the first opinion that the system prompt states, by its five wordings, or None.
+    """Return the first opinion that the system prompt states in words, or None.
 
-    It holds what the participant read in private, even if that text is no longer in the prompt.
+    The system prompt has one of five wordings. They tell what the participant thought of texts read
+    in private, even if these texts are no longer in the prompt.
     """
     leaning_text = text_of(mind, texts.FIRST_LEANING)
     leanings = list(LEANINGS.values())
@@ -155,7 +159,10 @@ _STATED = tuple(
 
 
 def concern_weight(mind: SimulatedRespondent, concern: str) -> float:
-    """Return the weight of a concern for the persona: 0.15 to 0.5, or more if the text says so."""
+    """Return the weight of a concern for the persona.
+
+    The weight is drawn from 0.15 to 0.5. It is higher if the persona's text names the concern.
+    """
     persona = mind.who
     is_own_concern = bool(re.search(load_wordings()["concerns"][concern]["weighs"], persona.key))
     return (
@@ -173,7 +180,7 @@ def _only_amount(price: str) -> str:
 
 
 def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
-    """Return the fields of `PrivateOpinion`."""
+    """Return the fields of the answer type `PrivateOpinion`."""
     opinion = form_opinion(mind)
     noise = 0.5 * mind.knobs.noise * normal_draw(mind.at.seed, mind.at.address, "position")
     position = math.tanh(opinion.now + noise)
@@ -186,9 +193,9 @@ def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
 
 
 def answer_intent(mind: SimulatedRespondent) -> str | None:
-    """Return the purchase intent: the opinion in five steps, with the noise of one asking.
+    """Return the purchase intent: the opinion in five steps, with noise for each question.
 
-    Return None for other choices, which the shared part answers.
+    Return None for other choices. The shared part of the respondent answers them.
     """
     if set(mind.reading.offered) != set(INTENTS):
         return None
@@ -202,9 +209,9 @@ def answer_intent(mind: SimulatedRespondent) -> str | None:
 
 
 def answer_at_table(mind: SimulatedRespondent) -> str:
-    """Return a turn in the discussion.
+    """Return one answer in the discussion.
 
-    It is an introduction if the question is about the category and no views were given yet.
+    The answer is an introduction if the question is about the category and no views were given yet.
     Otherwise it gives views, and may refer to another participant.
     """
     opinion = form_opinion(mind)
@@ -257,8 +264,8 @@ ASKS_PRICE = re.compile(r"\b(?:prices?|pay)\b", re.IGNORECASE)
 def fair_price(opinion: Opinion) -> str:
     """Return the price that a participant calls fair, rounded to two figures.
 
-    It is the product's price, or USUAL if none is shown, multiplied by up to two or divided by up
-    to two, according to the position.
+    The starting point is the product's price, or USUAL_PRICE if the prompt shows none. The position
+    multiplies it by a factor from one half (against) to two (in favour).
     """
     stated_price = opinion.product.price
     reference_price = parse_amount(_only_amount(stated_price)) if stated_price else USUAL_PRICE
@@ -274,7 +281,7 @@ def fair_price(opinion: Opinion) -> str:
 def own_concern(mind: SimulatedRespondent) -> str:
     """Return the concern of the respondent's last utterance.
 
-    It is empty if others have spoken since, or if the utterance had no views.
+    Return an empty string if others have given views since, or if the utterance had no views.
     """
     own_texts = own_words(mind)
     if not own_texts or views_of_others(mind, passages_since(mind)):
@@ -296,7 +303,7 @@ def current_question(mind: SimulatedRespondent) -> str:
 
 
 def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
-    """Return an introduction and a sentence on buying. The introduction is given only once."""
+    """Return a sentence on buying, after an introduction if the respondent has not spoken yet."""
     kinds = ["experience"]
     if mind.who.calling and not own_words(mind):
         kinds.insert(0, "intro")
@@ -306,10 +313,10 @@ def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
 def reply_to_view(
     mind: SimulatedRespondent, opinion: Opinion, reported_views: Sequence[ReportedView]
 ) -> tuple[str, str]:
-    """Return agreement or disagreement with one of the last views of others, and its concern.
+    """Return a sentence that agrees or disagrees with another participant, and its concern.
 
-    Both are empty if there is none to respond to, or by chance. Respondents agree with views on
-    their own side only.
+    The sentence responds to one of the last views of others. The respondent agrees only with views
+    on its own side. Return two empty strings if no view is chosen, which is partly random.
     """
     side = 1 if opinion.now >= 0 else -1
     latest = {
@@ -342,10 +349,10 @@ def reply_to_view(
 def give_reasons(
     mind: SimulatedRespondent, opinion: Opinion, count: int, concern: str = ""
 ) -> list[str]:
-    """Return `count` sentences on the respondent's side, or more for a neutral position.
+    """Return `count` sentences on the respondent's side, with more for a neutral position.
 
-    `concern` comes first if a view was referred to. If the opinion is not strong, the last sentence
-    is of the other side.
+    `concern` is the concern of the view to which the turn responds. If it is given, the first
+    sentence is about it. If the opinion is not strong, a reason for the other side comes last.
     """
     product, position = opinion.product, opinion.bounded_position
     side, other_side = ("pro", "con") if position >= 0 else ("con", "pro")
@@ -367,7 +374,7 @@ def give_reasons(
 
 
 def compose_turn(mind: SimulatedRespondent, opinion: Opinion, sentences: Sequence[str]) -> str:
-    """Return the reasons as one turn. A reason of the other side is joined as an objection."""
+    """Return the sentences as one turn. A reason for the other side is joined with "but"."""
     turn_sentences = [*sentences]
     if mind.draws.draw_chance(0.35):
         turn_sentences[0] = (
@@ -383,7 +390,7 @@ def compose_turn(mind: SimulatedRespondent, opinion: Opinion, sentences: Sequenc
 
 
 def embed_sentence(sentence: str) -> str:
-    """Return a sentence for use after introductory words, with a small first letter."""
+    """Return a sentence with a small first letter, for use after introductory words."""
     keeps_capital = sentence.startswith(("I ", "I'")) or not sentence[0].isalpha()
     return sentence if keeps_capital else sentence[0].lower() + sentence[1:]
 
@@ -391,10 +398,11 @@ def embed_sentence(sentence: str) -> str:
 def give_reason(
     mind: SimulatedRespondent, opinion: Opinion, side: str, skip: int = 0, kind: str = "reasons"
 ) -> str:
-    """Return one reason of a side.
+    """Return one reason for a side (`pro` or `con`).
 
-    It is the concern with the strongest pull in that direction, after `skip` others. Sometimes it
-    is another one, or words of the material.
+    The concerns are ranked by their influence on the opinion in this direction, with some noise.
+    The reason is about the first concern of this ranking after the first `skip` ones. Sometimes the
+    reason quotes a claim of the material.
     """
     product = opinion.product
     sign = 1 if side == "pro" else -1
@@ -414,7 +422,10 @@ def give_reason(
 def fill_phrase(
     mind: SimulatedRespondent, frames: Sequence[str], product: Product, **more: str
 ) -> str:
-    """Return one of the frames with its fields filled, if possible one that was not used before."""
+    """Return one of the frames with its fields filled.
+
+    Frames that already occur in the discussion are avoided if possible.
+    """
     variables = dict(
         thing=product.product_noun,
         price=product.price or "that",
@@ -436,7 +447,10 @@ def fill_phrase(
 
 
 def answer_guide(mind: SimulatedRespondent) -> dict[str, object]:
-    """Return the fields of `PhaseGuide`: questions of the phase about this product."""
+    """Return the fields of the answer type `PhaseGuide`: questions for the phase.
+
+    The questions are packaged sentences with the name of the product filled in.
+    """
     product = read_product(mind)
     guide = load_wordings()["guide"]
     phrases = guide.get(text_of(mind, texts.PHASE)) or guide["exploration"]
@@ -445,7 +459,10 @@ def answer_guide(mind: SimulatedRespondent) -> dict[str, object]:
 
 
 def people_named(mind: SimulatedRespondent) -> list[str]:
-    """Return the names in the prompt, without those of all participants in the system prompt."""
+    """Return the names that the prompt mentions after the system prompt.
+
+    The system prompt is left out because it lists all participants.
+    """
     return list(
         dict.fromkeys(
             passage.text for passage in shown_passages(mind, texts.NAME) if passage.message
@@ -454,7 +471,10 @@ def people_named(mind: SimulatedRespondent) -> list[str]:
 
 
 def next_question(mind: SimulatedRespondent) -> dict[str, object]:
-    """Return the fields of `NextQuestion`: the planned question, after a reference to a remark."""
+    """Return the fields of the answer type `NextQuestion`.
+
+    The question is the planned one, after a reference to a remark.
+    """
     product = read_product(mind)
     planned = [
         passage.text
@@ -517,7 +537,7 @@ _COUNTS = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
 
 
 def summarise_views(reported_views: Iterable[ReportedView]) -> str:
-    """Return the number of participants for and against, by concern and without names."""
+    """Return how many participants are for and against, by concern and without names."""
     speakers_by_view: dict[tuple[str, int], set[str]] = {}
     for reported_view in reported_views:
         for view in reported_view.views:
@@ -530,7 +550,7 @@ def summarise_views(reported_views: Iterable[ReportedView]) -> str:
 
 
 def ask_probe(mind: SimulatedRespondent) -> str:
-    """Return a probe: why, and after the answer to that probe, why it matters."""
+    """Return a probe: why, or why it matters if the participant has answered the first probe."""
     asked_names, own_texts = people_named(mind), own_words(mind)
     # It is the second probe if the moderator's last words named the same participant and at most
     # one answer followed.
@@ -553,7 +573,10 @@ _DISAGREES = re.compile(r"\b(?:disagree|differently|cannot go along)\b")
 
 
 def answer_coding(mind: SimulatedRespondent) -> dict[str, object]:
-    """Return the fields of `OpinionReading` for the answer that the coder reads."""
+    """Return the fields of the answer type `OpinionReading` for one answer.
+
+    The coder counts the views in the answer for and against the product.
+    """
     passages = [passage for passage in talk_passages(mind) if passage.source.speaker != MODERATOR]
     current = [passage for passage in passages if passage.text == mind.reading.about]
     text = current[-1].text if current else ""

@@ -53,8 +53,8 @@ MAX_TOKENS = 300
 class LLMClient:
     """A client that answers a system prompt and a user prompt through a scope.
 
-    The calls are journaled and their cost is counted. `model` is `provider/model`, or None for the
-    model of the run. Subclasses replace `complete`.
+    Its calls are journaled and their cost is counted. `model` has the form `provider/model`. None
+    means the model of the run. Subclasses override `complete`.
     """
 
     def __init__(self, scope: Scope, model: str | None = None) -> None:
@@ -68,7 +68,7 @@ class LLMClient:
         temperature: float = TEMPERATURE,
         max_tokens: int = MAX_TOKENS,
     ) -> str:
-        """Return the text of one reply. Raise RefusedError if the model gives none."""
+        """Return the text of one reply. Raise RefusedError if the answer is missing."""
         speaker = Speaker("assistant", "Assistant", system=system_prompt, model=self._model)
         reply = await self._scope.ask(
             speaker, user_prompt, temperature=temperature, max_tokens=max_tokens
@@ -79,7 +79,10 @@ class LLMClient:
 
 
 class _PendingRequest(NamedTuple):
-    """A request that a simulator's client answers, and the respondent that the client may ask."""
+    """A request that a client of the simulator has to answer.
+
+    `respondent` is the embedded respondent. The client may pass the request to it.
+    """
 
     request: ModelRequest
     address: str
@@ -95,9 +98,9 @@ _PENDING_REQUEST: ContextVar[_PendingRequest | None] = ContextVar("asked", defau
 class MockLLMClient(LLMClient):
     """A client that asks the embedded respondent, without key and network.
 
-    Equal prompts give equal replies. In a simulator it answers like `--model synthetic`, also if a
-    subclass calls `super().complete`. Outside a simulator it has only the two texts. `config` then
-    tells it which words are the concept, the material and the price.
+    Equal prompts give equal replies. Inside a simulator the client answers like `--model
+    synthetic`, also if a subclass calls `super().complete`. Outside a simulator it knows only the
+    two prompts. `config` then identifies the concept, the material and the price in them.
     """
 
     config: DiscussionConfig | None = None
@@ -154,10 +157,10 @@ def infer_request(
     max_tokens: int,
     config: DiscussionConfig | None = None,
 ) -> ModelRequest:
-    """Build a request from two texts.
+    """Build a request from a system prompt and a user prompt.
 
-    The answer type is the one with all its options, or all its field names, in the prompt. The
-    system prompt is taken as the persona. Texts of `config` that occur in the prompts become the
+    The answer type is the one for which the user prompt holds all options or all field names. The
+    system prompt counts as the persona. Texts of `config` that occur in the prompts count as the
     product.
     """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
@@ -185,9 +188,9 @@ def infer_request(
 
 
 def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str) -> ModelRequest:
-    """Return the request with the texts that a client made of its messages.
+    """Return the request with the two prompts as its messages.
 
-    Passages with a known source that still occur in the texts keep that source.
+    A passage with a known source keeps the source if the passage still occurs in the prompts.
     """
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     sourced_texts = (
@@ -200,7 +203,10 @@ def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str)
 def find_texts(
     messages: Sequence[Message], texts: Iterable[tuple[str, Source | None]]
 ) -> tuple[Span, ...]:
-    """Return the spans of texts with known words, each at its first occurrence in the messages."""
+    """Return the span of each text with a known source that occurs in the messages.
+
+    The span is at the first occurrence of the text.
+    """
     spans = []
     for text, source in texts:
         matches = (
@@ -216,8 +222,9 @@ def find_texts(
 class DiscussionSimulator:
     """One discussion of one group on one concept, run from Python.
 
-    Without `personas` participants are recruited. Without a client, or with a plain MockLLMClient,
-    the embedded respondent answers. A client with its own `complete` is always asked.
+    Without `personas` participants are recruited. Without a client, or with a MockLLMClient that
+    does not override `complete`, the embedded respondent answers. All other clients are asked
+    through `complete`.
     """
 
     config: DiscussionConfig
@@ -228,7 +235,7 @@ class DiscussionSimulator:
         """Hold the discussion as a run in a temporary folder and return its transcript.
 
         Raise InputError for contradictory settings and for more than one group or concept.
-        Exceptions of the client are passed on.
+        Exceptions of the client reach the caller.
         """
         if self.config.replications > 1 or self.config.stimuli:
             raise InputError("a simulator holds one discussion; run the study for several")
@@ -275,9 +282,9 @@ async def _answer_request(
 
 
 def flatten_messages(messages: Sequence[Message]) -> tuple[str, str]:
-    """Return the system prompt, and all other messages joined as one user prompt.
+    """Return the system prompt and one user prompt that joins all other messages.
 
-    The speaker's own messages have the prefix "You: ".
+    The speaker's own messages begin with "You: " in the user prompt.
     """
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     conversation = "\n\n".join(

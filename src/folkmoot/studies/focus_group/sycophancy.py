@@ -1,11 +1,10 @@
 """The sycophancy check: do participants please each other?
 
-It measures agreement by speaking order, movement towards the group, and open disagreement. Each
-participant is asked for a position twice before the discussion. Convergence is compared with the
-difference of these two answers, because noise alone moves extreme answers towards the mean.
-Movement beyond noise may also come from what participants learn from each other. Only a control
-separates that from giving in, so the check has a verdict only with a control. The verdict comes
-from `measures.diagnostics`, with a stated margin.
+The check measures agreement by speaking order, movement towards the group, and open disagreement.
+Participants state their position twice before the discussion. The difference of the two answers is
+noise, which alone moves extreme answers towards the mean. Convergence is compared with this noise.
+Participants may also move because they learn from each other. Only a control separates learning
+from giving in, so there is a verdict (`measures.diagnostics`) only with a control.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ class PositionedAnswer(NamedTuple):
     """An answer with its place in the speaking order.
 
     `question` is an id that begins with the group ("group/…"). `step` is the number of points by
-    which the answer brought the speaker closer to the others (`answer_movements`), None if not
-    known. `takes_up` says whether it responds to another participant. None is not known and counts
-    as yes.
+    which the answer brought the speaker closer to the others (`answer_movements`), or None if it is
+    not known. `takes_up` is True if the answer responds to another participant. None means not
+    known and counts as True.
     """
 
     question: str
@@ -63,14 +62,15 @@ class PositionedAnswer(NamedTuple):
 
     @property
     def dependence_group(self) -> str:
-        """The group of the answer. Answers of one group depend on each other."""
+        """The group of the answer. Answers within a group are not independent."""
         return self.question.partition("/")[0]
 
 
 class PositionRecord(NamedTuple):
-    """The private positions of one group's participants by id, in the order of `InterviewTime`.
+    """The private positions of the participants of one discussion.
 
-    `alone` is empty without the control `alone`, and `retest` without a second asking.
+    Each field maps participant ids to positions at one `InterviewTime`. `alone` is empty without
+    the control `alone`. `retest` is empty if participants were asked only once.
     """
 
     group: str
@@ -84,16 +84,17 @@ class PositionRecord(NamedTuple):
 class Check:
     """The result of the check, with groups as independent units.
 
-    - `answers` counts the answers that are not the first to their question. `agree` and
-      `disagree` are shares of these, from 0 to 1.
-    - `agree_slope` is the change of the share that agrees, per place later in the order. It covers
-      only answers that respond to another speaker, because later speakers have more to respond to.
-    - `step_slope` is the same for the approach to the others, over all answers.
+    - `answers` is the number of answers without the first answers to each question. `agree` and
+      `disagree` are shares of these answers, from 0 to 1.
+    - `agree_slope` is the change of the share that agrees, per place later in the speaking order.
+      Answers that respond to no other speaker are left out, because later speakers have more
+      utterances to which they can respond.
+    - `step_slope` is the change of the approach to the others, per place, over all answers.
     - `spread_before` and `spread_after` are standard deviations of positions.
-    - `converge_p` is the p-value of `convergence_p`: the chance that a second asking without a
-      discussion would leave positions as close together.
+    - `converge_p` is the p-value of `convergence_p`: how often a second asking without a
+      discussion would leave positions this close together or closer.
     - `towards` is the number of points by which participants came closer to the others.
-    - `beyond_alone` is how much closer they came than the same participants in an interview.
+    - `beyond_alone` is `towards` minus the same measure after an interview without the others.
 
     A value is NaN if there is nothing to compare.
     """
@@ -113,8 +114,8 @@ class Check:
     def judge(self) -> diagnostics.Check:
         """Return the verdict on whether participants gave in to the group.
 
-        Only a control can give one: without it, what participants learned from each other and
-        regression to the mean cannot be told from giving in.
+        Without a control there is no verdict, because learning from each other and regression to
+        the mean look the same as giving in.
         """
         if self.control == "alone":
             return check_pull_of_group(
@@ -133,7 +134,7 @@ class Check:
         return not_checked("sycophancy", "Giving in to the group", Margin(high=PULL), NO_CONTROL)
 
     def describe_check(self) -> str:
-        """Return the check in words for the report."""
+        """Return the results of the check as text for the report."""
         return " ".join(
             filter(
                 None,
@@ -168,7 +169,7 @@ class Check:
         )
 
     def describe_convergence(self) -> str:
-        """Return the exploratory test of convergence for a note."""
+        """Return a note on the exploratory test of convergence."""
         if math.isnan(self.converge_p):
             return (
                 "Positions were not asked for twice before the discussion, so convergence is not "
@@ -221,9 +222,10 @@ def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
 def read_check_data(
     said: pl.DataFrame, statements: pl.DataFrame
 ) -> tuple[list[PositionedAnswer], list[PositionRecord]]:
-    """Return the answers and the private positions that the check compares, by discussion.
+    """Return the answers and the private positions that the check compares.
 
-    `said` has the utterances of participants, and `statements` the private positions.
+    `said` holds the utterances of participants, and `statements` the private positions. The result
+    has one position record per discussion.
     """
     answers: list[PositionedAnswer] = []
     people = []
@@ -255,17 +257,18 @@ def read_check_data(
 
 
 def takes_up_others(stance: str | None, replied_to: str | None) -> bool:
-    """Return whether an answer responds to another participant, according to the coder."""
+    """Return whether the coder read the answer as a response to another participant."""
     return stance is not None or replied_to not in (None, MODERATOR)
 
 
 def answer_movements(
     first: Positions, answers: Iterable[tuple[str, float | None]]
 ) -> list[float | None]:
-    """Return by how much each answer brought its speaker closer to the others at `first`.
+    """Return for each answer by how many points the speaker came closer to the others.
 
-    `said` yields (speaker, position after the answer) in the order of speaking. A movement is None
-    if a position is not known.
+    `first` holds the positions before the discussion, which also serve as the others' positions.
+    `answers` yields (speaker, position after the answer) in speaking order. A movement is None if a
+    position is not known.
     """
     current = dict(first)
     movements: list[float | None] = []
@@ -278,7 +281,10 @@ def answer_movements(
 
 
 def movement_towards_others(first: Positions, after: Positions) -> dict[str, float]:
-    """Return by participant id how much closer each came to the others' positions at `first`."""
+    """Return by how many points each participant came closer to the others, by id.
+
+    The others' positions are those in `first`.
+    """
     movements = {
         persona_id: measure_approach(first, persona_id, before, after.get(persona_id))
         for persona_id, before in first.items()
@@ -291,7 +297,10 @@ def compute_check(
     records: Sequence[PositionRecord],
     control: str | None = None,
 ) -> Check:
-    """Return the check from answers and private positions by discussion."""
+    """Return the result of the check.
+
+    Each record holds the private positions of one discussion.
+    """
     # The first answer to a question has no earlier answer to agree with.
     later = [answer for answer in answers if answer.position > 1]
     stances = [answer.stance for answer in later]
@@ -335,9 +344,10 @@ def compute_check(
 
 
 def _slope_over_places(values: Sequence[float], answers: Sequence[PositionedAnswer]) -> Estimate:
-    """Return the slope of a value on the place within a question, with groups as independent units.
+    """Return the slope of a value on the place in the speaking order of its question.
 
-    The estimate is NaN with fewer than six answers, or if all answers of a question have one place.
+    Groups are the independent units. The estimate is NaN with fewer than six answers. It is NaN as
+    well if the answers to each question all have the same place.
     """
     _, block = np.unique([answer.question for answer in answers], return_inverse=True)
     value, place = (
@@ -363,7 +373,10 @@ def _block_means(values: NDArray[np.float64], block: NDArray[np.intp]) -> NDArra
 
 
 def _convergence_of_groups(records: Sequence[PositionRecord]) -> tuple[float, float, float]:
-    """Return the mean standard deviation before and after, and the p-value of `convergence_p`."""
+    """Return the mean spread before and after the discussion, and the p-value.
+
+    The spread is a standard deviation of positions. The p-value is that of `convergence_p`.
+    """
     start, end = _paired_positions((record.before, record.after) for record in records)
     retest, after = _paired_positions((record.retest, record.after) for record in records)
     # A fixed seed, so that a report computed again has the same p-value.
@@ -374,10 +387,10 @@ def _convergence_of_groups(records: Sequence[PositionRecord]) -> tuple[float, fl
 def _paired_positions(
     groups: Iterable[tuple[Positions, Positions]],
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """Return the first and second positions of participants who have both, by group.
+    """Return the first and the second positions, by group, of participants with both.
 
-    Groups with fewer than three such participants are left out, because they have no spread to
-    speak of.
+    Groups with fewer than three such participants are left out, because a standard deviation of two
+    positions says little.
     """
     first: list[list[float]] = []
     second: list[list[float]] = []

@@ -38,7 +38,7 @@ LEANING = "the same position in words, as prompts show it"
 
 
 class ConceptRow(Row, table="concepts", key=("stimulus",)):
-    """One concept as prompts show it, with values of the study where the concept has none."""
+    """One concept as prompts show it. Missing values are those of the study."""
 
     stimulus: str = column("short name of the concept")
     product_concept: str | None = column("the concept to discuss")
@@ -48,7 +48,7 @@ class ConceptRow(Row, table="concepts", key=("stimulus",)):
 
 
 class PersonaRow(Row, table="personas", key=("group", "persona_id")):
-    """One recruit."""
+    """The persona of one recruit."""
 
     group: str = column(GROUP)
     persona_id: str = column(PERSON)
@@ -79,14 +79,14 @@ class PersonaRow(Row, table="personas", key=("group", "persona_id")):
 
 
 class InDiscussion(Row):
-    """Base of all rows about one discussion: the group and the concept."""
+    """Base class of all rows about one discussion: group and concept."""
 
     group: str = column(GROUP)
     stimulus: str = column("concept that was discussed")
 
 
 class DescriptionRow(InDiscussion, table="descriptions", key=(*TALK, "persona_id", "part")):
-    """One part of the description that a participant is given of the persona."""
+    """One part of the persona's description, as the participant's prompts contain it."""
 
     persona_id: str = column(PERSON)
     part: int = column("the place of the part in the description, from 1")
@@ -95,10 +95,10 @@ class DescriptionRow(InDiscussion, table="descriptions", key=(*TALK, "persona_id
 
 
 class UtteranceRow(utterances.UtteranceRow, InDiscussion):
-    """One utterance: in the discussion (public), in an interview, or in private.
+    """One utterance in the discussion (public), in an interview, or in private.
 
-    The columns that the coder fills, and `replied_to`, have values for answers in the discussion
-    only.
+    `replied_to` and the columns that the coder fills have values only for answers in the
+    discussion.
     """
 
     persona_id: str | None = column(
@@ -161,7 +161,7 @@ class StatementRow(InDiscussion, table="statements", key=(*TALK, "persona_id", "
 
 
 class OpinionRow(InDiscussion, table="opinions", key=(*TALK, "persona_id", "turn")):
-    """The position of a participant after each answer, as a coder reads it.
+    """The position of a participant after one answer, as the coder reads the answer.
 
     Turn 0 holds the private opinion before the discussion.
     """
@@ -190,7 +190,7 @@ class IntentRow(InDiscussion, table="intents"):
 
 
 class NoteRow(InDiscussion, table="notes", key=(*TALK, "question")):
-    """The moderator's notes at the time of a question."""
+    """The notes of the moderator after planning one question."""
 
     question: int = column(QUESTION)
     summary: str = column("what was said so far, in the moderator's words")
@@ -220,9 +220,9 @@ def read_talk(run: RunFolder) -> pl.DataFrame:
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Return the reason why a run has no usable result, or an empty string.
+    """Return the reason why a run has no usable result.
 
-    A run is unusable if no participant said anything.
+    A run is unusable if no participant said anything. Return an empty string for a usable run.
     """
     has_answers = (read_talk(run)["speaker_role"] == "participant").any()
     return "" if has_answers else "no participant gave an answer"
@@ -248,7 +248,10 @@ def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None
 
 
 def record_concept(scope: Scope, stimulus: str, config: DiscussionConfig) -> None:
-    """Record a concept. `config` is that of the concept (`DiscussionConfig.for_stimulus`)."""
+    """Record a concept.
+
+    `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`).
+    """
     keys = ("product_concept", "category", "stimulus_material", "price")
     scope.record(ConceptRow(stimulus=stimulus, **{key: getattr(config, key) for key in keys}))
 
@@ -256,7 +259,7 @@ def record_concept(scope: Scope, stimulus: str, config: DiscussionConfig) -> Non
 def record_description(
     scope: Scope, texts: DiscussionTexts, persona_id: str, parts: Mapping[str, str]
 ) -> None:
-    """Record the parts of the description that a participant is given of the persona."""
+    """Record the parts of a persona's description."""
     for number, (about, text) in enumerate(parts.items(), 1):
         scope.record(
             DescriptionRow(
@@ -275,8 +278,8 @@ def say_message(
 ) -> DiscussionMessage:
     """Record a message and return it with its utterance id.
 
-    `interviewed` is the participant of an interview, None in the discussion. `address` is as in
-    `Scope.say`.
+    `interviewed_id` is the participant in an interview, or None in the discussion. `address` has
+    the same meaning as in `Scope.say`.
     """
     utterance = scope.say(
         Speaker(message.speaker_id, message.speaker_name, message.role.value),
@@ -309,7 +312,7 @@ def say_planned(
 ) -> Quoted:
     """Record a question of the moderator's guide and return it with its source.
 
-    `address` is that of the reply, or empty for a packaged question.
+    `address` is the address of the reply with the question. It is empty for a packaged question.
     """
     utterance = scope.say(
         Speaker(MODERATOR, "Moderator", MODERATOR),
@@ -350,7 +353,7 @@ def _leaning_or_none(position: float | None) -> str | None:
 def record_discussion(scope: Scope, transcript: DiscussionTranscript) -> None:
     """Record all rows of one discussion except its utterances.
 
-    Utterances are recorded when they are said (`say_message`), because later prompts refer to them.
+    `say_message` records each utterance at once, because later prompts refer to it.
     """
     where: Where = {
         "group": transcript.group,

@@ -27,12 +27,12 @@ PLANNING, FIRST_OPINION = "guide", "before"
 
 
 def stage_of(id: str) -> str:
-    """Return the stage of the discussion that an utterance id names."""
+    """Return the stage of the discussion that is part of an utterance id."""
     return [*id.split("/"), "", "", ""][3]
 
 
 class Where(TypedDict):
-    """The columns that name a discussion in all tables."""
+    """The columns that identify a discussion in all tables."""
 
     group: str
     stimulus: str
@@ -42,7 +42,7 @@ class Where(TypedDict):
 class DiscussionTexts:
     """The texts of one concept (`stimulus`) in one group, quoted for prompts.
 
-    `config` is that of the concept (`DiscussionConfig.for_stimulus`).
+    `config` holds the settings for this concept (`DiscussionConfig.for_stimulus`).
     """
 
     config: DiscussionConfig
@@ -100,17 +100,16 @@ class DiscussionTexts:
         return [quote_value(text, "material", f"{GUIDE}.{phase.value}.{part}") for text in texts]
 
     def name(self, persona_id: str, first_name: str) -> str:
-        """Return the name by which the others address a participant."""
+        """Return the name by which the other participants address this one."""
         return quote_value(first_name, "value", cell_id(NAME, self.group, persona_id))
 
     def quote_names(self, by_id: Mapping[str, str], persona_ids: Iterable[str]) -> list[str]:
         return [self.name(persona_id, by_id[persona_id]) for persona_id in persona_ids]
 
     def description(self, persona_id: str, parts: Mapping[str, str]) -> dict[str, str]:
-        """Return the parts of a persona by name.
+        """Return the parts of a persona's description with their sources, by name.
 
-        Ids are numbered in the order in which the participant reads the parts. So the parts form
-        the same persona in every prompt.
+        The source ids number the parts in the order of the prompt, as in the table of descriptions.
         """
         return {
             part: quote_value(
@@ -120,22 +119,22 @@ class DiscussionTexts:
         }
 
     def first_leaning(self, persona_id: str, leaning: str) -> str:
-        """Return the position before the discussion in words."""
+        """Return the position before the discussion, given in words."""
         return quote_value(
             leaning, "value", self._cell_id(FIRST_LEANING, persona_id, InterviewTime.BEFORE.value)
         )
 
     def quote_position(self, persona_id: str, turn: int, position: float) -> str:
-        """Return a position with its sign, as the coder sees it. Turn 0 precedes the discussion."""
+        """Return a position as a signed number, for the coder. Turn 0 is before the discussion."""
         quoted = quote_value(position, "value", self._cell_id(POSITION, persona_id, turn))
         return alter_text(with_sources(quoted), f"{position:+.2f}")
 
     def quote_leaning(self, persona_id: str, turn: int, leaning: str) -> str:
-        """Return the same position in words."""
+        """Return a position in words. Turn 0 is before the discussion."""
         return quote_value(leaning, "value", self._cell_id(LEANING, persona_id, turn))
 
     def quote_summary(self, question: int, text: str, moderator: str) -> str:
-        """Return the moderator's notes of a question."""
+        """Return the summary in the moderator's notes of a question."""
         return quote_value(text, "summary", self._cell_id(SUMMARY, question), moderator)
 
     def unanswered(self, question: int, texts: Iterable[str], moderator: str) -> list[str]:
@@ -152,6 +151,6 @@ def quote_phase(phase: DiscussionPhase) -> str:
 
 
 def quote_intents() -> list[str]:
-    """Return the options of a purchase intent. They are the same in every study."""
+    """Return the options of the question about purchase intent. All studies share them."""
     options: list[str] = quote_all(INTENTS, "option", "protocol.purchase_intent")
     return options

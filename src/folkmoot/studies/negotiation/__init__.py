@@ -1,7 +1,8 @@
 """The study type `negotiation`: groups of travellers plan a trip under up to five conditions.
 
-A mediator proposes each decision and a deterministic rule can settle it. All decisions have an
-audit trail. `protocol` runs the study, `rules` holds the pure functions and `findings` the results.
+A mediator proposes each decision, and a deterministic rule can decide in its place. Every decision
+has an audit trail. `protocol` runs the study, `rules` holds the pure functions and `findings` the
+results.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Questions that each member answers alone: ballots, own scores, and the confirmation.
 
-The satisfaction measure uses the members' own scores. Each member gives them once before the
-mediation, in a conversation that neither the mediator nor other members see. The same scores are
-used under all conditions. An option that comes up later is scored when it comes up, otherwise the
-member's score of it is unknown.
+The measure of satisfaction uses the members' own scores. Each member gives these scores once before
+the mediation, in a conversation that is shown to no other speaker. They are used under all
+conditions. An option that a ballot or the mediator adds later is scored later.
 
-After a topic is settled, each member confirms the recorded decision or refuses a part of it.
+After a topic is decided, each member confirms the recorded decision or refuses a part of it.
 
-Members answer with listed values. An entry that matches none of them causes one re-ask.
+Members answer with listed values. If an entry matches none of them, there is one re-ask.
 """
 
 from __future__ import annotations
@@ -76,7 +75,10 @@ Problems = Mapping[str, Mapping[str, Sequence[str]]]
 
 
 class Question(NamedTuple):
-    """A question to one speaker: prompt, what it is about, and the options that it shows."""
+    """A question to one speaker.
+
+    `about` says in a few words what the question is about. `options` are the options in the prompt.
+    """
 
     speaker: Speaker
     prompt: str
@@ -92,8 +94,8 @@ async def ask_and_check(
 ) -> tuple[AskResult[M], Problems]:
     """Ask for a JSON reply, with one re-ask that names the problems of the first reply.
 
-    Return the last readable answer and the problems of the first one. If the speaker declines the
-    re-ask, the answer is declined.
+    Return the last readable answer, and the problems of the first reply. If the speaker declines in
+    the re-ask, the returned answer is missing as declined.
     """
     speaker, prompt, about, options = question
     first = await scope.ask_detailed(speaker, prompt, answer_type=answer, about=about)
@@ -146,7 +148,7 @@ async def collect_ballots(
     """Ask every eligible member for a ballot, each alone, and return the ballots by member id.
 
     `proposal` is the mediator's proposal with its source. An entry that names no option on the
-    table causes one re-ask. A member without a ballot is counted by the preference text alone.
+    table causes one re-ask. If a ballot is missing, only the member's stated preference counts.
     """
     uses_scores = case.config.ballots == "scores"
 
@@ -202,7 +204,10 @@ async def ask_for_options(
 
 
 def state_of_ballots(ballots_read: Mapping[str, BallotRead]) -> str:
-    """Return `collected`, `partial` or `missing`: all ballots could be read, some or none."""
+    """Return `collected`, `partial` or `missing`.
+
+    The states mean that all ballots, some ballots or no ballots could be read.
+    """
     cast_ballots = [
         ballot_read for ballot_read in ballots_read.values() if ballot_read.ballot is not None
     ]
@@ -216,7 +221,7 @@ def state_of_ballots(ballots_read: Mapping[str, BallotRead]) -> str:
 
 
 def ballot_as_text(ballot: Ballot) -> str:
-    """Return a ballot as one line with its parts `top_choice`, `acceptable` and `hard_no`.
+    """Return a ballot as one line with the parts `top_choice`, `acceptable` and `hard_no`.
 
     If scores were asked for, the parts are `scores` and `hard_no`. An empty part is "none".
     """
@@ -233,7 +238,7 @@ def ballot_as_text(ballot: Ballot) -> str:
 
 
 async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnScoresOfTopic]:
-    """Ask all members to score the options in the statements.
+    """Ask all members to score the options that the statements name.
 
     Return topic → member id → option → score.
     """
@@ -256,7 +261,7 @@ async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnSc
 async def score_late_options(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """Ask all members to score the options that came up after the first scores."""
+    """Ask all members to score the options that were added after the first scores."""
     topic = case.topic(decision.topic)
     tally = case.with_all_statements.tally_topic(topic)
     named_options = dict.fromkeys(
@@ -295,7 +300,8 @@ async def _ask_for_scores(
 ) -> dict[str, float]:
     """Ask one member to score options, record the scores and return option → score.
 
-    An option that the member firmly rejects gets the lowest score.
+    An option that the member firmly rejects gets the lowest score. `came_up` maps each late option
+    to the condition under which it was added.
     """
     if not options:
         return {}
@@ -357,8 +363,8 @@ async def _ask_for_scores(
 async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
     """Ask every member whether the recorded decision is the result of the dialogue.
 
-    Instead of yes or no, a member can refuse an option that the member gets. A refusal changes no
-    decision, but it is recorded as overridden.
+    A member answers yes or no, or refuses an option that the decision gives the member. A refusal
+    does not change the decision. It is recorded in `overridden` and `refused`.
     """
     topic = case.topic(decision.topic)
     lines = (_show_line(case, topic, decision, line) for line in decision.lines)
@@ -415,7 +421,10 @@ async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecisi
 def _with_refused(
     overridden: Mapping[str, tuple[str, ...]], refused_options: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return option → members who get it against a firm rejection, with the new refusals."""
+    """Return `overridden` with the new refusals added.
+
+    Both the argument and the result map options to members who get them against a firm rejection.
+    """
     members_by_option = {option: list(members) for option, members in overridden.items()}
     for member, options in refused_options.items():
         for option in options:
@@ -426,11 +435,11 @@ def _with_refused(
 def _show_line(
     case: Negotiation, topic: Topic, decision: SlotDecision, line: DialogueTurn
 ) -> dict[str, str] | None:
-    """Return an utterance as the members who confirm are shown it, or None.
+    """Return an utterance as it is shown to members who confirm, or None to leave it out.
 
-    Under C3 no word of theory of the mediator may reach a later decision. An utterance of the
-    System with such a word is replaced by the rendered decision. Other utterances with such a word
-    are left out.
+    Under C3 a member must not be shown a word of theory by the mediator. If an utterance of the
+    System contains such a word, the rendered decision replaces it. Other utterances with such a
+    word are left out.
     """
     utterance = line.utterance
     name = quote_value(line.speaker, "value", cell_id("utterances.speaker_name", utterance.id))
@@ -448,7 +457,7 @@ def _show_line(
 
 
 def _stated_refusals(portions: Sequence[Portion], member: str) -> dict[str, tuple[str, ...]]:
-    """Return the answers by which a member refuses something of its share → the options."""
+    """Return the answers with which a member can refuse options: answer → options."""
     received = tuple(
         dict.fromkeys(portion.option for portion in portions if member in portion.members)
     )

@@ -46,9 +46,9 @@ class _Part(BaseModel):
 class Trip(_Part):
     """The trip that the groups plan, for the export in TripCraft's input format.
 
-    `file` is a CSV in that format. A group gets the row with its `group_id`, otherwise the rows are
-    assigned to the groups in turn. The other keys fill in columns that the file lacks. Reference
-    information is exported unchanged.
+    `file` is a CSV in that format. A group gets the row with its `group_id`. If there is none, the
+    groups take the rows in turn. The other keys give the values of columns that the file lacks.
+    Reference information is exported unchanged.
     """
 
     file: str | None = Field(
@@ -70,7 +70,7 @@ class Trip(_Part):
 
 
 class _Stated(BaseModel):
-    """Base class of what a researcher states of a group. Blank values count as missing."""
+    """Base class of the researcher's data about a group. Blank values count as missing."""
 
     # YAML reads an id or a name such as 7 as a number, so numbers become strings.
     model_config = ConfigDict(
@@ -88,8 +88,8 @@ class _Stated(BaseModel):
 def _by_topic(value: object) -> object:
     """Return stated preferences by topic, with `lodging` split into its two topics.
 
-    `lodging` may be one text for both topics or a mapping of the two. Raises ValueError if a key is
-    no slot.
+    The value of `lodging` may be one text for both topics, or a mapping from each topic to a text.
+    Raises ValueError if a key is no slot.
     """
     if not isinstance(value, Mapping):
         return value
@@ -125,7 +125,7 @@ _PREFERENCE_SCHEMA = {
 
 
 class MemberInput(_Stated):
-    """A member as the researcher states it, without id. `preferences` maps topics to texts."""
+    """A member in the researcher's data, without id. `preferences` maps topics to texts."""
 
     role: Annotated[str, Field(min_length=1), AfterValidator(role_id)] = Field(
         description="role in the group, as `parent` in a family"
@@ -144,7 +144,7 @@ class MemberInput(_Stated):
 
 
 class GroupInput(_Stated):
-    """A group as the researcher states it."""
+    """A group in the researcher's data."""
 
     id: str = Field("", description="id, which names a folder of the run; default: a number")
     type: Annotated[str, AfterValidator(lambda name: group_type(name).id)] = Field(
@@ -156,7 +156,7 @@ class GroupInput(_Stated):
 def _as_given(groups: object) -> object:
     """Return a list of groups as a tuple, without checking the groups.
 
-    `participants.groups_of` checks them, in the same way as the groups of a file.
+    `participants.groups_of` checks these groups later, like the groups of a file.
     """
     # A study file gives a list, because YAML has no tuples.
     return tuple(groups) if isinstance(groups, list) else groups
@@ -330,8 +330,8 @@ COMPARED = {
 def declare_claims(config: NegotiationConfig) -> list[Claim]:
     """Return the claims of a negotiation: conditions compared within groups, in three measures.
 
-    The primary claims compare the satisfaction of the last steps of the ablation: C5 with C4, C4
-    with C3 and C3 with C2. Other steps, and all steps in the other measures, are secondary. Pairs
+    The primary claims compare satisfaction in the last steps of the ablation: C5 with C4, C4 with
+    C3 and C3 with C2. Other steps are secondary, and so are all steps in the other measures. Pairs
     of conditions that are not adjacent are exploratory.
     """
     steps = [(later, earlier) for earlier, later in pairwise(config.conditions)]

@@ -1,12 +1,11 @@
 """The state of a negotiation: one group under a condition, and the audit trail of each decision.
 
-It also renders the System's sentences: its utterances in five parts, decisions, promises and words
-of theory under C3.
+The module also renders the System's utterances, decisions and promises as sentences. Rendered
+sentences are the only text about a decision that the planner and later decisions receive, so no
+text of the mediator can reach them.
 
-Sentences about decisions are rendered from the data of the decision. The planner and later
-decisions receive only these, so no text of the mediator can reach them. Under C3 the mediator may
-use no strategy id, operator or word of theory. lexicon.yaml lists them. A reply with such words
-causes one re-ask. Words that remain stay in the transcript and are recorded.
+Under C3 the mediator may use no word of theory: strategy ids, operators and other terms in
+lexicon.yaml. A reply with such words causes one re-ask. Words that remain are recorded.
 """
 
 from __future__ import annotations
@@ -72,19 +71,19 @@ def format_contract(
 
 
 def parts_of(turn: str) -> dict[str, str]:
-    """Return the five parts of an utterance by heading, or {} if it is not in this form."""
+    """Return the five parts of an utterance by heading, or {} if it lacks these parts."""
     parts = dict(line.split(": ", 1) for line in turn.splitlines() if ": " in line)
     return parts if tuple(parts) == PARTS else {}
 
 
 def as_sentence(text: str) -> str:
-    """Return a text on one line with a closing mark. An empty text stays empty."""
+    """Return a text on one line with a closing mark. Return an empty text unchanged."""
     line = " ".join(text.split())
     return line if not line or line[-1] in ".!?" else f"{line}."
 
 
 def conflict_part(topic: str, has_conflict: bool) -> str:
-    """Return the conflict part for a topic: "Conflict is present in cuisine preferences"."""
+    """Return the part "Conflict" of the System's utterance about a topic."""
     subject = f"{topic.removesuffix('_preference').replace('_', ' ')} preferences"
     return f"Conflict is present in {subject}" if has_conflict else f"No conflict in {subject}"
 
@@ -94,9 +93,9 @@ _MARKS = re.compile('[“”„«»"]')
 
 
 def in_one_line(text: str) -> str:
-    """Return a member's text on one line, ready for double quotation marks around it.
+    """Return a member's text on one line, for use inside double quotation marks.
 
-    Double quotation marks inside become single ones.
+    Double quotation marks in the text become single ones.
     """
     return _MARKS.sub("'", " ".join(text.split()))
 
@@ -111,7 +110,7 @@ _PROPER = re.compile(
 
 
 def restore_capitals(sentence: str) -> str:
-    """Return a rendered sentence with capitals of proper names ("American for everyone")."""
+    """Return a rendered sentence in which proper names have capitals ("American")."""
     return _PROPER.sub(lambda match: match[0].capitalize(), sentence)
 
 
@@ -121,8 +120,8 @@ NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
 class Share(NamedTuple):
     """The texts of a portion as prompts show them.
 
-    `when` is empty for the whole trip. `owner` is empty unless the rule let one member choose the
-    option.
+    `when` is empty for the whole trip. `owner` is the name of the member who chose the option. It
+    is empty unless the rule lets one member choose.
     """
 
     option: str
@@ -132,7 +131,7 @@ class Share(NamedTuple):
 
 
 def share_of(group: Group, portion: Portion) -> Share:
-    """Return the texts of a portion."""
+    """Return the texts of a portion for prompts."""
     everyone = len(portion.members) == len(group.members)
     who = (
         "everyone"
@@ -148,7 +147,8 @@ def share_of(group: Group, portion: Portion) -> Share:
 def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = ()) -> str:
     """Return the operator's decision in one sentence, with members and times.
 
-    `shown` are the texts of its portions. If they are given, the sentence keeps their sources.
+    `shown` holds the texts of the portions with their sources. If it is given, the sentence keeps
+    these sources.
     """
     if not outcome.portions:
         return NOTHING_DECIDED
@@ -163,14 +163,14 @@ def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = (
 
 
 def render_decision(group: Group, portions: Sequence[Portion]) -> str:
-    """Return a decision in one sentence from its data, empty if nothing is decided."""
+    """Return portions in one sentence, or an empty string if there are none."""
     if not portions:
         return ""
     return str(_capitalise_sentence(_sentence_of(group, portions)))
 
 
 def render_change(group: Group, before: Sequence[Portion], after: Sequence[Portion]) -> str:
-    """Return in one sentence what a revision adds to a decision and what it removes."""
+    """Return a sentence with the portions that a revision adds and removes."""
     old_portions, new_portions = (
         {(portion.option, portion.when, portion.members): portion for portion in some}
         for some in (before, after)
@@ -193,7 +193,7 @@ def _capitalise_sentence(sentence: SourcedText) -> SourcedText:
 def _sentence_of(
     group: Group, portions: Sequence[Portion], shown: Sequence[Share] = ()
 ) -> SourcedText:
-    """Return who gets what and when: "diner for everyone", "barbecue for Child 1 (Day 2)"."""
+    """Return portions in words: "diner for everyone; barbecue for Child 1 (Day 2)"."""
     shares = shown or [share_of(group, portion) for portion in portions]
     if len(portions) > 1 and len({(portion.when, portion.members) for portion in portions}) == 1:
         options = enumerate_texts([share.option for share in shares])
@@ -214,9 +214,9 @@ def _part_of_sentence(share: Share) -> SourcedText:
 
 
 def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
-    """Return the options given to members who strongly reject them, in words.
+    """Return in words which options were given to members who strongly reject them.
 
-    Return "" if there are none.
+    `overridden` maps options to member ids. Return an empty string if there are none.
     """
     clauses = (
         f"{option} against the firm no of "
@@ -228,7 +228,10 @@ def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]])
 
 
 def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
-    """Return the promise to members without their first choice (member → option), in words."""
+    """Return the promise to members who did not get their first choice, in words.
+
+    `targets` maps member ids to the promised options.
+    """
     by_option: dict[str, list[str]] = {}
     for member, option in targets.items():
         by_option.setdefault(option, []).append(group.names_by_member[member])
@@ -243,9 +246,9 @@ def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
 
 @cache
 def lexicon_terms() -> tuple[str, ...]:
-    """Return the words of theory.
+    """Return the words of theory in lexicon.yaml.
 
-    Raises ValueError if a strategy id or an operator of the strategy table is missing among them.
+    Raises ValueError if lexicon.yaml lacks a strategy id or an operator of the strategy table.
     """
     terms = tuple(str(term) for term in packaged_yaml(__file__, "lexicon.yaml"))
     pattern = _terms_pattern(terms)
@@ -263,9 +266,10 @@ def lexicon_terms() -> tuple[str, ...]:
 
 
 class Terms(NamedTuple):
-    """The listed words of theory in a text, in its spelling.
+    """The words of theory in a text, spelled as in the text.
 
-    `quoted` words also occur in an option or in a member's text, so they do not count as theory.
+    `quoted` holds words that also occur in an option or in a member's text. They do not count as
+    theory.
     """
 
     theory: tuple[str, ...] = ()
@@ -278,9 +282,10 @@ _JOINTS = r"\s_/\-‐‑‒–—−"
 
 
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
-    """Return the listed words of theory in a text, in any spelling and inflection.
+    """Return the words of theory in a text, in any spelling and inflection.
 
-    A word that also occurs in a `quotable` text (a member's text, an option) counts as quoted.
+    A word that also occurs in one of the `quotable` texts counts as quoted. These are the members'
+    texts and the options.
     """
     quotable_terms = {_term_of(term) for words in quotable for term in theory_words(words)}
     terms_found = theory_words(text)
@@ -293,7 +298,7 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
 # Every reply about a topic is compared with the same statements, so their words are cached.
 @lru_cache(maxsize=10_000)
 def theory_words(text: str) -> tuple[str, ...]:
-    """Return the listed words of theory in a text, in its spelling (with plain letters)."""
+    """Return the words of theory in a text, spelled as in the text but with plain letters."""
     return tuple(
         dict.fromkeys(
             match[0] for match in _terms_pattern(lexicon_terms()).finditer(_plain_letters(text))
@@ -304,7 +309,7 @@ def theory_words(text: str) -> tuple[str, ...]:
 def _plain_letters(text: str) -> str:
     """Return a text without invisible characters such as soft hyphens.
 
-    Wide and styled letters become plain ones.
+    Full-width and styled letters become plain letters.
     """
     normalised = unicodedata.normalize("NFKC", text)
     return "".join(letter for letter in normalised if unicodedata.category(letter) != "Cf")
@@ -312,7 +317,7 @@ def _plain_letters(text: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _term_of(written: str) -> str:
-    """Return the term of the lexicon that has this spelling."""
+    """Return the term of the lexicon that is written in this way."""
     terms = sorted(lexicon_terms(), key=lambda term: (-len(term), term))
     return next(term for term in terms if _terms_pattern((term,)).fullmatch(written))
 
@@ -371,7 +376,7 @@ OwnScoresOfTopic = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class DialogueTurn:
-    """An utterance of a dialogue with its intent and phase."""
+    """One utterance of a dialogue with its intent and phase."""
 
     utterance: Utterance
     intent: str
@@ -379,7 +384,7 @@ class DialogueTurn:
 
     @property
     def speaker(self) -> str:
-        """System, or the member's name."""
+        """The name of the speaker: System, or a member's name."""
         return self.utterance.name
 
     @property
@@ -388,11 +393,11 @@ class DialogueTurn:
 
 
 class Origin(NamedTuple):
-    """The reply that an utterance comes from, and the part of the reply.
+    """The origin of an utterance: the address of a reply, and the part of that reply.
 
-    `author` wrote this text. It is empty if the text was rendered from data. It differs from the
-    speaker if the mediator writes for a member. `finish` is the finish reason of the reply. `round`
-    is the number of the feedback round.
+    `author` is the speaker who wrote the text. It is empty if the text was rendered from data. If
+    the mediator writes for a member, the author is the mediator. `finish` is the finish reason of
+    the reply. `round` is the number of the feedback round.
     """
 
     address: str = ""
@@ -417,7 +422,7 @@ def columns_of_line(group: Group, condition: str, topic: Topic, intent: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class Negotiation:
-    """One group under one condition, with its statements and own scores."""
+    """One group under one condition, with the members' statements and own scores."""
 
     group: Group
     condition: Condition
@@ -429,22 +434,22 @@ class Negotiation:
 
     @property
     def compared_as(self) -> str:
-        """The condition under which rows are recorded.
+        """The condition that is written into the rows.
 
-        The dialogue of C4 is recorded as C5 if the study runs C4 only for C5.
+        If the study runs C4 only because C5 starts from it, the dialogue of C4 is recorded as C5.
         """
         return self.condition.id if self.condition.id in self.config.conditions else "C5"
 
     @property
     def heard_members(self) -> tuple[Member, ...]:
-        """The members whom this condition hears: one under C1, otherwise all."""
+        """The members who take part under this condition: one under C1, otherwise all."""
         return self.group.members[:1] if self.condition.one_member else self.group.members
 
     @property
     def with_all_statements(self) -> Negotiation:
         """This negotiation with the statements of all members.
 
-        C1 hears one member only, but is measured by the statements of all.
+        It is needed for C1, which hears one member but is measured by the statements of all.
         """
         return replace(self, condition=CONDITIONS["C2"])
 
@@ -495,9 +500,9 @@ class Negotiation:
         portions: Sequence[Portion],
         ballots: Mapping[str, Ballot] | None = None,
     ) -> dict[str, tuple[str, ...]]:
-        """Return option → members who get it although they strongly reject it.
+        """Return option → members who get the option although they strongly reject it.
 
-        It includes options that only the mediator named.
+        Options that only the mediator named are included.
         """
         # An option that only the mediator named is not in the statements, so it is added to the
         # tally.
@@ -531,17 +536,17 @@ class Negotiation:
     def shuffled_names(
         self, topic: Topic, names: Sequence[str], who: str = "mediator"
     ) -> list[str]:
-        """Return member ids or options in the order in which `who` sees them.
+        """Return member ids or options in the order in which `who` is shown them.
 
-        The random order depends on group, topic, `who` and name alone, so it is the same under
-        every condition.
+        The random order depends only on group, topic, `who` and name, so it is the same under every
+        condition.
         """
         draw_key = (self.config.random_seed, "negotiation order", self.group.id, topic.id, who)
         # Each name has its own draw, so a further option does not change the order of the others.
         return sorted(names, key=lambda name: uniform_values(*draw_key, name))
 
     def mediation_order(self, topic: Topic) -> list[Member]:
-        """Return the members who are heard, in the order in which the mediator sees them."""
+        """Return the heard members in the order in which the mediator is shown them."""
         by_id = {member.id: member for member in self.heard_members}
         return [by_id[id] for id in self.shuffled_names(topic, list(by_id))]
 
@@ -556,7 +561,7 @@ class Negotiation:
     ) -> DialogueTurn:
         """Record an utterance of a member (by id) or of the System.
 
-        Without an origin, the utterance was rendered from the decision.
+        Without `origin` the text counts as rendered from the decision.
         """
         # These texts are rendered. The text of a member is never changed.
         if speaker == SYSTEM or intent == "user_vote":
@@ -569,10 +574,7 @@ class Negotiation:
         return DialogueTurn(utterance, columns["intent"], columns["phase"])
 
     def preference_lines(self, topic: Topic) -> tuple[DialogueTurn, ...]:
-        """Return the stated preferences of the members who are heard.
-
-        They were recorded when the members stated them.
-        """
+        """Return the stated preferences of the heard members, which are recorded already."""
         statements = self.stated[topic.id]
         columns = columns_of_line(self.group, self.compared_as, topic, "user_provide")
         intent_and_phase = columns["intent"], columns["phase"]
@@ -587,9 +589,9 @@ class Negotiation:
 class FeedbackRound:
     """One feedback round: the member asked, the result, and the change.
 
-    `refused` lists the options that the revision may not give. `because` is the reason for a
-    rejected revision. `change` is rendered from the data. `resolved` is None if it could not be
-    read.
+    `resolved` is True if the member accepts the decision, and None if that could not be read.
+    `change` is rendered from data. If the revision was rejected, `because` is the reason, and
+    `refused` lists the options that the revision may not give.
 
     The reasons are `struck` (removed by a hard constraint), `rejected` (given against a strong
     rejection), `split` (a required split is undone) and `unstated` (shares are missing).
@@ -614,19 +616,19 @@ class FeedbackRound:
 class SlotDecision:
     """The complete audit trail of one decision.
 
-    - `source`: what settled it: single_user, preferences, synthesis, operator, vote or feedback.
-    - `said`, `stated`: the mediator's text, and the decision that it states.
+    - `source`: who decided: single_user, preferences, synthesis, operator, vote or feedback.
+    - `said`, `stated`: the mediator's text, and the decision in that text.
     - `proposed`: the label that the model gave to its strategy, None if it could not be read.
     - `parse_step`: the step that read the proposal. `minimal` means that it was unreadable.
     - `outcome`, `portions`: the operator's decision, and the final decision after feedback.
-    - `cause`: why nothing is decided, if that is known (see `undecided_reason`).
+    - `cause`: the reason why nothing is decided, if it is known (see `undecided_reason`).
     - `terms`, `terms_first`: words of theory under C3, in the final and in a first reply.
-    - `asked_again`: the reasons for re-asks on the way to this decision (theory, unmatched).
-    - `came_up`: option → condition, for options that came up after the statements.
-    - `late_scores`: members' own scores of these options.
+    - `asked_again`: the reasons for re-asks before this decision (theory, unmatched).
+    - `came_up`: option → condition, for options that were added after the statements.
+    - `late_scores`: members' own scores of the options in `came_up`.
     - `overridden`: option → members who get it against their strong rejection.
     - `overridden_unasked`: the same before members were asked to confirm.
-    - `confirmed`: member → whether the recorded decision is the result of the conversation.
+    - `confirmed`: member → True if the member confirms the decision, or a missing answer.
     - `refused`: member → options of the decision that the member refused when asked to confirm.
     """
 
@@ -673,14 +675,14 @@ class SlotDecision:
 
     @property
     def strategy_id(self) -> str | None:
-        """The canonical id of the strategy, whatever label the model proposed."""
+        """The id of the locked strategy, which may differ from the model's label."""
         return self.strategy.strategy_id if self.strategy else None
 
     @property
     def subgrouping_required(self) -> bool:
         """True if the plan must split the group for this slot.
 
-        Both flags follow from strategy, slot and conflict alone, never from free text.
+        The value depends only on strategy, slot and conflict, never on free text.
         """
         return self._parts_by("subgroup_required")
 
@@ -695,9 +697,9 @@ class SlotDecision:
 
     @property
     def strategy_drifted(self) -> bool | None:
-        """True if the model named another strategy, ignoring spelling.
+        """True if the model named another strategy. Differences of spelling are ignored.
 
-        None if no strategy is locked or no label could be read.
+        The value is None if no strategy is locked or the label could not be read.
         """
         if self.strategy is None or self.proposed is None:
             return None
@@ -707,8 +709,8 @@ class SlotDecision:
     def statement_agrees(self) -> bool | None:
         """True if the mediator states the operator's decision.
 
-        None if the mediator could not know it (before a vote), had to decide itself, or stated
-        nothing.
+        The value is None if the mediator did not know this decision, because members voted later.
+        It is None as well without an operator or without a statement.
         """
         if self.outcome is None or self.stated is None or self.cast or not self.stated.portions:
             return None
@@ -724,14 +726,20 @@ class SlotDecision:
 
     @property
     def undecided_reason(self) -> str | None:
-        """Why nothing is decided: left_open, unreadable or declined. None if it is decided."""
+        """The reason why nothing is decided, or None if something is decided.
+
+        The reasons are left_open, unreadable and declined.
+        """
         if self.portions or self.source == "preferences":
             return None
         return self.cause or LEFT_OPEN
 
     @property
     def is_resolved(self) -> bool | None:
-        """True if feedback ended in agreement, None if there was no feedback."""
+        """True if the last feedback round ended in agreement.
+
+        The value is None if there was no feedback or its result could not be read.
+        """
         return self.feedback[-1].resolved if self.feedback else None
 
     @property

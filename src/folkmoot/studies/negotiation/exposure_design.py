@@ -1,4 +1,4 @@
-"""The exposure table of a negotiation: the texts in the prompts of members and mediator."""
+"""Declare which texts the design shows in the prompts of members and mediator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = {
 def label_source(source: Source) -> str:
     """Return the kind of a source: a stated preference, the dialogue or a rule of a strategy.
 
-    Return "" for all other sources.
+    Return an empty string for all other sources.
     """
     if source.kind == "utterance":
         return PREFERENCES if source.id.startswith(quotes.PREFERENCES) else DIALOGUE
@@ -35,10 +35,10 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield one Decision for each stated preference, proposal, ballot, confirmation and feedback.
+    """Yield a Decision for each stated preference, proposal, ballot, score and confirmation.
 
-    A Decision names the sources that the design shows in its prompt, by label, and the permitted
-    sources of its session.
+    Feedback rounds are included. A Decision names the sources that the design shows in the prompt,
+    by label. It also names all sources of the session that the prompt may contain.
     """
     types = dict(run.rows("groups", "group_id", "group_type"))
     conversations = _Conversations(run)
@@ -78,9 +78,9 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 
 
 class _Conversations:
-    """The ids of the utterances of a run.
+    """The ids of the utterances of a run, by group, condition and topic.
 
-    `stated` maps (group, topic) to member id → id of the stated preference.
+    `stated` maps (group, topic) to the ids of stated preferences, by member id.
     """
 
     def __init__(self, run: RunFolder) -> None:
@@ -99,9 +99,10 @@ class _Conversations:
                 self._said.setdefault((group, condition, topic), {})[id] = voter
 
     def said_in(self, group: str, condition: str, topic: str) -> dict[str, str]:
-        """Return the later utterances of a topic: utterance id → member who cast the ballot, or "".
+        """Return the ids of the utterances about a topic after the stated preferences.
 
-        C5 continues the dialogue of C4, so its utterances include those of C4.
+        Each id is mapped to the member who cast it as a ballot, or to an empty string. C5 continues
+        the dialogue of C4, so utterances of C4 are included.
         """
         conditions = ("C4", "C5") if condition == "C5" else (condition,)
         utterances: dict[str, str] = {}
@@ -111,9 +112,9 @@ class _Conversations:
 
 
 def _theory_words(run: RunFolder) -> dict[tuple[str, str], set[str]]:
-    """Return (group, topic) → the theory words in the mediator's reply under C3.
+    """Return the theory words in the mediator's replies under C3, by (group, topic).
 
-    The members who confirm a decision are not shown lines with such a word.
+    Members who confirm a decision are not shown utterances with such a word.
     """
     if not run.has_table("decisions"):
         return {}

@@ -1,8 +1,8 @@
-"""The output files of a session: dialogue, decisions, the planner's payload and TripCraft's input.
+"""The files of a session: dialogue, decisions, the planner's payload and TripCraft's input.
 
-The payload is valid by the JSON Schema beside this file. TripCraft's columns are those of its query
-files (Chaudhuri et al., ACL 2025, arXiv:2502.20508), one row per group. Reference information of
-the researcher's trip file is exported unchanged.
+The payload is valid under the JSON Schema in this folder. The columns of TripCraft's input are
+those of its query files (Chaudhuri et al., ACL 2025, arXiv:2502.20508), one row per group.
+Reference information in the researcher's trip file is exported unchanged.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def finish_session(
 
 
 def record_measures(scope: Scope, result: SessionResult, asked_again: Collection[str]) -> None:
-    """Record the measures of a session when its group is done.
+    """Record the measures of a session, after all sessions of its group.
 
-    `asked_again` holds the topics with a re-ask under any condition of the group.
+    `asked_again` holds the topics that had a re-ask under any condition of the group.
     """
     scope.record(measures_row(result.case, result.values()))
     if asked_again:
@@ -126,7 +126,7 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
 
 
 def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:
-    """Return values by slot in the fixed order, with both topics under lodging."""
+    """Return values by slot in the fixed order. Both topics of lodging are below `lodging`."""
     return {
         slot: {half: by_topic[half] for half in LODGING} if slot == "lodging" else by_topic[slot]
         for slot in SLOTS
@@ -134,7 +134,7 @@ def _by_slot(by_topic: Mapping[str, T]) -> dict[str, T | dict[str, T]]:
 
 
 def _dialogue_lines(slot_decision: SlotDecision) -> list[dict[str, str]]:
-    """Return the utterances of a decision. Those of lodging name the topic."""
+    """Return the utterances of a decision for JSON. Utterances on lodging name the topic."""
     half = {"decision": slot_decision.topic} if slot_decision.topic in LODGING else {}
     return [
         {
@@ -148,7 +148,7 @@ def _dialogue_lines(slot_decision: SlotDecision) -> list[dict[str, str]]:
 
 
 def decision_trail(case: Negotiation, slot_decision: SlotDecision) -> dict[str, object]:
-    """Return the audit trail of a decision as JSON, in chronological order."""
+    """Return the audit trail of a decision for JSON, in chronological order."""
     names = case.group.names_by_member
     return {
         "source": slot_decision.source,
@@ -234,7 +234,7 @@ def decision_trail(case: Negotiation, slot_decision: SlotDecision) -> dict[str, 
 
 
 def _portion_data(decision: SlotDecision) -> list[dict[str, object]] | None:
-    """Return who gets what, or None if nothing is decided."""
+    """Return the portions of a decision for JSON, or None if nothing is decided."""
     return (
         None if decision.undecided_reason else [portion.to_json() for portion in decision.portions]
     )
@@ -287,7 +287,7 @@ INSTRUCTIONS = {
 def planner_payload(case: Negotiation, decisions: Sequence[SlotDecision]) -> dict[str, object]:
     """Return the planner's payload of one session.
 
-    Raises ProtocolError if it is not valid by the schema, which would be a bug of this study.
+    Raises ProtocolError if the payload violates the schema, which would be a bug of this study.
     """
     group = case.group
     data: dict[str, object] = {
@@ -368,7 +368,10 @@ def _override_data(slot_decision: SlotDecision) -> dict[str, object]:
 
 
 def validate_payload(data: object) -> None:
-    """Raise ProtocolError with the first place where a payload violates the schema."""
+    """Check a payload against the schema.
+
+    Raises ProtocolError that names the first violation.
+    """
     # Sort the errors, so that the same payload always names the same place.
     errors = sorted(
         _payload_validator().iter_errors(data), key=lambda entry: [str(part) for part in entry.path]
@@ -434,7 +437,10 @@ Trip = Mapping[str, object]
 
 
 def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
-    """Return the rows of the researcher's trip file, [] if there is none. Raises InputError."""
+    """Return the rows of the researcher's trip file, or an empty list without one.
+
+    Raises InputError if the file cannot be read or has wrong columns.
+    """
     if config.trip.file is None:
         return []
     path = path_in(folder, config.trip.file)
@@ -458,7 +464,11 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
 
 
 def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
-    """Return the trip of a group: the row with its `group_id`, otherwise rows in turn."""
+    """Return the trip of a group.
+
+    This is the row with the group's `group_id`. If there is none, it is row `index`, starting again
+    after the last row.
+    """
     group_trip = next((trip for trip in trips if trip.get("group_id") == group_id), None)
     return group_trip or (trips[index % len(trips)] if trips else {})
 
@@ -498,7 +508,7 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
 def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> str:
     """Return the persona line: type, purpose, spending and location preference.
 
-    By default the location preference lists the attractions.
+    If `location` is empty, the location preference lists the decided attractions.
     """
     fields = [f"{name}: {_decided_options(by_topic[topic])}" for name, topic in PERSONA_FIELDS]
     return "; ".join(
@@ -507,7 +517,7 @@ def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> st
 
 
 def _decided_options(decision: SlotDecision) -> str:
-    """Return the options of a decision in title case, the selected one first."""
+    """Return the options of a decision in title case, the selected option first."""
     first = [decision.selected_option] if decision.selected_option else []
     options = dict.fromkeys([*first, *(portion.option for portion in decision.portions)])
     return " / ".join(_SPENDING.get(option, option.title()) for option in options) or "Any"
@@ -516,9 +526,9 @@ def _decided_options(decision: SlotDecision) -> str:
 def local_constraints(
     by_topic: Mapping[str, SlotDecision], transportation: str | None
 ) -> dict[str, object]:
-    """Return TripCraft's local constraints for the decisions.
+    """Return TripCraft's local constraints that express the decisions.
 
-    A constraint is None if TripCraft has no term for the decision.
+    A constraint is None if TripCraft has no term for the decided option.
     """
 
     def decided_words(topic: str) -> list[str] | None:
@@ -552,7 +562,7 @@ def _is_catalogue_option(topic: str, option: str) -> str | None:
 
 
 def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], stated: Trip) -> str:
-    """Return the request in words, with the resolution of every decision."""
+    """Return the request for a plan in words, with all decisions as sentences."""
     route = "".join(
         f" {preposition} {stated[key]}"
         for preposition, key in (("from", "org"), ("to", "dest"))
@@ -573,7 +583,10 @@ def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], state
 
 
 def tripcraft_csv(trips: pl.DataFrame) -> str:
-    """Return the rows as CSV text: TripCraft's columns in its order, then reference columns."""
+    """Return the rows as CSV text.
+
+    TripCraft's columns come first, in the order of its files, then the reference columns.
+    """
     references = [column for column in trips.columns if column.startswith(REFERENCE)]
     rows = trips.select(*TRIPCRAFT_COLUMNS, *references).fill_null("")
     return csv_text([rows.columns, *rows.iter_rows()])

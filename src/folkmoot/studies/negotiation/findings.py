@@ -1,4 +1,4 @@
-"""The findings of a finished negotiation study, from its comparison and its tables."""
+"""The findings of a finished negotiation study, from the comparison and the tables."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
 
 
 def _language_caveats(preferences: pl.DataFrame) -> tuple[str, ...]:
-    """Return a note if members write in another language than English.
+    """Return a note if members write in a language other than English.
 
     The vote parser reads English only.
     """
@@ -201,7 +201,10 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
 
 
 def _left_open(satisfaction: pl.DataFrame) -> str:
-    """Return how many member scores belong to open slots, per condition as text, or ""."""
+    """Return in words how many member scores belong to undecided slots, by condition.
+
+    Return an empty string if no slot is undecided.
+    """
     open_rows = satisfaction.filter(unknown="left_open")
     return kit.join_clauses(
         f"{condition}: {len(selected.filter(unknown='left_open'))} of {len(selected)} member scores"
@@ -233,7 +236,7 @@ def _parse_estimate(figure: Figure) -> Estimate:
 
 
 def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]:
-    """Return the contrasts of conditions within groups, one finding per measure."""
+    """Return one finding per measure: the differences of conditions within groups."""
     results = read_results(run, NegotiationConfig, declare_claims)
     return [
         claims_finding(
@@ -249,7 +252,7 @@ def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]
 
 
 def _by_type(measures: pl.DataFrame) -> Finding | None:
-    """Return satisfaction by type of group, because strategies differ by type."""
+    """Return satisfaction by group type. Strategies differ between group types."""
     types = measures["group_type"].unique(maintain_order=True).to_list()
     conditions = measures["condition"].unique(maintain_order=True).to_list()
     grouped = measures.group_by("group_type", "condition", maintain_order=True)
@@ -329,7 +332,7 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
 
 
 def _mediator_finding(decisions: pl.DataFrame) -> Finding | None:
-    """Return checks of the mediator's statements that need no interpretation."""
+    """Return checks of the mediator's statements that need no coder."""
     rows = []
     for (condition,), selected in decisions.group_by("condition", maintain_order=True):
         mediated = selected.filter(pl.col("mediator_words").is_not_null())
@@ -380,7 +383,10 @@ def _theory_cells(rows: pl.DataFrame, condition: str) -> kit.Row:
 
 
 def _text_scoring(own: pl.DataFrame) -> Finding | None:
-    """Return how well the source's scores of texts agree with the members' own scores."""
+    """Return the agreement of the scores of texts with the members' own scores.
+
+    Texts are scored by the rules of the source study.
+    """
     comparable = own.filter(
         pl.col("score").is_not_null() | pl.col("firm_no").fill_null(value=False),
         pl.col("text_score").is_not_null(),
@@ -426,7 +432,7 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
 
 
 def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Finding | None:
-    """Return what the other voting rules would have decided on the same ballots."""
+    """Return the decisions of the other voting rules on the same ballots."""
     keys = ["group_id", "condition", "topic"]
     voted = decisions.filter(pl.col("ballots").is_in(["collected", "partial"])).select(keys)
     rows = rows.join(voted, on=keys).filter(pl.col("operator").is_in(sorted(VOTE_OPERATORS)))
@@ -458,7 +464,11 @@ def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Find
 
 
 def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
-    """Return the decisions in which ballots of scores and of the source differ."""
+    """Return the decisions in which two ways to count the ballots have different winners.
+
+    One way counts the members' scores. The other way counts ballots in the form of the source
+    study.
+    """
     # C5 uses the ballots of C4, so the ballots of one condition are counted.
     voting = decisions.filter(pl.col("condition").is_in(["C4", "C5"]))["condition"].unique().sort()
     scored_votes = decisions.filter(
@@ -561,7 +571,7 @@ GIVES = frozenset({"chosen", "later"})
 
 
 def coded_findings(run: RunFolder) -> Iterator[Finding]:
-    """Yield the findings about codes, if the coder supports findings."""
+    """Yield the findings about codes. Codes of the embedded coder are left out."""
     codings = coding.read_codings(run)
     if (talks := codings.get("decision")) and talks.supports_findings and talks.codes_by_text:
         yield _against_the_record(talks, run.read_table("portions"), run.read_table("members"))
@@ -574,7 +584,7 @@ def coded_findings(run: RunFolder) -> Iterator[Finding]:
 def _against_the_record(
     codings: coding.CodebookResults, portions: pl.DataFrame, members: pl.DataFrame
 ) -> Finding:
-    """Return how often coder and record agree on which member gets which option."""
+    """Return how often the coder agrees with the record on who gets which option."""
     member_names = members.select("group_id", "member_name", "member_id")
     ids = {(group, name): member_id for group, name, member_id in member_names.iter_rows()}
     keys = ("group_id", "condition", "topic", "member_id", "option")
@@ -648,7 +658,7 @@ def _purity_finding(codings: coding.CodebookResults) -> Finding:
 
 
 def _coded_conflict_finding(codings: coding.CodebookResults, decisions: pl.DataFrame) -> Finding:
-    """Return how often coder, stated preferences and mediator agree on a conflict."""
+    """Return how often coder, stated preferences and mediator agree on conflicts."""
     rows = []
     judged = decisions.filter(~pl.col("parse_error"))
     for (condition,), selected in judged.group_by("condition", maintain_order=True):

@@ -2,9 +2,8 @@
 
 Satisfaction is computed from the members' own scores, which the researcher collects before the
 mediation. The same scores are used under all conditions. First choices, coverage, splits and
-feedback follow the source's scores of texts. Groups are the unit of analysis: intervals are
-clustered by group, and contrasts are paired within groups. `strict_tables` and
-`repeated_statements` give the checks of all study types the rows of this one.
+feedback are computed from the source study's scores of texts. Groups are the unit of analysis.
+`strict_tables` and `repeated_statements` prepare data for checks that all study types share.
 """
 
 from __future__ import annotations
@@ -58,16 +57,16 @@ UNKNOWN_OPTION, NOT_SCORED = "unknown_option", "not_scored"
 def satisfaction_of_members(
     scores: Scores, portions: Sequence[Portion], lowest: float = STRONG_REJECTION
 ) -> dict[str, float]:
-    """Return each member's score of what the decision gives the member.
+    """Return each member's satisfaction with a decision, from the member's scores.
 
     Args:
         scores: member id → option → score.
         portions: the decision.
-        lowest: a score at or below it counts as a rejection.
+        lowest: an option with this score or a lower one counts as rejected by the member.
 
-    It is the mean over the times or branches of the member. If several options are in force at
-    once, the best one counts, or the worst one if the member rejects it. Members who get nothing or
-    an option without a score are left out.
+    The result is the mean over the times or branches of the member. If several options are in force
+    at the same time, the best score counts. If the member rejects one of them, the worst score
+    counts. Members are left out if they get nothing, or an option that they did not score.
     """
     result: dict[str, float] = {}
     for member, member_scores in scores.items():
@@ -97,8 +96,8 @@ def why_unknown(
 ) -> dict[str, str]:
     """Return member id → the reason why the satisfaction is unknown, for members not in `known`.
 
-    `left_open` means that the decision gives the member nothing. The reason is `unreadable` if a
-    part of the statement could not be read, because it may have been the member's part.
+    `left_open` means that the decision gives the member nothing. `unreadable` means that a part of
+    the statement could not be read. That part may have named the member.
     """
     cause = slot_decision.undecided_reason or (
         UNREADABLE if _is_partly_unread(slot_decision) else LEFT_OPEN
@@ -124,7 +123,10 @@ def _is_partly_unread(slot_decision: SlotDecision) -> bool:
 
 
 def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, float]:
-    """Return for each member 1.0 if the member gets an option with a positive score, else 0.0."""
+    """Return for each member 1.0 if the member gets an option with a positive score.
+
+    Return 0.0 for all other members.
+    """
     return {
         member_id: float(
             any(
@@ -140,9 +142,9 @@ def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, f
 def text_scores_of(
     group: Group, texts: Mapping[str, str], options: Sequence[str], portions: Sequence[Portion]
 ) -> Scores:
-    """Return the source's scores of the stated preferences: member id → option → score.
+    """Return the scores of the stated preferences: member id → option → score.
 
-    Members who stated nothing are left out.
+    The scores follow the rules of the source study. Members who stated nothing are left out.
     """
     all_options = tuple(dict.fromkeys([*options, *(portion.option for portion in portions)]))
     return {
@@ -154,10 +156,10 @@ def text_scores_of(
 
 @dataclass(frozen=True, slots=True)
 class DecisionMeasures:
-    """The measures of one decision. NaN means that a measure does not apply.
+    """The measures of one decision. A value is NaN if the measure does not apply.
 
-    `satisfaction` and `covered` are by member id. `unknown` maps a member to the reason why the
-    satisfaction is unknown.
+    `satisfaction` and `covered` map member ids to values. `unknown` maps member ids to the reason
+    why the satisfaction is unknown.
     """
 
     satisfaction: ByMember
@@ -167,7 +169,10 @@ class DecisionMeasures:
     minority_promised: float
 
     def satisfaction_with(self, member: str, **values: float) -> float:
-        """Return a member's satisfaction. `values` replace unknown ones, by reason."""
+        """Return a member's satisfaction, or a replacement if it is unknown.
+
+        `values` gives the replacement for each reason. Without one for the reason, return NaN.
+        """
         return self.satisfaction.get(member, values.get(self.unknown.get(member, ""), math.nan))
 
 
@@ -176,8 +181,8 @@ def measure_decision(
 ) -> DecisionMeasures:
     """Return the measures of one decision.
 
-    C2 decides nothing. Its measures are expectations: any of the stated first choices is assumed to
-    be equally likely.
+    C2 decides nothing. Its measures are expected values over the stated first choices, which all
+    count as equally likely.
     """
     # C1 hears one member, but it is measured by the statements of all.
     everyone = case.with_all_statements
@@ -230,7 +235,7 @@ def _own_scores(case: Negotiation, topic: Topic, slot_decision: SlotDecision) ->
 def _minority_members(tally: Tally) -> dict[str, str]:
     """Return member id → first choice, for members without the most common first choice.
 
-    It follows from the statements alone, so it is the same under every condition.
+    The result depends only on the statements, so it is the same under every condition.
     """
     first_choices = tally.first_choices()
     wanted_options = list(first_choices.values())
@@ -261,7 +266,7 @@ def _satisfied_share(
 def session_measures(
     case: Negotiation, decisions: Sequence[SlotDecision], measured: Sequence[DecisionMeasures]
 ) -> dict[str, float]:
-    """Return the measures of a session by name. NaN means that a measure does not apply."""
+    """Return the measures of a session by name. A value is NaN if the measure does not apply."""
     member_means = _means_of_members(case, measured, left_open=LOWEST)
     # The bounds replace every unknown satisfaction by the lowest and by the highest score.
     unknown = ("left_open", "unreadable", DECLINED, UNKNOWN_OPTION, NOT_SCORED)
@@ -334,9 +339,10 @@ def session_measures(
 def _means_of_members(
     case: Negotiation, measured: Sequence[DecisionMeasures], **values: float
 ) -> list[float]:
-    """Return the mean satisfaction of each member with a known satisfaction.
+    """Return the mean satisfaction of each member over all decisions.
 
-    `values` replace unknown satisfactions, by reason.
+    `values` gives a replacement for unknown satisfactions, by reason. Members without any known
+    satisfaction are left out.
     """
     means = (
         _mean_of_known(
@@ -349,7 +355,10 @@ def _means_of_members(
 
 
 class Figure(TypedDict):
-    """An estimate as JSON. Unknown values are null. `each` holds the values of few groups."""
+    """An estimate as JSON: value, 95 % interval, p-value and number of groups.
+
+    Unknown values are null. If there are few groups, `each` holds the value of every group.
+    """
 
     estimate: float | None
     low: float | None
@@ -360,7 +369,10 @@ class Figure(TypedDict):
 
 
 class Difference(Figure):
-    """The contrast of two conditions in a measure: `of` minus `minus`, within groups."""
+    """The difference of two conditions in one measure, paired within groups.
+
+    It is the value under the condition `of` minus the value under the condition `minus`.
+    """
 
     measure: str
     of: str
@@ -368,10 +380,10 @@ class Difference(Figure):
 
 
 class NotAskedAgain(TypedDict):
-    """The comparison without decisions that needed a re-ask.
+    """The comparison of conditions without decisions that needed a re-ask.
 
-    Such a decision is left out under all conditions of its group. `decisions` is the number of
-    decisions that are left out.
+    A decision with a re-ask under one condition is left out under all conditions of the group.
+    `decisions` is the number of decisions that are left out.
     """
 
     decisions: int
@@ -382,8 +394,8 @@ class NotAskedAgain(TypedDict):
 class Comparison(TypedDict):
     """The content of comparison.json.
 
-    `conditions` maps condition → measure → figure. `conflict_rate_by_slot` maps condition → topic →
-    share of groups (0 to 1).
+    `conditions` maps condition → measure → estimate. `conflict_rate_by_slot` maps condition → topic
+    → share of groups (0 to 1).
     """
 
     groups: int
@@ -397,14 +409,17 @@ class Comparison(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """The result of a session: its decisions and their measures."""
+    """The decisions of one session and their measures."""
 
     case: Negotiation
     decisions: tuple[SlotDecision, ...]
     measured: tuple[DecisionMeasures, ...]
 
     def values(self, left_out: Collection[str] = ()) -> dict[str, float]:
-        """Return the measures by name, without the decisions on the topics in `left_out`."""
+        """Return the measures of the session by name.
+
+        Decisions on the topics in `left_out` do not count.
+        """
         pairs = zip(self.decisions, self.measured, strict=True)
         kept_pairs = [
             (slot_decision, decision_measures)
@@ -419,10 +434,10 @@ class SessionResult:
 
 
 def compare_conditions(run: RunFolder) -> Comparison:
-    """Return means per condition, paired contrasts and conflict rates, from the tables of a run.
+    """Return means per condition, paired differences and conflict rates of a run.
 
-    Means and contrasts have 95 % intervals clustered by group. The result is JSON, with null for
-    unknown values.
+    Means and differences have 95 % intervals clustered by group. All values can be written as JSON,
+    and unknown values are null.
     """
     conditions = run.plan["sealed"]["conditions"]["data"]
     return compare_measures(
@@ -439,7 +454,7 @@ def compare_measures(
     decisions: pl.DataFrame,
     not_asked_again: pl.DataFrame | None = None,
 ) -> Comparison:
-    """Return the comparison from the rows of these tables."""
+    """Return the comparison of conditions, computed from the tables of a run."""
     groups = measures["group_id"].unique(maintain_order=True).to_list()
     values_of = _by_session(measures)
     return {
@@ -462,7 +477,7 @@ Values = Mapping[tuple[str, str], Mapping[str, float]]
 def _by_session(measures: pl.DataFrame) -> Values:
     """Return the measures of each session by group and condition.
 
-    A measure is NaN if it does not apply or if the run is of a version without it.
+    A value is NaN if the measure does not apply, or if the table of an earlier version lacks it.
     """
     return {
         (row["group_id"], row["condition"]): {
@@ -577,8 +592,8 @@ def _mean_by_key(rows: Sequence[ByMember]) -> dict[str, float]:
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
     """Return `confirmations` and `decisions` without the answers in `excluded`.
 
-    An excluded answer is removed from `confirmations`. A firm rejection that only this answer gave
-    is removed from `decisions`.
+    An excluded answer is removed from `confirmations`. A firm rejection is removed from `decisions`
+    if only excluded answers gave it.
 
     The addresses are `negotiation/group-condition/topic/confirm/member/ask0`. If C5 does not change
     a decision of C4, it keeps C4's answers and asks nothing.
@@ -606,7 +621,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 
 def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
-    """Return (group, condition, topic, member) of each address of a confirmation."""
+    """Return (group, condition, topic, member) of each address that is a confirmation."""
     confirmations = set[tuple[str, ...]]()
     for address in addresses:
         _, session, *rest = split_address(address)
@@ -619,9 +634,9 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
 def repeated_statements(run: RunFolder) -> list[Repeat]:
     """Return pairs of repeated answers of the same member, for the retest measures.
 
-    For an option, the pair is the source's score of the stated preference and the member's score.
-    For a decision, it is the option that the member scored highest and the top choice on the ballot
-    under C4.
+    The first kind of pair is about an option: the score of the stated preference and the member's
+    own score. The second kind is about a decision: the option with the member's highest score and
+    the top choice on the ballot under C4.
     """
     scored_options = read_table(run, OwnScoreRow).filter(
         (pl.col("entered") == "before") & pl.col("score").is_not_null()

@@ -1,8 +1,8 @@
 """The steps that a mediator leads: the proposal and the feedback rounds.
 
-In a feedback round of C5 one member reacts and the mediator may revise the decision. A revision
-either replaces the whole decision (text, portions, selected option, promise, split), or it is
-rejected and the System says why.
+In a feedback round of C5 one member reacts, and the mediator may revise the decision. An accepted
+revision replaces the whole decision: text, portions, selected option, promise and split. If a
+revision is rejected, the System gives the reason.
 """
 
 from __future__ import annotations
@@ -98,7 +98,11 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class MediatorReply(NamedTuple, Generic[M]):
-    """A reply of the mediator. `first_problems` are the problems that caused a re-ask."""
+    """A parsed reply of the mediator.
+
+    `first_problems` are the problems of a first reply that caused a re-ask. `address` is the
+    address of the reply in the journal.
+    """
 
     value: M
     parse_step: str
@@ -122,7 +126,11 @@ async def ask_mediator(
     minimal: M,
     find_problems: Callable[[M], Problems],
 ) -> MediatorReply[M]:
-    """Ask the mediator for a reply of the type of `minimal`, which replaces an unreadable reply."""
+    """Ask the mediator for a reply and parse it as the type of `minimal`.
+
+    `minimal` is used in place of an unreadable reply. `find_problems` returns the problems of a
+    reply that cause one re-ask.
+    """
     topic = case.topic(vocabulary.topic)
     allowed = vocabulary.allowed_values
     allowed["dialogue.speaker"] = (SYSTEM, *(member.name for member in case.heard_members))
@@ -155,11 +163,11 @@ async def ask_mediator(
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The mediator's proposal, parsed.
+    """The mediator's parsed proposal for one decision.
 
-    `label` is the strategy that it named, None if unread. `said` is all its text and `stated` the
-    decision in it. `terms` are its words of theory (C3), and `terms_first` those that caused a
-    re-ask.
+    `label` is the name that the mediator gave to the strategy, or None if it could not be read.
+    `said` is the mediator's complete text, and `stated` the decision in it. Under C3, `terms` are
+    the words of theory in the text, and `terms_first` those in a first reply that caused a re-ask.
     """
 
     has_conflict: bool
@@ -179,7 +187,7 @@ class Proposal:
     asked_again: tuple[str, ...] = ()
 
     def line_origin(self, part: str, author: str = "") -> Origin:
-        """Return the origin of an utterance that comes from this reply."""
+        """Return the origin of an utterance that is a part of this reply."""
         return Origin(self.address, part, author, self.finish)
 
 
@@ -191,9 +199,10 @@ async def propose_decision(
     strategy: Strategy | None = None,
     outcome: Outcome | None = None,
 ) -> Proposal:
-    """Ask the mediator for a proposal: plainly under C3, under the locked strategy in C4 and C5.
+    """Ask the mediator for a proposal.
 
-    `outcome` is the decision of the operator, which the mediator explains.
+    `strategy` is the locked strategy of C4 and C5. Under C3 it is None, and the mediator reasons
+    freely. `outcome` is a decision of the operator for the mediator to explain, or None.
     """
     group, names = case.group, [member.name for member in case.mediation_order(topic)]
     variables: dict[str, object] = {
@@ -269,7 +278,10 @@ def say_for_members(
     lines: Sequence[tuple[str, str]],
     origin: Origin,
 ) -> list[DialogueTurn]:
-    """Record the utterances (name, text) that the mediator wrote for members, as numbered parts."""
+    """Record utterances (name, text) that the mediator wrote for members.
+
+    The part in the origin of each utterance gets a number, from 1.
+    """
     by_name = {name: id for id, name in case.group.names_by_member.items()}
     return [
         case.record_line(
@@ -287,7 +299,10 @@ def say_for_members(
 def _read_statement(
     case: Negotiation, topic: Topic, vocabulary: Vocabulary, reply: Decided
 ) -> Settlement:
-    """Return a stated decision. New options with a word of theory are not accepted."""
+    """Return the decision that a reply states.
+
+    A new option that contains a word of theory is not accepted.
+    """
     # Such an option would carry the word to the planner and to later decisions.
     new_options = (new_option_of(share.new_option, ()) for share in reply.decision)
     theory_options = tuple(
@@ -304,14 +319,17 @@ def _words_of_statement(reply: PlainSynthesis | GuidedSynthesis) -> list[str]:
 
 
 def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
-    """Return the complete text that the mediator wrote, with its utterances for members."""
+    """Return the mediator's complete text, including its utterances for members."""
     texts = (reply.conflict_description, reply.resolution_explanation)
     lines = (line.text for line in reply.dialogue)
     return "\n".join((*texts, *lines, *_words_of_statement(reply), *reply.dropped))
 
 
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-    """Run feedback rounds on a conflict until one is resolved, at most `max_feedback_rounds`."""
+    """Run feedback rounds until one is resolved or `max_feedback_rounds` is reached.
+
+    Without a conflict, or without feedback under the condition, return the decision unchanged.
+    """
     if not (case.has_feedback and decision.has_conflict):
         return decision
     topic, scope = case.topic(decision.topic), scope.child("feedback")
@@ -323,7 +341,7 @@ async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision)
 
 
 def _member_to_ask(case: Negotiation, topic: Topic, decision: SlotDecision) -> tuple[Member, bool]:
-    """Return the member to ask next, and whether the decision left that member out."""
+    """Return the member to ask next, and True if the decision left out this member."""
     asked_ids = {feedback_round.target for feedback_round in decision.feedback}
     texts = case.texts(topic.id)
     left_out_members = left_out(case.group, texts, decision.resolution_text)
@@ -456,7 +474,10 @@ async def _feedback_round(
 
 
 def _wished_option(text: str, options: Sequence[str]) -> list[str]:
-    """Return the option with the highest score in a text as a list, [] if none is above zero."""
+    """Return a list with the option that has the highest score in a text.
+
+    Return an empty list if no score is above zero.
+    """
     scores = text_scores(text, options)
     best = min(scores, key=lambda option: (-scores[option], option), default="")
     return [best] if best and scores[best] > 0 else []
@@ -487,7 +508,10 @@ def _state_after_revision(
     reply: FeedbackReply,
     stated: Settlement,
 ) -> SlotDecision:
-    """Return the decision with the whole revision, or unchanged if the revision is rejected."""
+    """Return the decision after a revision, with the record of the round.
+
+    If the revision is rejected, the decision is unchanged apart from this record.
+    """
     because, refused = _revision_problem(case, topic, standing, stated, reply)
     decision = replace(standing, confirmed={}, refused={})
     if not because and stated.portions:
@@ -514,7 +538,10 @@ def _revision_problem(
     stated: Settlement,
     reply: FeedbackReply,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return why a revision is rejected and the options that it may not give, or ("", ())."""
+    """Return the reason why a revision is rejected, and the options that it may not give.
+
+    Return an empty string and no options if the revision is accepted or states nothing new.
+    """
     served_members = {member for portion in stated.portions for member in portion.members}
     if (
         stated.unread_count
@@ -549,7 +576,10 @@ def _revision_problem(
 
 
 def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement) -> SlotDecision:
-    """Return the revised decision, or `standing` if options, members and times are the same."""
+    """Return the decision with a revision applied.
+
+    Return `standing` unchanged if options, members and times are the same.
+    """
     portions = stated.portions
     if standing.subgrouping_required:
         first_portion, second_portion = portions
@@ -567,7 +597,10 @@ def _revise_state(case: Negotiation, standing: SlotDecision, stated: Settlement)
 
 
 def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Branch, Branch] | None:
-    """Return the branches of a split, or None if the portions do not divide the group in two."""
+    """Return the two branches of a split, or None if the portions are not a split.
+
+    A split has two portions with different options. Each heard member is in exactly one portion.
+    """
     if len(portions) != 2:
         return None
     first_branch, second_branch = (Branch(portion.option, portion.members) for portion in portions)
@@ -582,7 +615,7 @@ def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Bra
 
 
 def derive_decision(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> SlotDecision:
-    """Return the decision with all fields that follow from its portions and ballots."""
+    """Return the decision with all fields that are computed from its portions and ballots."""
     tally = case.tally_topic(topic, slot_decision.cast)
     is_counted = (
         slot_decision.source == "vote"
@@ -640,7 +673,10 @@ def _say_round(
     reactions: Sequence[tuple[str, str]],
     mediator_reply: MediatorReply[FeedbackReply],
 ) -> list[DialogueTurn]:
-    """Record the last round: the question, the reactions (name, text) and the System's answer."""
+    """Record the utterances of the last feedback round and return them.
+
+    They are the question, the reactions (name, text) and the System's answer.
+    """
     round_ = decision.feedback[-1]
     number, target, strategy = (
         round_.round,

@@ -48,7 +48,10 @@ from folkmoot.studies.negotiation.rules.strategies import (
 
 
 def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
-    """Return the groups of a study, in order. Raises InputError with every problem."""
+    """Return the groups of a study, in order.
+
+    Raises InputError that lists all problems.
+    """
     if isinstance(config.groups, str):
         return read_groups(path_in(folder, config.groups), config.weights)
     if config.groups is not None:
@@ -57,9 +60,9 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
 
 
 def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
-    """Return the seats that humans could take: one per member, for all conditions of the group.
+    """Return the seats that humans can take: one per member, for all conditions of the group.
 
-    The seats are closed if a condition has a mediator, because the mediator writes utterances of
+    If a condition has a mediator, the seats are closed, because the mediator writes utterances for
     members.
     """
     mediated = [condition for condition in config.conditions if condition not in ("C1", "C2")]
@@ -78,7 +81,7 @@ def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
 
 
 def with_anonymous_humans(session: Session[NegotiationConfig], group: Group) -> Group:
-    """Return the group without drawn attributes for members who answer as themselves.
+    """Return the group without drawn attributes of members who answer as themselves.
 
     These members are named by their role and are asked for their preferences.
     """
@@ -134,7 +137,8 @@ def _role_ids(config: NegotiationConfig, kind: GroupType) -> list[str]:
 def _draw_travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str]:
     """Return one persona text per role.
 
-    A group repeats a life, manner or taste only if it has more members than there are texts.
+    A life, manner or taste occurs twice in a group only if the group has more members than there
+    are texts of that kind.
     """
     wordings = _load_wordings()
     lives = {role: list(rng.permutation(wordings["lives"][role])) for role in dict.fromkeys(roles)}
@@ -153,7 +157,7 @@ def _draw_travellers(roles: Sequence[str], rng: np.random.Generator) -> list[str
 
 
 class _Words(TypedDict):
-    """The content of travellers.yaml: lives by role, and texts that go with any life."""
+    """The content of travellers.yaml: lives by role, and texts that fit any life."""
 
     lives: dict[str, list[str]]
     manners: list[str]
@@ -168,9 +172,9 @@ def _load_wordings() -> _Words:
 
 
 def _assign_personas(config: NegotiationConfig, folder: Path, count: int) -> list[str] | None:
-    """Return the researcher's personas in random order, `needed` of them.
+    """Return `count` personas of the researcher in random order.
 
-    Return None if the study file names no personas.
+    Return None if the study file names no personas. Raise InputError if there are too few.
     """
     if config.personas is None:
         return None
@@ -198,7 +202,7 @@ def _without_you_are(text: str) -> str:
 
 
 def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Speaker:
-    """Return a member as a speaker, with the system prompt."""
+    """Return a member as a speaker with a system prompt."""
     id = cell_id("members.persona", group.id, member.id)
     persona = quote_value(member.full_description, "persona", id, member.id)
     companion_ids = [companion.id for companion in group.members if companion.id != member.id]
@@ -214,7 +218,7 @@ def member_speaker(scope: Scope, group: Group, member: Member, days: int) -> Spe
 
 
 def mediator_speaker(scope: Scope) -> Speaker:
-    """Return the mediator as a speaker, with the system prompt. Its name is System."""
+    """Return the mediator as a speaker with a system prompt. Its name is System."""
     return replace(SYSTEM_SPEAKER, system=scope.prompt("mediator_system"))
 
 
@@ -229,9 +233,10 @@ def build_group(
     stated: Sequence[MemberInput],
     weights: Mapping[str, float] | None = None,
 ) -> Group:
-    """Return a group with ids `traveler_1…` and names by role ("Parent 1"), in the given order.
+    """Return a group with members in the given order, with the ids `traveler_1` and so on.
 
-    `weights` maps roles to weights. A member's own weight has precedence. The default is 1.
+    A member without a name is named by role ("Parent 1"). `weights` maps roles to weights. A
+    member's own weight has precedence. The default weight is 1.
     """
     by_role: dict[str, int] = {}
     members: list[Member] = []
@@ -265,8 +270,8 @@ def _by_role(kind: GroupType, role: str, number: int) -> str:
 def group_problems(group: Group, key: str) -> list[Problem]:
     """Return the problems of a group.
 
-    It checks the id, the size, the roles, names and weights, and whether all members have
-    preferences or none.
+    The checks cover id, size, roles, names and weights. Either all members or no members must have
+    preferences.
     """
     problems: list[Problem] = []
 
@@ -327,9 +332,10 @@ MOST_BYTES = 20_000_000
 
 
 def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
-    """Return the groups of a file, in its order.
+    """Return the groups of a file, in order.
 
-    `weights` apply to members without a weight in the file. Raises InputError with every problem.
+    `weights` apply to members without a weight in the file. Raises InputError that lists all
+    problems.
     """
     name = str(path)
     try:
@@ -356,7 +362,10 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
 
 
 def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Group]:
-    """Return the groups under `groups` in a tree. Raises InputError with every problem."""
+    """Return the groups under `groups` in a tree.
+
+    Raises InputError that lists all problems.
+    """
     problems: list[Problem] = []
     groups: list[Group] = []
     for index, entry in enumerate(tree.value["groups"]):

@@ -1,4 +1,4 @@
-"""Hooks of the study type that run before a run: checks, expected rows, limits, templates."""
+"""Functions that the engine calls before a run: checks, expected rows, limits, templates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def check_config(config: NegotiationConfig, folder: Path) -> list[Problem]:
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """Return the rows that a run with this sealed plan must have: its sessions and its members."""
+    """Return the rows that the tables of a run must have, given the sealed plan.
+
+    `measures` has one row per group and condition. `members` has one row per member.
+    """
     rows = tuple(
         {"group_id": group["id"], "condition": condition, "group_type": group["type"]}
         for group in sealed.get("groups", [])
@@ -50,7 +53,7 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 
 def limit_groups(config: NegotiationConfig, limit: int) -> NegotiationConfig:
-    """Return the configuration with at most `limit` groups, of as many group types as possible."""
+    """Return the settings with at most `limit` groups, of as many group types as possible."""
     # A file of groups is read later, so its groups cannot be cut here.
     if isinstance(config.groups, str):
         return config
@@ -62,7 +65,7 @@ def limit_groups(config: NegotiationConfig, limit: int) -> NegotiationConfig:
 
 
 def template_files() -> dict[str, str | bytes]:
-    """Return the example file of groups with preferences that goes with a new study file."""
+    """Return the example file of groups that comes with a new study file."""
     return {"negotiation_groups.yaml": GROUPS_FILE}
 
 
@@ -96,7 +99,10 @@ groups:
 
 
 def design_size(config: NegotiationConfig, folder: Path) -> DesignSize:
-    """Return the size of the design for `folkmoot power`: every group is in all conditions."""
+    """Return the size of the design for `folkmoot power`.
+
+    Every group takes part in all conditions.
+    """
     groups = groups_of(config, folder)
     members = round(fmean(len(group.members) for group in groups))
     key = ("groups_per_type", config.groups_per_type) if config.groups is None else ("", 0)

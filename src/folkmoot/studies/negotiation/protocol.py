@@ -1,8 +1,8 @@
 """The protocol of a negotiation, in the order of its stages.
 
 The groups are generated or read, and then sealed. The members of a group state their preferences
-once. The group then decides on all topics under every condition, from the same statements. The
-decisions are written for the planner, and conditions are compared within groups.
+once. From these statements the group decides on all topics under every condition. The decisions are
+written to files for the planner.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
 async def state_preferences(
     scope: Scope, group: Group, subjects: Sequence[Topic], days: int
 ) -> Statements:
-    """Return what the members of a group state, by topic and member id.
+    """Return the stated preferences of the members of a group, by topic and member id.
 
     The members are asked once, for all conditions. Preferences that the researcher gave are
     recorded without a question.
@@ -295,7 +295,7 @@ async def _interview_member(
 
 
 async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Run one decision up to feedback and return it with all utterances that led to it."""
+    """Decide one topic, before any feedback rounds, and return the decision with its dialogue."""
     if case.condition.has_locked_strategy:
         decision = await _run_guided_mediator(scope, case, topic)
     elif case.condition.synthesis == "raw":
@@ -312,8 +312,8 @@ async def confirm_standing_decision(
 ) -> SlotDecision:
     """Return the decision with the members' confirmations.
 
-    Members confirm a decision that a mediator wrote. A decision that is already confirmed causes no
-    question.
+    Members confirm only decisions with a mediator. If they have confirmed the decision already,
+    they are not asked again.
     """
     needs_confirmation = case.config.confirm and case.condition.synthesis != "none"
     if not needs_confirmation or decision.confirmed:
@@ -340,7 +340,7 @@ def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
 
 
 def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
-    """Return the decision of C2: all preferences go to the planner and nothing is decided."""
+    """Return the decision of C2: the planner gets all preferences and nothing is decided."""
     tally = case.tally_topic(topic)
     texts = case.texts(topic.id).items()
     return SlotDecision(
@@ -356,7 +356,7 @@ def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
 
 
 async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Run C3: return the decision that the mediator states by its own judgement."""
+    """Run C3: return the decision that the mediator makes by its own judgement."""
     tally = case.tally_topic(topic)
     proposal = await propose_decision(scope, case, topic, tally)
     portions = proposal.stated.portions
@@ -383,7 +383,10 @@ async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> 
 
 
 def _why_undecided(proposal: Proposal) -> str:
-    """Return why a statement that gives no member an option decides nothing."""
+    """Return the reason why the mediator's statement decides nothing.
+
+    The statement gives no member an option.
+    """
     if proposal.parse_step == DECLINED:
         return DECLINED
     is_unread = proposal.parse_step in UNREAD_STEPS or proposal.stated.unread_count
@@ -391,7 +394,7 @@ def _why_undecided(proposal: Proposal) -> str:
 
 
 def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
-    """Return a decision with the fields of a proposal, before anything is decided."""
+    """Return a decision with the fields of a proposal. Nothing is decided yet."""
     return SlotDecision(
         topic.id,
         "",
@@ -411,9 +414,10 @@ def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
 
 
 async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Run C4: proposal, locked strategy, ballots where the strategy votes, decision and split.
+    """Run C4 and return its decision.
 
-    C5 starts from this decision.
+    The mediator proposes under the locked strategy. If the strategy votes and there is a conflict,
+    members fill in ballots. The operator decides. C5 starts from this decision.
     """
     strategy = strategy_for(case.group.type.id, topic.id)
     tally, days = case.tally_topic(topic), case.config.days
@@ -450,7 +454,7 @@ def _announce_decision(
     *,
     votes: bool,
 ) -> SlotDecision:
-    """Record the System's proposal in its five parts, then the members' responses."""
+    """Record the System's proposal in five parts, and the responses of the members."""
     assert decision.strategy is not None
     reason = proposal.conflict_description or decision.strategy.rule
     if votes:
@@ -476,13 +480,13 @@ def _announce_decision(
 def _say_responses(
     scope: Scope, case: Negotiation, topic: Topic, proposal: Proposal
 ) -> list[DialogueTurn]:
-    """Record the responses to the proposal that the mediator wrote for the members."""
+    """Record the responses to the proposal, which the mediator wrote for the members."""
     origin = proposal.line_origin("response")
     return say_for_members(scope, case, topic, "user_respond", proposal.responses, origin)
 
 
 def _next_step(decision: SlotDecision, *, votes: bool) -> str:
-    """Return the last part of the System's proposal: a vote, the plan of a split, or the plan."""
+    """Return the part "Next step" of the System's proposal."""
     if votes:
         return "Collect one ballot from each member, then apply the operator deterministically"
     if decision.subgrouping_required:
@@ -553,7 +557,7 @@ async def _run_vote(
 
 
 def _vote_result(case: Negotiation, topic: Topic, decision: SlotDecision) -> str:
-    """Return the System's utterance after the ballots."""
+    """Return the System's utterance that announces the result of the ballots."""
     strategy, outcome, group = decision.strategy, decision.outcome, case.group
     assert strategy is not None and outcome is not None
     coverage = decision.coverage
@@ -574,7 +578,11 @@ CODEBOOKS = Path(__file__).parent / "codebooks"
 
 
 class Talks(NamedTuple):
-    """The texts that coders read: stated preferences, the words of C3's mediator, dialogues."""
+    """The texts of a session that coders read.
+
+    `wishes` are the stated preferences, `mediators` the words of C3's mediator, and `talks` the
+    dialogues.
+    """
 
     wishes: tuple[coding.TextToCode, ...] = ()
     mediators: tuple[coding.TextToCode, ...] = ()
@@ -582,9 +590,9 @@ class Talks(NamedTuple):
 
 
 def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
-    """Return the texts of one session that are coded.
+    """Return the texts of one session for the coders.
 
-    C5 without feedback repeats the dialogue of C4, so it is not coded twice.
+    If C5 has no feedback, its dialogue is that of C4 and is not coded a second time.
     """
     wishes, mediators, talks = [], [], []
     for slot_decision in decisions:
@@ -624,7 +632,7 @@ def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
 
 
 async def code_talks(session: Session[NegotiationConfig], talks: Sequence[Talks]) -> None:
-    """Code the texts of all sessions. With coding off, only record the texts."""
+    """Code the texts of all sessions. If coding is off, only record the texts."""
     for name, texts, rule in (
         (
             "conflict",
@@ -647,10 +655,10 @@ async def code_talks(session: Session[NegotiationConfig], talks: Sequence[Talks]
 
 
 def _format_talk_for_coder(lines: Sequence[DialogueTurn]) -> str:
-    """Return a dialogue as a coder reads it: the decision and its reason, line by line.
+    """Return a dialogue for the coder, one line per utterance.
 
-    The headings of C4 and C5 and the name of the strategy are left out, because they would reveal
-    the condition.
+    The System's utterances are reduced to the decision and its reason. The headings of C4 and C5
+    and the name of the strategy are left out, because they would reveal the condition.
     """
     return join_texts(
         "\n",

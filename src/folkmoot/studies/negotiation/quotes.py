@@ -1,8 +1,8 @@
 """The texts that prompts show, with their sources: names, topics, options, rules and decisions.
 
-`folkmoot.provenance` explains sources. A decision is shown as cells of tables. Each share has a row
-of `shown_shares` and a sentence has a row of `shown_decisions`. The rows are recorded when a prompt
-first shows them.
+All functions `quote_…` return text that carries its source (`folkmoot.provenance`). A decision is
+shown as cells of tables: each share is a row of `shown_shares`, and a sentence is a row of
+`shown_decisions`. These rows are recorded when a prompt first shows them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ RESOLUTION = "decisions.resolution_text"
 
 
 def quote_name(group: Group, member_id: str) -> str:
-    """Return a member's name."""
+    """Return the name of a member."""
     return quote_value(
         group.names_by_member[member_id], "value", cell_id(MEMBER_NAME, group.id, member_id)
     )
@@ -79,28 +79,28 @@ def quote_names(group: Group, member_ids: Iterable[str]) -> list[str]:
 
 
 def quote_title(group: Group) -> str:
-    """Return the title of a group's type."""
+    """Return the title of the type of a group."""
     return quote_value(group.type.title, "material", cell_id("groups.title", group.id))
 
 
 def quote_type(group: Group) -> str:
-    """Return the id of a group's type."""
+    """Return the id of the type of a group."""
     return quote_value(group.type.id, "material", cell_id("groups.group_type", group.id))
 
 
 def quote_member_groups(group: Group) -> str:
-    """Return the values that mean several members of a group."""
+    """Return the values that name several members, such as "everyone"."""
     return quote_value(describe_members(group), "value", cell_id("groups.member_groups", group.id))
 
 
 def quote_topic(topic: Topic, column: str) -> str:
-    """Return the id, label or question of a topic. `column` is topic, label or question."""
+    """Return a text of a topic: its id (`column` topic), its label or its question."""
     text: str = getattr(topic, "id" if column == "topic" else column)
     return quote_value(text, "material", cell_id(f"topics.{column}", topic.id))
 
 
 def quote_strategy(strategy: Strategy) -> dict[str, str]:
-    """Return the columns of a row of the strategy table, by name."""
+    """Return the texts of one row of the strategy table, by column."""
     columns = ("topic", "strategy_id", "operator", "rule", "style")
     key = strategy.group_type, strategy.topic
     return {
@@ -112,7 +112,7 @@ def quote_strategy(strategy: Strategy) -> dict[str, str]:
 
 
 def quote_strategies(group: Group) -> list[dict[str, str]]:
-    """Return the rows of the strategy table for a group's type."""
+    """Return the rows of the strategy table for the type of a group."""
     return [
         quote_strategy(row) for (kind, _), row in strategy_table().items() if kind == group.type.id
     ]
@@ -122,22 +122,28 @@ def quote_strategies(group: Group) -> list[dict[str, str]]:
 
 
 def in_quotation_marks(utterance: Utterance) -> SourcedText:
-    """Return a member's text on one line in quotation marks.
+    """Return a member's utterance on one line in quotation marks.
 
-    The marks tell a model that this is a quotation and no instruction.
+    The marks tell a model that the text is a quotation and not an instruction.
     """
     quoted = alter_text(utterance.quoted_text, in_one_line(utterance.text))
     return concatenate_texts(("“", quoted, "”"), plain=None)
 
 
 def quote_preference(case: Negotiation, topic: Topic, member_id: str) -> SourcedText:
-    """Return a member's stated preference in quotation marks, or a text that says there is none."""
+    """Return a member's stated preference in quotation marks.
+
+    Return "none stated" if the member stated none.
+    """
     stated = case.stated[topic.id].get(member_id)
     return in_quotation_marks(stated) if stated else SourcedText("none stated")
 
 
 def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
-    """Return names and stated preferences in quotation marks, in the mediator's order."""
+    """Return the name and the quoted preference of each member who stated one.
+
+    The members are in the order in which the mediator sees them.
+    """
     stated = case.stated[topic.id]
     return [
         {"name": quote_name(case.group, member.id), "text": in_quotation_marks(stated[member.id])}
@@ -150,7 +156,7 @@ def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
 
 
 def quote_usual_options(topic: Topic, options: Iterable[str]) -> list[str]:
-    """Return some of the usual options of a topic."""
+    """Return the given usual options of a topic."""
     return [
         quote_value(option, "option", cell_id("topics.options", topic.id)) for option in options
     ]
@@ -162,9 +168,9 @@ def quote_options(
     options: Iterable[str],
     came_up: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return options on the table.
+    """Return the given options on the table.
 
-    `came_up` maps options to conditions, for options that came up after the statements.
+    `came_up` maps options that were added after the statements to the condition that added them.
     """
     entered_in = came_up or {}
     return [
@@ -190,7 +196,10 @@ def record_options(scope: Scope, case: Negotiation) -> None:
 def record_late_options(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision
 ) -> SlotDecision:
-    """Record the options that have come up since the statements and return the new decision."""
+    """Record the options that were added after the statements.
+
+    Return the decision with these options in `came_up`.
+    """
     stated = decision.stated.portions if decision.stated else ()
     named_options = [
         *decision.options,
@@ -218,7 +227,7 @@ def show_shares(
 ) -> tuple[Share, ...]:
     """Record the shares of a decision for the prompts of a step and return them with sources.
 
-    `stated` means that the mediator stated the decision, and no operator decided it.
+    `stated` is True if the mediator stated the decision, and False if an operator decided it.
     """
     # A stated decision counts as text of the mediator, a decision of an operator as data.
     kind: Kind = "proposal" if stated else "value"
@@ -257,9 +266,9 @@ def show_shares(
 def show_sentence(
     scope: Scope, case: Negotiation, topic: Topic, step: str, text: str, *, stated: bool = False
 ) -> str:
-    """Record a sentence about a decision for the prompts of a step and return it with its source.
+    """Record a sentence about a decision for the prompts of a step.
 
-    Parts of the sentence keep their sources.
+    Return the sentence with its source. Parts that have a source already keep it.
     """
     if not text:
         return ""
@@ -274,10 +283,10 @@ _FRAME = frozenset(words_of("day whole trip group shared backbone optional branc
 
 
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
-    """Return the members, by id, without a common content word in preference and resolution.
+    """Return the members, by id, with no content word of their preference in `resolution`.
 
-    Case and simple plurals are folded. Stop words, cue words, numbers and words for days and parts
-    of the trip do not count. A member without a stated preference cannot be left out.
+    Differences of case and simple plurals are ignored. Stop words, cue words, numbers and words for
+    days and parts of the trip do not count. Members without a stated preference are not returned.
     """
     decided_words = _significant_words(resolution)
     return [

@@ -1,8 +1,8 @@
 """The embedded respondent's part for negotiations: travellers, ballots, scores and a mediator.
 
-It identifies the passages of a request by their sources (`quotes`). A statement is identified by
-its speaker. An option, a name or a share is identified by its cell in a table. It reads no word of
-the instructions. Inside a statement it finds options by the study's own rules (`rules.tally`).
+The respondent identifies the passages of a request by their sources (`quotes`): a statement by its
+speaker, and an option, a name or a share by its cell in a table. It reads no word of the
+instructions. Inside a statement it finds options with the study's own rules (`rules.tally`).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ Reply = dict[str, object]
 
 
 def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfig]:
-    """Return the part of this study.
+    """Return the part of the embedded respondent for this study.
 
-    `follows` is the planted chance (0 to 1) that the mediator of C3 and C5 gives room to a
-    minority.
+    `follows` is the chance (0 to 1) that the mediator of C3 and C5 gives members of a minority
+    their first choice. This is a planted effect.
     """
     return RespondentPart(
         option_names=_option_names,
@@ -66,7 +66,7 @@ def _option_names(config: NegotiationConfig) -> Sequence[str]:
 
 @cache
 def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
-    """Return sentence frames by kind, and also by voice if voices differ."""
+    """Return sentence frames by kind. Some kinds have different frames for each voice."""
     frames_by_kind: dict[str, list[str] | dict[str, list[str]]] = packaged_yaml(
         __file__, "respondent.yaml"
     )
@@ -75,13 +75,13 @@ def _load_frames() -> Mapping[str, list[str] | dict[str, list[str]]]:
 
 @cache
 def _option_phrases() -> Mapping[str, str]:
-    """Return option → its form inside a sentence."""
+    """Return the form of each option inside a sentence, by option."""
     phrases: dict[str, str] = packaged_yaml(__file__, "respondent.yaml")["phrases"]
     return phrases
 
 
 def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
-    """Return a sentence of respondent.yaml. `names` fill its slots, in their form for sentences."""
+    """Return a sentence of respondent.yaml. `names` gives the options that fill its gaps."""
     frames, phrases = _load_frames()[kind], _option_phrases()
     voice_frames = frames[mind.who.voice] if isinstance(frames, dict) else frames
     spelled_names = {key: phrases.get(name, name) for key, name in names.items()}
@@ -93,7 +93,7 @@ def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
 
 
 def _shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
-    """Return the passages from this column of a table, in order."""
+    """Return the passages from one column of a table, in order."""
     return [
         passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
     ]
@@ -105,26 +105,27 @@ def _last_key(passage: Passage) -> str:
 
 
 def _stated_preferences(mind: SimulatedRespondent) -> list[Passage]:
-    """Return the passages with preferences from before the mediation."""
+    """Return the passages that members stated before the mediation."""
     utterances = of_kind(mind.reading.passages, "utterance")
     return [passage for passage in utterances if passage.source.id.startswith(quotes.PREFERENCES)]
 
 
 def _listed_options(mind: SimulatedRespondent) -> list[str]:
-    """Return the options that the request lists, by their usual names, each once."""
+    """Return the options that the request lists, each once, by the names in the study."""
     option_texts = (passage.text for passage in of_kind(mind.reading.passages, "option"))
     return list(dict.fromkeys(_usual_name(text, mind.at.names) for text in option_texts))
 
 
 def _usual_name(text: str, options: Sequence[str]) -> str:
-    """Return the study's name of an option. A prompt may write it in capitals."""
+    """Return the name of an option in the study. A prompt may write it in capitals."""
     return match_option(text, options) or text
 
 
 def _on_table(mind: SimulatedRespondent, model: str, field: str) -> list[str]:
-    """Return the options that a field of the answer may name, or else the options of the request.
+    """Return the options that a field of the answer may name.
 
-    `model` is a nested model of the answer type, or the answer type itself.
+    `model` is the answer type, or a model nested in it. If the schema lists no values for the
+    field, return the options in the request.
     """
     schema = mind.schema.get("$defs", {}).get(model, mind.schema)
     allowed = schema.get("properties", {}).get(field, {}).get("enum", ())
@@ -135,7 +136,10 @@ def _on_table(mind: SimulatedRespondent, model: str, field: str) -> list[str]:
 
 
 def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[str, float]:
-    """Return a traveller's liking of each option: the taste, plus what the persona says of it."""
+    """Return a traveller's liking of each option.
+
+    It is the sum of a drawn taste and the score of the option in the persona's text.
+    """
     persona_scores = text_scores(mind.who.key, options)
     return {
         option: mind.who.option_taste(option) + 0.8 * persona_scores[option] for option in options
@@ -161,9 +165,9 @@ def answer_wish(mind: SimulatedRespondent) -> str | None:
 
 
 def answer_confirmation(mind: SimulatedRespondent) -> str | None:
-    """Return "yes" if the System named every option of the recorded decision, otherwise "no".
+    """Return "yes" if the System named every option of the recorded decision.
 
-    Return None if the question is no confirmation.
+    Otherwise return "no". Return None if the question is not a confirmation.
     """
     if not {"yes", "no"} <= set(mind.reading.offered):
         return None
@@ -194,9 +198,9 @@ def answer_confirmation(mind: SimulatedRespondent) -> str | None:
 def _own_view(
     mind: SimulatedRespondent, model: str, field: str
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the member's liking of each option, and its score in the member's statement.
+    """Return the member's liking of each option, and the score of each in the statement.
 
-    The options are those that a field of the answer may name.
+    The options are those that the field of the answer may name.
     """
     options = _on_table(mind, model, field)
     stated_scores = text_scores(
@@ -209,7 +213,7 @@ def _own_view(
 
 
 def answer_ballot(mind: SimulatedRespondent) -> Reply:
-    """Return a ballot that agrees with the member's own statement."""
+    """Return a ballot that is consistent with the member's own statement."""
     utilities, stated_scores = _own_view(mind, "BallotForm", "top_choice")
     ranked = sorted(utilities, key=lambda option: (-stated_scores[option], -utilities[option]))
     rejected = [option for option in ranked if stated_scores[option] < 0]
@@ -227,7 +231,7 @@ _NOTHING_ELSE: Reply = {"new_option": "", "objection": ""}
 
 
 def answer_scores(mind: SimulatedRespondent) -> Reply:
-    """Return scores that agree with the member's own statement."""
+    """Return scores that are consistent with the member's own statement."""
     utilities, stated_scores = _own_view(mind, "Score", "option")
     scores = {option: max(-4, min(4, round(value))) for option, value in utilities.items()}
     rejected = [option for option in utilities if stated_scores[option] < 0]
@@ -236,7 +240,7 @@ def answer_scores(mind: SimulatedRespondent) -> Reply:
 
 
 def own_scores(mind: SimulatedRespondent) -> Reply:
-    """Return the scores for the researcher alone: the same liking, with the wish as the reason."""
+    """Return the scores for the researcher alone, with the first choice as the reason."""
     utilities, _ = _own_view(mind, "Score", "option")
     best = max(utilities, key=lambda option: utilities[option], default="")
     return {"reason": _fill_sentence(mind, "wish", W=best) if best else ""} | answer_scores(mind)
@@ -246,11 +250,11 @@ def own_scores(mind: SimulatedRespondent) -> Reply:
 
 
 class Meeting:
-    """What a mediator reads from a request.
+    """The data that a mediator finds in a request.
 
-    `names` are the members and `texts` their stated preferences. `in_force` are the shares of the
-    decision in the request, `told` is its sentence, and `asked` is the member asked in a feedback
-    round.
+    `names` are the members' names, and `texts` their stated preferences by name. `in_force` holds
+    the shares of the decision in the request, and `told` the sentence about it. `asked` is the
+    member who is asked in a feedback round.
     """
 
     def __init__(self, mind: SimulatedRespondent) -> None:
@@ -274,11 +278,11 @@ class Meeting:
         self.asked = self._member_name(_text_of(mind, quotes.TARGET_NAME))
 
     def _member_name(self, text: str) -> str:
-        """Return the name that replies must use. A prompt may write it in capitals."""
+        """Return a member's name as the answer type spells it. Prompts may use capitals."""
         return next((name for name in self.names if fold_name(name) == fold_name(text)), text)
 
     def _current_shares(self) -> list[Reply]:
-        """Return the shares of the decision in the request, one per row."""
+        """Return the shares of the decision in the request, in the order of its rows."""
         times = {
             _row_key(passage): passage.text
             for passage in _shown_passages(self.mind, quotes.SHARE_TIME)
@@ -309,8 +313,8 @@ class Meeting:
     def propose_shares(self, follows: float) -> list[Reply]:
         """Return a proposal: the most common first choice for all members.
 
-        A mediator that follows a minority also gives the other members their first choices on
-        another day.
+        A mediator that follows the minority also gives members with other first choices these
+        choices, on another day.
         """
         first_choices = self.tally.first_choices()
         wanted_options = list(first_choices.values()) or list(self.tally.ranked_options()[:1])
@@ -337,7 +341,11 @@ class Meeting:
         return [option for option in self.tally.options if option not in given_options]
 
     def member_reaction(self, name: str, shares: Sequence[Reply], *, content: bool = True) -> str:
-        """Return a member's reaction to a decision: glad, against, indifferent or resigned."""
+        """Return the words with which a member reacts to a decision.
+
+        The member is glad, against it, indifferent or resigned. If `content` is False, a resigned
+        member asks for the first choice.
+        """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
         rejected = [option for option in received if name in self.tally.rejecting_voters(option)]
         if first_choice in received:
@@ -350,17 +358,17 @@ class Meeting:
 
 
 def _row_key(passage: Passage) -> str:
-    """Return the keys of the row from which a passage was quoted."""
+    """Return the key of the row from which a passage was quoted."""
     return passage.source.id.partition("/")[2]
 
 
 def _text_of(mind: SimulatedRespondent, column: str) -> str:
-    """Return the last text from a column of a table, empty if the request shows none."""
+    """Return the last text from a column, or an empty string if the request shows none."""
     return next((passage.text for passage in reversed(_shown_passages(mind, column))), "")
 
 
 def _follows_minority(mind: SimulatedRespondent, chance: float) -> bool:
-    """Return whether the mediator gives room to a minority, by a draw for this address."""
+    """Return whether the mediator follows the minority, by a draw for this address."""
     return uniform_draw(mind.at.seed, mind.at.address, "follows") < chance
 
 
@@ -369,7 +377,7 @@ def _as_list(value: object) -> list[str]:
 
 
 def _shares_as_stated(shares: Sequence[Reply]) -> list[Reply]:
-    """Return shares in the form of a reply, in which "everyone" is a separate value."""
+    """Return shares in the form of a reply, with "everyone" in place of no members."""
     return [
         {**share, "members": share["members"] or [EVERYONE], "new_option": ""} for share in shares
     ]
@@ -387,10 +395,10 @@ def _format_allocations(shares: Sequence[Reply]) -> str:
 
 
 def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
-    """Return a proposal.
+    """Return the fields of a proposal.
 
-    If the request shows the operator's decision, the mediator states that decision. Otherwise it
-    proposes its own.
+    If the request shows the operator's decision, the mediator states this decision. Otherwise the
+    mediator proposes a decision (`Meeting.propose_shares`).
     """
     meeting = Meeting(mind)
     shares = meeting.in_force or meeting.propose_shares(follows)
@@ -423,7 +431,10 @@ def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
 
 
 def _strategy_label(mind: SimulatedRespondent) -> str:
-    """Return the id of the topic's strategy, or at times a vague label, as real models do."""
+    """Return the id of the topic's strategy, or sometimes a vague label.
+
+    Real models also use vague labels.
+    """
     topic = {_last_key(passage) for passage in _shown_passages(mind, quotes.TOPIC_LABEL)}
     ids = [
         passage.text
@@ -434,7 +445,7 @@ def _strategy_label(mind: SimulatedRespondent) -> str:
 
 
 def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
-    """Return a feedback round.
+    """Return the fields of the mediator's reply in a feedback round.
 
     If the asked member does not get the first choice, the mediator may add it on another day.
     """

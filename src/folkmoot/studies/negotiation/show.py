@@ -1,7 +1,7 @@
 """The lines that `folkmoot show RUN [ID]` adds for a negotiation.
 
-Without an id they list the decisions of the groups. With one such as `family_01/C5/cuisine` they
-print the dialogue of a topic.
+Without an id, the lines list the decisions of the groups. With an id such as
+`family_01/C5/cuisine`, they are the dialogue about that topic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
     """Yield the decisions of a run, or the dialogue that the key names.
 
     Args:
-        key: the parts of the id: nothing, or group, condition and slot.
+        key: the parts of the id (group, condition and slot), or nothing for all decisions.
 
     Raises InputError if the run has no such group, condition or slot.
     """
@@ -59,7 +59,7 @@ def _check_known_name(name: str, known: list[str], kind: str) -> None:
 
 
 def _list_decisions(decisions: pl.DataFrame) -> Iterator[str]:
-    """Yield the decisions under C5, or under the last condition of the run."""
+    """Yield the decisions under C5, or under the run's last condition without C5."""
     if decisions.is_empty():
         yield "\nNothing has been decided yet."
         return

@@ -1,4 +1,4 @@
-"""The tables of a negotiation, one class per table, and the functions that fill their rows."""
+"""The tables of a negotiation, one class per table, and the functions that make their rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OfGroup(Row):
 
 
 class OfSession(OfGroup):
-    """The columns that identify a session: a group under a condition."""
+    """The columns that identify a session, which is a group under a condition."""
 
     condition: str = column(
         "C1 single user, C2 no mediation, C3 raw, C4 guided, C5 guided with feedback"
@@ -123,7 +123,7 @@ class TalkRow(UtteranceRow):
 
 
 class OptionRow(OfDecision, table="options", key=("group_id", "condition", "topic", "option")):
-    """An option on the table. `condition` is `all` if a statement put it there."""
+    """One option on the table. `condition` is `all` if a statement named the option."""
 
     option: str = column("option on the table")
     usual: bool = column("it is one of the usual options of the topic")
@@ -132,7 +132,7 @@ class OptionRow(OfDecision, table="options", key=("group_id", "condition", "topi
 class ShownDecisionRow(
     OfDecision, table="shown_decisions", key=("group_id", "condition", "topic", "step")
 ):
-    """The sentence about a decision that the prompts of a step show."""
+    """The sentence about a decision in the prompts of one step."""
 
     step: str = column(
         "the prompts that show it: operator (its decision, in the mediator's prompt), proposal "
@@ -144,7 +144,7 @@ class ShownDecisionRow(
 class ShownShareRow(
     OfDecision, table="shown_shares", key=("group_id", "condition", "topic", "step", "share")
 ):
-    """One share of a decision that the prompts of a step show."""
+    """One share of a decision in the prompts of one step."""
 
     step: str = column(
         "the prompts that show it: operator, round1, round2 … of feedback, or record (the decision "
@@ -157,7 +157,7 @@ class ShownShareRow(
 
 
 class OwnScoreRow(OfGroup, table="own_scores"):
-    """The score of one option that a member gave to the researcher alone."""
+    """One member's own score of one option, which only the researcher gets."""
 
     slot: str = column("one of the seven slots, in their fixed order")
     topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
@@ -227,7 +227,7 @@ class PortionRow(OfDecision, table="portions"):
 
 
 class ConfirmationRow(OfDecision, table="confirmations"):
-    """One member's answer on the recorded decision."""
+    """One member's answer to the question whether the record matches the dialogue."""
 
     member_id: str = column("traveller within the group")
     confirmed: bool | None = column("whether the decision on record is what the talk came to")
@@ -401,16 +401,17 @@ class MeasuresRow(OfSession, table="measures"):
 class NotAskedAgainRow(MeasuresRow, table="measures_not_asked_again"):
     """The measures of a session without decisions that needed a re-ask.
 
-    Such decisions are left out under all conditions of the group. Groups without them have no row.
+    A decision with a re-ask is left out under all conditions of the group. A group without re-asks
+    has no row.
     """
 
     left_out: int = column("decisions of the group that are left out")
 
 
 class TripRow(OfSession, table="trips"):
-    """The decisions of a session as TripCraft's planner reads them.
+    """The decisions of a session in the input format of TripCraft's planner.
 
-    The researcher's trip file may add several reference columns.
+    The researcher's trip file may add columns with reference information.
     """
 
     org: str = column("where the trip begins")
@@ -457,9 +458,10 @@ def read_table(run: RunFolder, row: type[Row]) -> pl.DataFrame:
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Return why the whole run is unusable, or "".
+    """Return the reason why a run has no usable result.
 
-    A run is unusable if no preference or no reply of the mediator could be read.
+    A run is unusable if no preference or no reply of the mediator could be read. Return an empty
+    string for a usable run.
     """
     if run.read_table("preferences")["text"].is_null().all():
         return "no member stated a preference that could be read"
@@ -523,7 +525,7 @@ def decision_rows(
     unknown: Mapping[str, str],
     covered: Mapping[str, float],
 ) -> Iterator[Row]:
-    """Yield all rows of one decision.
+    """Yield the rows of all tables about one decision.
 
     `satisfaction`, `unknown` and `covered` are the measures of the decision by member id.
     """
@@ -585,12 +587,15 @@ def decision_rows(
 
 
 def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
-    """Return the row of a session's measures. NaN becomes an empty cell."""
+    """Return the row with the measures of a session. NaN becomes an empty cell."""
     return MeasuresRow.from_source(_finite_values(values), **ids_of(case))
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """Return the row of a session's measures without the decisions that needed a re-ask."""
+    """Return the row with the measures of a session, computed without some decisions.
+
+    `left_out` is the number of these decisions, which needed a re-ask.
+    """
     return NotAskedAgainRow.from_source(_finite_values(values), **ids_of(case), left_out=left_out)
 
 
@@ -686,9 +691,10 @@ def _ballot_rows(
 def _counterfactual_rows(
     case: Negotiation, slot_decision: SlotDecision, tally: Tally, decision_key: Mapping[str, str]
 ) -> Iterator[Row]:
-    """Yield what every operator would decide on the same texts and ballots.
+    """Yield one row for each operator: its decision on the same texts and ballots.
 
-    There is one set of rows per group, from C4 before feedback, or from C5 if C4 is not compared.
+    The rows are made once per group, from C4 before feedback. If C4 is not compared, they are made
+    from C5.
     """
     first_condition = "C4" if "C4" in case.config.conditions else "C5"
     if (

@@ -1,8 +1,9 @@
 """Read the options of cells, and parse the replies of participants.
 
-Cells hold Python literals, which `ast.literal_eval` reads and no other function evaluates.
-Spreadsheets bend quotes and break lines inside literals. Both are repaired before a cell is
-refused. Replies are parsed as the workbook demands: typed, validated, as JSON or as plain text.
+Cells hold Python literals. `ast.literal_eval` reads them, so no code of a cell is executed.
+Spreadsheet programs replace straight quotes and break lines inside literals. Both are repaired
+before a cell is refused. Replies are parsed as the workbook requires: as text, number, option or
+JSON object, with or without validation.
 """
 
 from __future__ import annotations
@@ -66,18 +67,20 @@ _COUNTED = re.compile(r"(?:list\s*\(\s*)?range\s*\([-+\d\s,]*\)(?:\s*\))?")
 
 
 class NotALiteral(ValueError):
-    """A text that looks like a literal and is none. The message is for the researcher."""
+    """Raised for a text that looks like a literal but is not one. Its message is for the
+    researcher.
+    """
 
 
 def looks_like_dict(text: str) -> bool:
-    """Return whether a cell is meant as a dict, and not as text that starts with a placeholder."""
+    """Return whether a cell holds a dict. A text that starts with a placeholder `{{` is no dict."""
     stripped = text.strip()
     # `{response_options}` in single braces is a placeholder.
     return bool(_DICT.match(stripped)) and not re.match(r"\{\s*\w+\s*\}", stripped)
 
 
 def looks_like_literal(text: str) -> bool:
-    """Return whether a cell is meant as a list, a tuple of numbers or a dict."""
+    """Return whether a text looks like a list, a tuple of numbers or a dict."""
     stripped = text.strip()
     if stripped.startswith("["):
         return True
@@ -106,9 +109,10 @@ def read_literal(text: str) -> object:
 
 
 def _repair_candidates(text: str) -> list[str]:
-    """Return the text, then versions of it with straight quotes, from least to most changed.
+    """Return the text as typed, followed by versions with straight quotes, the most changed one
+    last.
 
-    The text itself comes first, so that an apostrophe inside an option stays as it was typed.
+    The text as typed comes first, so that an apostrophe inside an option is kept.
     """
     straight_doubles = re.sub(r"[“”„]", '"', text)
     straight = re.sub(r"[‘’‚]", "'", straight_doubles)
@@ -117,7 +121,7 @@ def _repair_candidates(text: str) -> list[str]:
 
 
 def _straighten_delimiters(text: str) -> str:
-    """Straighten only bent quotes at the start or the end of a string."""
+    """Replace typographic quotes at the start or end of a string by straight quotes."""
     text = re.sub(r"(?<=[\[({,:\s])[“„]|”(?=\s*[\])},:])", '"', text)
     return re.sub(r"(?<=[\[({,:\s])[‘‚]|’(?=\s*[\])},:])", "'", text)
 
@@ -236,7 +240,7 @@ def scalar_text(value: Scalar) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FreeOptions:
-    """Options as plain text. They are shown, and cannot be checked."""
+    """Options as plain text. Participants see the text, but it cannot be used to check replies."""
 
     text: str
 
@@ -250,7 +254,7 @@ class ListedOptions:
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """All numbers between two bounds, which are included."""
+    """The range of allowed numbers. Both bounds are included."""
 
     low: float
     high: float
@@ -261,14 +265,20 @@ Options = FreeOptions | ListedOptions | NumberRange
 
 @dataclass(frozen=True, slots=True)
 class ShownOptions:
-    """Options as one participant sees them: their text, and the order of a list."""
+    """The options as one participant sees them.
+
+    `text` is the text in the prompt. `order` holds the options of a list in the order shown.
+    """
 
     text: str
     order: tuple[str, ...] = ()
 
 
 def read_options(text: str) -> Options | dict[str, Options]:
-    """Return the options of a cell, or role → options. Raises NotALiteral with a message."""
+    """Return the options of a cell, or a mapping of role → options.
+
+    Raises NotALiteral with a message for the researcher.
+    """
     if not looks_like_literal(text):
         return FreeOptions(text.strip())
     value = read_literal(text)
@@ -299,7 +309,7 @@ def _single_option(value: object) -> Options:
 
 
 def read_nested(text: str) -> Options:
-    """Return the options of a text inside a dict: words, or a list or range within quotes."""
+    """Return the options of one value in a dict: plain text, or a quoted list or range."""
     # Dicts of options often hold their ranges as quoted text.
     if looks_like_literal(text):
         value = read_literal(text)
@@ -341,7 +351,7 @@ def _parse_range(values: Sequence[object]) -> NumberRange:
 
 
 def option_texts(options: Options | None) -> tuple[str, ...]:
-    """Return options as texts: the entries of a list, the bounds of a range, or the words."""
+    """Return options as texts: the entries of a list, the bounds of a range, or the plain text."""
     if isinstance(options, ListedOptions):
         return options.options
     if isinstance(options, NumberRange):
@@ -359,7 +369,7 @@ def format_options(
 ) -> ShownOptions:
     """Return options as text for a prompt.
 
-    `rng` shuffles a list if `shuffle` is True. `recorded` is the id of the options' source.
+    `rng` shuffles a list if `shuffle` is True. `source_id` is the id of the options' source.
     """
     order = option_texts(options)
     if options is None or isinstance(options, FreeOptions):
@@ -398,10 +408,10 @@ class Structured(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class GivenAnswer:
-    """An answer with its status.
+    """A participant's answer with its validation status.
 
-    `valid`: it passed validation. `invalid`: it failed even after the last re-ask. `unchecked`: it
-    was not validated. `score`: speculation score, 0 to 100.
+    `valid`: the answer passed validation. `invalid`: it failed even after the last re-ask.
+    `unchecked`: the task asks for no validation. `score` is the speculation score, 0 to 100.
     """
 
     value: Value
@@ -424,7 +434,9 @@ class GivenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class WorkbookAnswer(AnswerType[GivenAnswer]):
-    """The answer type of one participant in one task. `order` holds the options as shown."""
+    """The answer type of one task for one participant. `order` holds the options in the order
+    shown.
+    """
 
     choices: Options | None
     order: tuple[str, ...]
@@ -440,14 +452,15 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
 
     @property
     def form_kind(self) -> str:
-        """The answer kind, for the embedded respondent."""
+        """The answer kind (`choice`, `number` or `text`), which the embedded respondent needs."""
         return "choice" if self.order else "number" if self.is_numeric else "text"
 
     @property
     def offered_values(self) -> tuple[str, ...]:
-        """The options, or the bounds of a number.
+        """The listed options, or the bounds of a number.
 
-        For options in words, these are the smallest and the largest number that they mention.
+        If options in plain text mention numbers, the bounds are the smallest and the largest of
+        them.
         """
         if isinstance(self.choices, FreeOptions) and self.is_numeric:
             numbers = [
@@ -502,10 +515,10 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         }
 
     def _response_schema(self) -> dict[str, object]:
-        """Return the schema of the answer without its options or bounds.
+        """Return the JSON schema of the answer without its options or bounds.
 
-        A speaker must be able to refuse in words. The reply is checked here, and re-asked if it
-        does not fit.
+        A speaker must be able to refuse in words. The reply is checked against the options or
+        bounds when it is parsed, and the speaker is re-asked if it does not fit.
         """
         if not (self.is_numeric and self.validate):
             return {"type": "string"}
@@ -513,7 +526,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         return {"anyOf": [{"type": kind}, {"type": "string"}]}
 
     def parse_reply(self, reply: str) -> ParsedAnswer[GivenAnswer] | ParseFailure | Missing:
-        """Parse a reply. Without validation, any reply but an empty one is an answer."""
+        """Parse a reply. Without validation, every reply that is not empty is an answer."""
         if not reply.strip():
             return ParseFailure("The reply was empty.")
         text, score, parse_step, problem = self._unwrap_reply(reply)
@@ -551,7 +564,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         )
 
     def last(self, reply: str) -> GivenAnswer | Missing:
-        """Return the last reply as an invalid answer, after validation failed for the last time."""
+        """Return the reply to the last re-ask as an invalid answer."""
         text, score, _, _ = self._unwrap_reply(reply)
         if not text.strip():
             return Missing("empty", "the reply was empty")
@@ -611,7 +624,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         )
 
     def _text_answer_type(self) -> AnswerType[str] | AnswerType[float]:
-        """Return the answer type of the answer itself, within JSON or alone."""
+        """Return the answer type of the response itself, which may be inside a JSON object."""
         if isinstance(self.choices, ListedOptions):
             # The format of workbooks has up to five re-asks, which replace the one clarification of
             # `Choice`.
@@ -629,7 +642,10 @@ def _as_whole_number(number: float) -> int | float:
 
 
 def option_position(order: tuple[str, ...], value: Value) -> int | None:
-    """Return the position of a chosen option in the order shown, from 1, or None."""
+    """Return the position of the chosen option in the order shown, counted from 1.
+
+    Returns None if the value is not a listed option.
+    """
     text = value if isinstance(value, str) else number_text(value)
     if text in order:
         return order.index(text) + 1

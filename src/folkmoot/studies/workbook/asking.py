@@ -1,4 +1,4 @@
-"""Put one task to one speaker: the prompt, the question as others hear it, and the answer."""
+"""Put one task to one speaker: build the prompt, show others the question, and get the answer."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ INSTRUCTOR = Speaker("Instruction", "Instruction", "instruction")
 
 @dataclass(frozen=True)
 class AskedTask:
-    """The result of one task for one participant.
+    """The result of asking one participant one task.
 
-    `said` is the answer as others hear it. `memory` holds the utterances that are added to the
-    participant's history.
+    `utterance` is the answer as other speakers hear it. `memory` holds the utterances that are
+    added to the participant's own history.
     """
 
     seat: SessionParticipant
@@ -62,10 +62,10 @@ class AskedTask:
 
 @dataclass(frozen=True)
 class FilledPrompt:
-    """The filled prompt of a task for one speaker.
+    """The prompt of a task for one speaker, with all placeholders filled in.
 
-    `has_options` is True if the text shows the options itself. `images` holds the references as
-    they are written in the text.
+    `has_options` is True if the text already shows the options. `images` holds the image references
+    as they are written in the text.
     """
 
     text: str
@@ -76,9 +76,9 @@ class FilledPrompt:
 def fill_prompt(
     state: SessionState, task: TaskInPlay, speaker: SessionParticipant | str, options: str
 ) -> FilledPrompt:
-    """Return the prompt of a task for one speaker.
+    """Return the prompt of a task for one speaker, with all placeholders filled in.
 
-    If `who` is a role's label, it is the question as speakers hear it who are not asked.
+    If `speaker` is a role's label, return the question as speakers hear it who are not asked.
     """
     text, names = _fill_prompt(state, task, speaker, options)
     # Parts of the text that come from an answer or a computed value.
@@ -122,10 +122,10 @@ def _fill_prompt(
 
 
 def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionParticipant | str]:
-    """Return the speakers who are asked in a task, in order, and record the others as missing.
+    """Return the speakers of a task in speaking order.
 
-    A text may be empty for some speakers (`{% if give_1 > 5 %}Why?{% endif %}`). They are not
-    asked, and their answer is missing with the reason `EMPTY_PROMPT`.
+    Speakers with an empty prompt, for example from `{% if give_1 > 5 %}Why?{% endif %}`, are left
+    out. Their answer is recorded as missing with the reason `EMPTY_PROMPT`.
     """
     speakers: list[SessionParticipant | str] = []
     for speaker in state.in_play(task):
@@ -143,9 +143,9 @@ def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionPartic
 def say_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> Utterance | None:
-    """Add the question to the histories of special roles and of participants who sit out.
+    """Add the question to the histories of special roles and of participants who are not asked.
 
-    Returns the question as they hear it, or None if there is no text that all of them can hear.
+    Returns the question as these speakers hear it. Returns None if there is no text for them.
     """
     # Speakers who are not asked hear the question in the words for the first role.
     first_seat = next(
@@ -179,9 +179,11 @@ def say_question_to(
     seat: SessionParticipant,
     public_question: Utterance | None,
 ) -> None:
-    """Let a participant hear the question to the group, in the words for their role.
+    """Add the group's question, in the wording for the participant's role, to one participant's
+    history.
 
-    `aloud` is the question as others hear it. It is reused if the words are the same.
+    `public_question` is the question in the wording for other speakers. The same utterance is used
+    if both wordings are equal.
     """
     filled_prompt = fill_prompt(state, task, seat, "")
     is_same = public_question is not None and (public_question.text, public_question.images) == (
@@ -205,7 +207,7 @@ def special_label(state: SessionState, special: str) -> str:
 class TaskPrompt:
     """A task as it is put to one participant.
 
-    `wanted` is the answer type. `about` is the text of the task alone, for the embedded respondent.
+    `about` is the text of the task alone, which the embedded respondent reads.
     """
 
     prompt: str
@@ -267,7 +269,7 @@ def build_task_prompt(
 
 
 def _peer_answer(state: SessionState, utterance: Utterance) -> Mapping[str, str]:
-    """Return an earlier answer and the name of its speaker, for a prompt."""
+    """Return an earlier answer and the name of its speaker, as values for a prompt."""
     seat = next(
         (
             session_participant
@@ -289,7 +291,9 @@ async def ask_seat(
     turn: int,
     peers: Sequence[Utterance] = (),
 ) -> AskedTask:
-    """Put a task to one participant and return the result. The prompt lists the answers `peers`."""
+    """Put a task to one participant and return the result. The prompt lists the utterances in
+    `peers`.
+    """
     row, history = task.task, state.histories.get(seat.id, EMPTY_TRANSCRIPT)
     task_prompt = build_task_prompt(scope.prompt, scope.rng, state, task, seat, peers)
     answer_type = task_prompt.answer_type
@@ -350,9 +354,9 @@ async def ask_seat(
 async def _ask_speculation(
     scope: Scope, state: SessionState, task: TaskInPlay, speaker: Speaker, history: Transcript
 ) -> tuple[int | None, list[Utterance]]:
-    """Ask how speculative the last answer was, as a separate question.
+    """Ask in a separate question how speculative the last answer was.
 
-    In the same reply, the rating would turn a plain answer into JSON.
+    Asking for the rating together with the answer would require a JSON reply.
     """
     prompt = scope.prompt("speculation")
     question = state.record_utterance(scope, task, POSER, prompt)
@@ -371,9 +375,9 @@ async def _ask_speculation(
 async def ask_special(
     scope: Scope, state: SessionState, task: TaskInPlay, label: str, turn: int
 ) -> Utterance:
-    """Let the Facilitator or the Summarizer speak.
+    """Ask the Facilitator or the Summarizer for an utterance and return it.
 
-    They have heard all answers, private ones too.
+    The history of both roles holds all answers, including private ones.
     """
     filled_prompt = fill_prompt(state, task, label, "")
     speaker = state.speakers[label]
@@ -417,9 +421,10 @@ async def ask_special(
 
 
 def record_answer(state: SessionState, asked: AskedTask) -> None:
-    """Keep and count an answer, and add it to the histories of those who hear it now.
+    """Keep and count an answer, and add it to the histories of its speaker and of the special
+    roles.
 
-    They are its speaker and the special roles. The protocol adds it for other participants.
+    The protocol decides when other participants hear the answer.
     """
     state.note(asked.response)
     state.messages += 1

@@ -1,6 +1,6 @@
-"""Checks of the experiment as a whole: do the sheets fit together, and can it be played?
+"""Check a whole experiment: whether its sheets fit together and whether it can be run.
 
-They need only the model of the workbook, so they run when it is read and again after `--set`.
+The checks need only the model of the workbook. They run when it is read and again after `--set`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SEND_AS = "save it as PNG, JPEG, GIF or WebP"
 
 
 def cells_with_images(config: WorkbookConfig) -> list[str]:
-    """Return the cells with images that are sent, in the order of the sheets."""
+    """Return the addresses of cells with images that are sent, in the order of the sheets."""
     cells: dict[str, None] = {}
     if config.images == "placeholder" or not _may_show(config.workbook):
         return []
@@ -70,7 +70,7 @@ def cells_with_images(config: WorkbookConfig) -> list[str]:
 
 
 def iterate_permutations(workbook: Workbook) -> Iterator[Experiment]:
-    """Yield the experiments of a workbook, up to `MOST_PERMUTATIONS_CHECKED`."""
+    """Yield the experiments of a workbook, at most `MOST_PERMUTATIONS_CHECKED` of them."""
     for number, values in enumerate(constant_combinations(workbook), 1):
         if number > MOST_PERMUTATIONS_CHECKED:
             return
@@ -78,7 +78,7 @@ def iterate_permutations(workbook: Workbook) -> Iterator[Experiment]:
 
 
 def image_problems(experiment: Experiment, problems: Problems) -> None:
-    """Add the problems of images that cannot be sent, and of options that are images."""
+    """Report images that cannot be sent, and options that are images."""
     for image, where in shown_images(experiment):
         if image.file_extension in UNSUPPORTED_TYPES:
             message = f"models take no images of type {image.file_extension} ({image.url[:80]})"
@@ -97,9 +97,10 @@ def image_problems(experiment: Experiment, problems: Problems) -> None:
 
 
 def shown_images(experiment: Experiment) -> Iterator[tuple[Image, str]]:
-    """Yield the images in an experiment's texts, each with its cell.
+    """Yield each image in an experiment's texts with the address of its cell.
 
-    A text with placeholders is searched as it is written too, so branches not taken now count.
+    A text with placeholders is also searched in its unfilled form. This finds images in branches
+    that are not taken before the run.
     """
     # Saves large workbooks the search.
     if not _may_show(experiment.workbook):
@@ -117,14 +118,15 @@ def _may_show(workbook: Workbook) -> bool:
 
 
 def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
-    """Yield all texts that speakers are shown, as they are written, with their cells."""
+    """Yield each text that speakers see, in its unfilled form, with the address of its cell."""
     yield from ((text, where) for text, _, where in _speaker_texts(experiment))
 
 
 def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProblem, str]]:
-    """Yield the texts with placeholders, filled in with all that is known before a run.
+    """Yield each text with placeholders, filled in with the values known before a run, and its
+    cell.
 
-    Each comes with its cell. If a text cannot be filled in, the problem takes its place.
+    If a text cannot be filled in, the problem is yielded in place of the text.
     """
     for text, role, where in _speaker_texts(experiment):
         for treatment in experiment.treatments if "{" in text else ():
@@ -139,7 +141,7 @@ def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProbl
 
 
 def _speaker_texts(experiment: Experiment) -> Iterator[tuple[str, Role | None, str]]:
-    """Yield all texts that speakers are shown, with the role that they are for and their cells."""
+    """Yield each text that speakers see, with the role that sees it and the address of its cell."""
     for treatment in experiment.treatments.values():
         yield treatment.description, None, treatment.at.get("treatment_description", "")
     for role in experiment.roles.values():
@@ -156,9 +158,9 @@ FIXED_COLUMNS = ("experiment_id", "session", "treatment", "ID", "role", "invalid
 def design_problems(
     workbook: Workbook, seed: int | None = None, *, seated: bool = True
 ) -> list[Problem]:
-    """Return all problems that keep a workbook from being played, in the order of the sheets.
+    """Return all problems that prevent a run of the workbook, in the order of the sheets.
 
-    `seated=False` leaves out the assignment, which needs correct sheets.
+    With `seated=False` the assignment is not checked, because it needs correct sheets.
     """
     problems = Problems()
     _file_names(workbook, problems)
@@ -220,7 +222,7 @@ def _check_endpoint(workbook: Workbook, problems: Problems) -> None:
 
 
 def _check_special_roles(experiment: Experiment, problems: Problems) -> None:
-    """Check that each special role is defined once, and that no respondent has its name as ID."""
+    """Check that each special role is defined once and that no respondent has its name as ID."""
     for special in SPECIAL_ROLES:
         for role in [role for role in experiment.roles.values() if role.special_name == special][
             1:
@@ -313,7 +315,8 @@ def _check_shared(
 def _known_attributes(workbook: Workbook, space: str, label: str = "") -> set[str]:
     """Return the attributes `treatment.…` or `role.…` that a text may use.
 
-    `label` limits them to one role. Otherwise they are those of all participants' roles.
+    With `label`, only the attributes of that role are returned. Otherwise those of all
+    participants' roles are returned.
     """
     parts: Sequence[LabelledPart] = workbook.treatments
     if space == "role":
@@ -338,9 +341,9 @@ def _check_placeholders(text: str, where: str, known: Collection[str], problems:
 
 
 def _check_texts(workbook: Workbook, problems: Problems) -> None:
-    """Check placeholders of labels, descriptions and options.
+    """Check the placeholders of labels, descriptions and options.
 
-    They may use constants, and descriptions of roles may use the treatment as well.
+    These texts may use constants. Descriptions of roles may also use the treatment.
     """
     constants = _constants(workbook)
     with_treatment = constants | _known_attributes(workbook, "treatment")
@@ -374,7 +377,7 @@ def _check_texts(workbook: Workbook, problems: Problems) -> None:
 
 
 def _check_contexts(workbook: Workbook, problems: Problems) -> None:
-    """Check that contexts come before all other tasks, since they become the system prompt."""
+    """Check that context tasks come before all other tasks, as they become the system prompt."""
     contexts = [task for task in workbook.tasks if task.type == "context"]
     later_orders = [task.task_order for task in workbook.tasks if task.type != "context"]
     if workbook.tasks and not contexts:
@@ -416,7 +419,7 @@ def _check_prompts(workbook: Workbook, problems: Problems) -> None:
 def _orders_known(workbook: Workbook) -> dict[str, int | None]:
     """Return name → the `task_order` after which its value is known, or None for the start.
 
-    A computed value is known after the last of the variables that it needs.
+    A computed value is known as soon as all variables in its expression are known.
     """
     asked_tasks = [task for task in workbook.tasks if task.type != "context"]
     orders = sorted({task.task_order for task in asked_tasks})

@@ -1,4 +1,4 @@
-"""The model of a workbook study: common settings, the whole experiment as read, and its claims."""
+"""The model of a workbook study: settings, sheets, study file, and the claims on its results."""
 
 from __future__ import annotations
 
@@ -42,19 +42,21 @@ _BRITISH = {"summariser": SUMMARIZER}
 
 
 def special_role(label: str) -> str | None:
-    """Return the special role that a label names, in any case, or None if it names none."""
+    """Return the special role with this label, whatever its case. Returns None for other labels."""
     folded = label.strip().casefold()
     matches = (name for name in SPECIAL_ROLES if name.casefold() == folded)
     return next(matches, _BRITISH.get(folded))
 
 
 def written_label(label: str) -> str:
-    """Return a role's label. A British spelling of a special role becomes that of the format."""
+    """Return a role's label, with British spellings of special roles replaced by those of the
+    format.
+    """
     return _BRITISH.get(label.strip().casefold(), label)
 
 
 def number_text(value: float) -> str:
-    """Return a number as people write it: 4.0 is `4`, and .1 + .2 is `0.3`."""
+    """Return a number without float artefacts: 4.0 becomes `4`, and .1 + .2 becomes `0.3`."""
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return str(int(value))
     # Twelve digits drop the errors of binary fractions and keep all digits of usual data.
@@ -63,10 +65,10 @@ def number_text(value: float) -> str:
 
 @dataclass
 class Problems:
-    """Collect the problems of a workbook while it is read.
+    """The problems and notes that are collected while a workbook is read.
 
-    `structural` is True if a part of the workbook is missing. `notes` are no problems, but name
-    readings that may surprise the researcher.
+    `structural` is True if a sheet or column is missing. `notes` are not problems. They point out
+    interpretations that may surprise the researcher.
     """
 
     found: list[Problem] = field(default_factory=list)
@@ -150,9 +152,9 @@ class Settings(_Part):
 
 
 class LabelledPart(_Part):
-    """A labelled text of the workbook.
+    """A text of the workbook with a label: the base of treatments and roles.
 
-    `placeholder_attributes` holds what placeholders can name.
+    `placeholder_attributes` holds the attributes that placeholders can use.
     """
 
     label: str = Field(description="A short label; must be unique.")
@@ -169,7 +171,7 @@ class LabelledPart(_Part):
 
 
 class Treatment(LabelledPart):
-    """A treatment arm, which applies to a whole session."""
+    """A treatment. All participants of a session have the same one."""
 
     description: str = Field(
         description="Shown to all participants of the session, as part of what they are told at "
@@ -178,7 +180,7 @@ class Treatment(LabelledPart):
 
 
 class Role(LabelledPart):
-    """A role of participants, or one of the two special roles."""
+    """A role: that of participants, or one of the special roles Facilitator and Summarizer."""
 
     label: str = Field(
         description="Facilitator must be there: it poses the questions. Summarizer may be there. "
@@ -192,11 +194,11 @@ class Role(LabelledPart):
 
 
 class Task(_Part):
-    """A row of the prompts sheet.
+    """One row of the sheet of tasks.
 
     `llm_text` is one template for all roles, or a mapping of role → template in speaking order.
-    `response_options` is the text of the cell. It may hold placeholders, so it is read after they
-    are filled in.
+    `response_options` is the unparsed text of the cell. It is parsed after its placeholders are
+    filled in.
     """
 
     task_id: str = Field(description="Must be unique.")
@@ -251,7 +253,8 @@ _PACKED = BeforeValidator(_unpack_rows, json_schema_input_type=Word)
 
 
 class Profiles(_Part):
-    """The respondents: short names of columns, questions, and one row of texts each.
+    """The profiles of all respondents: column names, questions, and one row of texts per
+    respondent.
 
     A blank cell is "".
     """
@@ -270,7 +273,10 @@ class Profiles(_Part):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def column_index(self, name: str) -> int | None:
-        """Return the index of the column with this short name or question, or None."""
+        """Return the index of the column with this short name or question.
+
+        Returns None if there is no such column.
+        """
         # Short names come first, because they are unique and questions need not be.
         for titles in (self.names, self.questions):
             if name in titles:
@@ -283,7 +289,7 @@ class Profiles(_Part):
 
     @property
     def column_titles(self) -> tuple[str, ...]:
-        """The row that names the ID column: the short names, or otherwise the questions."""
+        """The row with the title of the ID column: the short names, or the questions."""
         return self.names if "ID" in self.names else self.questions
 
     def ids(self) -> list[str]:
@@ -295,7 +301,7 @@ class Profiles(_Part):
 
 
 class Constant(_Part):
-    """A placeholder and its values, each of which gives an experiment."""
+    """A constant: a placeholder and its values. Each value gives a separate experiment."""
 
     name: str = Field(
         description="A placeholder: {{ name }} in the other sheets becomes its value."
@@ -325,10 +331,10 @@ class Computed(_Part):
 
 
 class Workbook(_Part):
-    """A whole experiment as read from a spreadsheet.
+    """A whole workbook as read from a spreadsheet.
 
-    `notes` are advisories for the researcher. They are sealed with the design, so a change of their
-    wording keeps earlier runs from resuming.
+    `notes` are advisories for the researcher. They are sealed with the design. So a run made before
+    their wording changed cannot be resumed.
     """
 
     layout: str = Field(description="Layout of the spreadsheet.")
@@ -350,9 +356,9 @@ MOST_PERMUTATIONS = 1_000
 
 
 class WorkbookConfig(StudyConfig):
-    """A workbook as a study file.
+    """The study file of a workbook study.
 
-    It is complete, so a run can be repeated without the .xlsx file.
+    It holds the complete workbook, so a run can be repeated without the .xlsx file.
     """
 
     workbook: Workbook = Field(description="the experiment, as read from the spreadsheet")
@@ -375,7 +381,10 @@ class WorkbookConfig(StudyConfig):
 
 
 def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
-    """Return the common settings that a workbook's settings give, and advisories on its model."""
+    """Return the keys of the study file that follow from a workbook's settings, and advisories.
+
+    The advisories are about the model.
+    """
     settings = workbook.settings
     values: dict[str, object] = {
         "temperature": settings.temperature,
@@ -409,9 +418,10 @@ def count_permutations(workbook: Workbook) -> int:
 
 
 def experiment_ids(workbook: Workbook) -> list[str]:
-    """Return the ids of the experiments.
+    """Return the ids of the experiments in order.
 
-    It is `<experiment_id>`, or `<experiment_id>_1`, `_2`, … if there are several.
+    A single experiment has the id `<experiment_id>`. Several have `<experiment_id>_1`, `_2` and so
+    on.
     """
     base, count = workbook.settings.experiment_id, count_permutations(workbook)
     return [base] if count == 1 else [f"{base}_{i}" for i in range(1, count + 1)]
@@ -429,9 +439,9 @@ _ROUND = re.compile(r"^(.*?)[ _-]?(\d{1,3})$")
 
 @dataclass(frozen=True)
 class Measure:
-    """A numeric measure of participants: one variable, or one variable in several rounds.
+    """A numeric outcome of participants: one variable, or one variable in several rounds.
 
-    `rounds` holds (round number, variable) pairs. `computed` is True for computed values.
+    `rounds` holds (round number, variable) pairs. `computed` is True for a computed value.
     """
 
     name: str
@@ -444,9 +454,9 @@ class Measure:
 
 
 def measures_of(variables: Iterable[tuple[str, bool]]) -> list[Measure]:
-    """Return the measures of (name, is computed) pairs of variables.
+    """Return the measures of a sequence of (variable name, is computed) pairs.
 
-    Variables that differ only by a final number are rounds of one measure.
+    Variables with names that differ only in a final number are rounds of one measure.
     """
     # A computed and an asked variable are never rounds of one measure.
     stems: dict[tuple[str, bool], list[tuple[int, str]]] = {}
@@ -463,13 +473,13 @@ def measures_of(variables: Iterable[tuple[str, bool]]) -> list[Measure]:
 
 
 def declare_claims(config: WorkbookConfig) -> list[Claim]:
-    """Return the claims of a workbook on differences between treatments and between experiments.
+    """Return the claims on differences between treatments and between experiments.
 
-    A measure is a variable that is not a category, or a computed value of participants. Rounds of a
-    measure are averaged. The first contrasts, each of a treatment with the first one, are primary.
-    If there are computed values, only their contrasts can be primary. All other treatment contrasts
-    are secondary. Contrasts between experiments (constants) are exploratory. There are none if the
-    workbook has more than `MAX_COMPARED_EXPERIMENTS` experiments.
+    Each numeric variable and each computed value of participants is a measure. Rounds are averaged.
+    Contrasts of each treatment with the first one are primary. If the workbook has computed values,
+    only their contrasts are primary. Other contrasts between treatments are secondary. Contrasts
+    between experiments are exploratory. They are left out if there are more than
+    `MAX_COMPARED_EXPERIMENTS` experiments.
     """
     book = config.workbook
     asked_names = [(task.var_name, False) for task in book.tasks if _may_be_numeric(task)]
@@ -495,7 +505,7 @@ def declare_claims(config: WorkbookConfig) -> list[Claim]:
 
 
 def _describe_combinations(book: Workbook) -> list[str]:
-    """Return the values of all constants as text, for each experiment in order."""
+    """Return one text per experiment, in order, with the values of all constants."""
     assignments = [
         [f"{constant.name} = {_format_value(value)}" for value in constant.values]
         for constant in book.constants
@@ -541,7 +551,7 @@ def _between_treatments(
 def _between_experiments(
     book: Workbook, measure: Measure, first: tuple[str, str], second: tuple[str, str]
 ) -> Claim:
-    """Return the claim on two experiments, each given as (id, constants as text)."""
+    """Return the claim that compares two experiments, each given as (id, text of its constants)."""
     names = first[1], second[1]
     return Claim(
         NUMBERS[measure.computed],
@@ -565,7 +575,10 @@ def _between_experiments(
 def _counted_rows(
     book: Workbook, measure: Measure
 ) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
-    """Return the filters of a measure's rows, without invalid answers and special roles."""
+    """Return the filters that select the rows of a measure, as (column, allowed values) pairs.
+
+    The filters exclude invalid answers and the answers of special roles.
+    """
     if measure.computed:
         return (("name", measure.variable_names),)
     participant_roles = tuple(role.label for role in book.roles if not role.special_name)

@@ -1,4 +1,4 @@
-"""The exposure of participants: the texts that each of their answers should have in its prompt."""
+"""The exposure of participants: the texts that the prompt of each answer should contain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Spoken = Mapping[str, object]
 
 
 def label_source(source: Source) -> str:
-    """Return the study's label for a source of text, or "" if the source is no exposure."""
+    """Return the exposure label of a source of text. Returns "" if the source is no exposure."""
     if source.id.startswith(TREATMENTS):
         return TREATMENT
     if source.kind != "utterance":
@@ -27,7 +27,7 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield the answers of participants to tasks as decisions."""
+    """Yield one decision for each answer of a participant to a task."""
     workbook = WorkbookConfig.model_validate(run.config).workbook
     treatments = {
         (experiment, treatment): {cell_id("treatments.description", experiment, treatment)}
@@ -104,10 +104,10 @@ def _names_treatment(workbook: Workbook) -> bool:
 def _heard_utterances(
     session: Sequence[Spoken], who: str, task: str, private: set[str], revealed: bool
 ) -> Iterator[Spoken]:
-    """Yield the utterances of a session that a participant has heard before answering a task.
+    """Yield the utterances of a session that a participant hears before answering a task.
 
-    Private answers of this task are hidden until it ends. Those of earlier tasks are hidden if the
-    layout keeps them private.
+    Private answers to this task are excluded, because participants hear them only after it ends.
+    Private answers to earlier tasks are excluded if the layout keeps them private.
     """
     for row in session:
         if row["turn"] is None:

@@ -1,13 +1,12 @@
 """The expression language of a workbook, for computed values and placeholders.
 
-Python parses an expression, so precedence is Python's. This module then evaluates it node by node.
-It allows only the listed kinds of nodes and never executes code. `value | round(1)` is another
-notation for `round(value, 1)`. Arithmetic is limited to numbers of moderate size.
+Python's parser parses an expression. This module allows only listed kinds of nodes and evaluates
+them one by one, so it never executes code. `value | round(1)` means `round(value, 1)`.
 
 `sum(x)`, `mean(x)`, `min(x)`, `max(x)` and `count(x)` are aggregates over all participants of the
-session who have the values in `x`. `sum(others(x))` leaves out the participant. The argument of an
-aggregate is evaluated once per participant, at any depth of nesting. So the work grows with the
-length of an expression times the number of participants.
+session with values for `x`. `sum(others(x))` excludes the participant for whom it is evaluated. The
+argument of an aggregate is evaluated once per participant, even in nested aggregates. So the work
+grows with the length of an expression times the number of participants.
 """
 
 from __future__ import annotations
@@ -107,9 +106,9 @@ FAILURES = (ArithmeticError, TypeError, ValueError, RecursionError)
 
 
 class ExpressionProblem(ValueError):
-    """An expression or a text that cannot be used.
+    """Raised for an expression or a text that cannot be used.
 
-    The message is for the researcher, and `hint` says what to write instead.
+    The message is for the researcher. `hint` says how to correct the text.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -127,10 +126,10 @@ class _Absent(Exception):
 
 
 class MissingValue(SourcedText):
-    """A missing value as a text shows it.
+    """The text that a prompt shows for a missing value.
 
-    It prints as its words and is false. Arithmetic and functions return it unchanged. The words
-    come from this code, so they have no source.
+    It is false in conditions. Arithmetic and functions return it unchanged. It has no source,
+    because this code and no speaker wrote it.
     """
 
     __slots__ = ()
@@ -143,9 +142,9 @@ class MissingValue(SourcedText):
 class EvaluationContext:
     """The names and values that expressions can use.
 
-    `value(name, participant)` returns a variable or computed value: a number or text, Missing if it
-    should exist and does not, or None if the participant was never asked. `participant` is None for
-    a value of the session.
+    `value(name, participant)` returns the number or text of a variable or computed value. It
+    returns Missing if an expected value is missing. It returns None if the participant was never
+    asked. For a value of the session, `participant` is None.
     """
 
     participants: Sequence[str]
@@ -186,7 +185,7 @@ def parse_expression(text: str) -> ast.expr:
 
 
 class _Pipes(ast.NodeTransformer):
-    """Replace `value | round(1)` by `round(value, 1)`."""
+    """A transformer of trees that replaces `value | round(1)` by `round(value, 1)`."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         left, right = node.left, node.right
@@ -259,7 +258,7 @@ def _check_call(node: ast.Call) -> None:
 
 
 def _check_fixed(node: ast.expr) -> None:
-    """Refuse a constant part without a value, such as `9 ** 9 ** 9`."""
+    """Refuse a constant subexpression that has no value, such as `9 ** 9 ** 9`."""
     if not names_used(node) and not any(map(_is_aggregate, ast.walk(node))):
         value = _calculate_value(node, Evaluator(EMPTY_CONTEXT), None)
         if isinstance(value, Missing):
@@ -273,7 +272,7 @@ def _check_fixed(node: ast.expr) -> None:
 
 
 def _function_name(node: ast.AST) -> str:
-    """Return the name of the function that a node calls, or ""."""
+    """Return the name of the function that a node calls. Returns "" if the node is not a call."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return node.func.id
     return ""
@@ -282,7 +281,7 @@ def _function_name(node: ast.AST) -> str:
 def _is_aggregate(node: ast.AST) -> bool:
     """Return whether a node is an aggregate over participants.
 
-    `min` and `max` with several arguments are no aggregates.
+    `min` and `max` are aggregates only with a single argument.
     """
     return isinstance(node, ast.Call) and _function_name(node) in AGGREGATES and len(node.args) == 1
 
@@ -295,8 +294,8 @@ def has_aggregate(node: ast.expr) -> bool:
 def names_used(node: ast.expr, *, outside_only: bool = False) -> set[str]:
     """Return the names of values in a tree.
 
-    An attribute is a name with a dot, such as `treatment.label`. With `outside_only`, names within
-    aggregates are left out.
+    An attribute counts as one name with a dot, such as `treatment.label`. With `outside_only`,
+    names inside aggregates are left out.
     """
     if outside_only and _is_aggregate(node):
         return set()
@@ -316,7 +315,7 @@ def _name_of(node: ast.Name | ast.Attribute) -> str:
 
 
 def _operands(node: ast.expr) -> list[ast.expr]:
-    """Return the direct operands of an expression. The name of a function is none of them."""
+    """Return the direct operands of an expression. A function name is not an operand."""
     if isinstance(node, ast.Call):
         return node.args
     return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
@@ -328,9 +327,10 @@ def _operands(node: ast.expr) -> list[ast.expr]:
 def evaluate_expression(
     expression: str, context: EvaluationContext, participant: str | None
 ) -> Scalar | Missing:
-    """Return the value for one participant (None: for the session), or Missing with the reason.
+    """Return the value of an expression for one participant, or Missing with the reason.
 
-    Numbers are finite. A truth value is returned as 1 or 0.
+    `participant` is None for a value of the session. Numbers are finite. A truth value is returned
+    as 1 or 0.
     """
     return evaluate_for(expression, context, [participant])[0]
 
@@ -338,7 +338,10 @@ def evaluate_expression(
 def evaluate_for(
     expression: str, context: EvaluationContext, participants: Sequence[str | None]
 ) -> list[Scalar | Missing]:
-    """Return the values for several participants, in their order. See `evaluate_expression`."""
+    """Return the values of an expression for several participants, in the same order.
+
+    See `evaluate_expression`.
+    """
     tree = parse_expression(expression)
     # One evaluator for all participants, since it caches the columns of aggregates.
     evaluator = Evaluator(context)
@@ -367,9 +370,10 @@ def _calculate_value(
 
 @dataclass(frozen=True)
 class _Column:
-    """The argument of an aggregate, evaluated for each participant who has its values.
+    """The values of an aggregate's argument, one per participant.
 
-    `failures` maps a participant → the exception of a failed evaluation.
+    `values` maps each participant to a value. `failures` maps a participant to the exception that
+    the evaluation raised. Participants who were never asked are in neither mapping.
     """
 
     values: Mapping[str, Any]
@@ -377,7 +381,7 @@ class _Column:
 
 
 class Evaluator:
-    """Evaluate expressions over the values of a context."""
+    """Evaluates expressions with the values of one context."""
 
     def __init__(self, context: EvaluationContext) -> None:
         self.context = context
@@ -389,8 +393,8 @@ class Evaluator:
     def calculate(self, node: ast.expr, participant: str | None = None) -> Any:
         """Return the value of an expression for a participant.
 
-        Raises ArithmeticError, TypeError, ValueError or RecursionError if it has no value. Raises
-        an exception of this module if a value that it needs is missing.
+        Raises ArithmeticError, TypeError, ValueError or RecursionError if the calculation fails.
+        Raises an exception of this module if a value in the expression is missing.
         """
         return self._BY_KIND[type(node)](self, node, participant)
 
@@ -490,7 +494,9 @@ class Evaluator:
         return self._combined[node, excluded]
 
     def _column(self, inner: ast.expr) -> _Column:
-        """Return the argument of an aggregate as a column, evaluated once."""
+        """Evaluate the argument of an aggregate for all participants. Each argument is evaluated
+        only once.
+        """
         if inner not in self._columns:
             personal = names_used(inner, outside_only=True) & self.context.personal
             values: dict[str, Any] = {}
@@ -523,7 +529,7 @@ EMPTY_CONTEXT = EvaluationContext((), frozenset(), frozenset(), {}, lambda _name
 
 
 def _calculate_numbers(kind: ast.AST, *values: Any) -> Any:
-    """Apply an operator to numbers of moderate size.
+    """Apply an operator to numbers of limited size.
 
     Texts are refused, because `"%999999999d" % 1` would fill the memory.
     """
@@ -551,10 +557,10 @@ def _combine_values(name: str, values: Sequence[Any]) -> Any:
 
 
 def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return for each value the aggregate of all others, bit for bit as `_combine_values` would.
+    """Return, for each value, the aggregate of all other values.
 
-    The time is linear in the number of values. Each sum is exact before it is rounded once, as in
-    `math.fsum`.
+    The results are identical, to the last bit, to those of `_combine_values`. Sums are exact before
+    they are rounded, as in `math.fsum`. The time is linear in the number of values.
     """
     if name in ("min", "max"):
         choose = min if name == "min" else max
@@ -591,7 +597,7 @@ def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
 
 
 def in_order(computed: Sequence[Computed]) -> list[Computed]:
-    """Return computed values, each after those that it uses.
+    """Return computed values in dependency order: each one after the values in its expression.
 
     Raises ExpressionProblem on a cycle.
     """
@@ -609,10 +615,10 @@ def in_order(computed: Sequence[Computed]) -> list[Computed]:
 
 
 def known_after(ordered: Iterable[Computed], places: Mapping[str, int]) -> dict[str, int]:
-    """Return computed value → the place after which it can be computed, or -1 for the start.
+    """Map each computed value to the place of the task after which it can be computed.
 
-    `ordered` is the result of `in_order`. `places` maps each variable → its place. All other names
-    are known from the start.
+    The place is -1 for values that are known from the start. `ordered` is the result of `in_order`.
+    `places` maps each variable to the place of its task.
     """
     known_places: dict[str, int] = {}
     for item in ordered:

@@ -1,7 +1,7 @@
 """The two files of an experiment: `<experiment_id>.json` and `<experiment_id>.csv`.
 
-Each is rewritten as a whole while sessions finish. Sessions are always in the order of the plan, so
-the final files do not depend on which session finished first.
+Both files are rewritten completely while sessions finish. They list sessions in the order of the
+plan, so the final files do not depend on the order in which sessions finish.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AnswerRecord(TypedDict):
 
 
 class PersonRecord(TypedDict):
-    """A participant: answers by variable, computed values by name, and the complete history."""
+    """One participant: answers by variable, computed values by name, and the complete history."""
 
     ID: str
     role: str
@@ -92,7 +92,7 @@ class ExperimentRecord(TypedDict):
 
 
 def session_record(state: SessionState) -> SessionRecord:
-    """Return a session as JSON: assignment, order, answers, computed values and histories."""
+    """Return a session as JSON data: assignment, order, answers, computed values and histories."""
     treatment = state.experiment.treatments.get(state.plan.treatment)
     return {
         "session_id": state.plan.label,
@@ -177,7 +177,7 @@ def _answer_record(response: Response) -> AnswerRecord:
 
 
 def _speaker_history(state: SessionState, speaker_id: str) -> list[dict[str, str]]:
-    """Return the history of a speaker as chat messages, from the system prompt on."""
+    """Return the history of a speaker as chat messages. The system prompt is the first message."""
     system = {"role": "system", "name": "", "content": state.speakers[speaker_id].system}
     # A session that stopped early may have speakers who have heard nothing.
     history = state.histories.get(speaker_id, ())
@@ -200,7 +200,7 @@ def _json_value(value: Scalar | Missing | None) -> Scalar | None:
 
 
 class ExperimentFiles:
-    """Write both files of each experiment while its sessions finish."""
+    """Writes the JSON and CSV files of all experiments while their sessions finish."""
 
     def __init__(
         self,
@@ -208,9 +208,9 @@ class ExperimentFiles:
         experiments: Sequence[Experiment],
         numbers: Sequence[int],
     ) -> None:
-        """Start without sessions.
+        """Start with no finished sessions.
 
-        `numbers` are the session numbers that each experiment will have.
+        `numbers` holds the session numbers that each experiment will have.
         """
         self._session = session
         self._experiments = experiments
@@ -221,7 +221,9 @@ class ExperimentFiles:
         self._written = dict.fromkeys(self._done, 0)
 
     def add_session(self, experiment: Experiment, number: int, record: SessionRecord) -> None:
-        """Add a finished session, and write the files if enough sessions are new."""
+        """Add a finished session. Write the files if enough sessions were added since the last
+        write.
+        """
         # Sessions arrive in the order in which they finish.
         records, written_count = self._done[experiment.id], self._written[experiment.id]
         records[number] = record
@@ -229,13 +231,13 @@ class ExperimentFiles:
             self._write_experiment(experiment)
 
     def write_rest(self) -> None:
-        """Write the files that lack a finished session."""
+        """Write the files of all experiments with sessions that are not yet written."""
         for experiment in self._experiments:
             if len(self._done[experiment.id]) > self._written[experiment.id]:
                 self._write_experiment(experiment)
 
     def _write_experiment(self, experiment: Experiment) -> None:
-        """Write both files with the finished sessions in the order of the plan."""
+        """Write both files of an experiment. Finished sessions are in the order of the plan."""
         finished = self._done[experiment.id]
         self._written[experiment.id] = len(finished)
         records = [finished[number] for number in self._numbers if number in finished]
@@ -262,11 +264,11 @@ class ExperimentFiles:
 
 
 def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
-    """Return the CSV text: one row per participant and one column per variable.
+    """Return the CSV text of an experiment: one row per participant and one column per variable.
 
-    `NA` means that a question was asked without an answer. A blank cell means that the participant
-    had no part in the task. `invalid` lists variables with answers that failed validation and were
-    kept. No cell can act as a formula in a spreadsheet program.
+    `NA` marks a question without an answer. A cell is blank if the participant had no part in the
+    task. The column `invalid` lists variables with answers that failed validation and were kept. No
+    cell can act as a formula in a spreadsheet program.
     """
     workbook = experiment.workbook
     variables = [task.var_name for task in workbook.tasks if task.type != "context"]
@@ -363,9 +365,9 @@ def harmless_csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str
 
 
 def escape_formula(value: object) -> str:
-    """Return a cell as text, with an apostrophe before text that would be calculated.
+    """Return a cell as text. A text that a spreadsheet would calculate gets a leading apostrophe.
 
-    Numbers, negative ones too, stay as they are.
+    Numbers, including negative ones, are unchanged.
     """
     if value is None:
         return ""

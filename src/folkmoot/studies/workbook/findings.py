@@ -1,8 +1,8 @@
 """The findings of a workbook run: sessions, rounds, treatments, answers, constants and quality.
 
-All of them are made from the tables of the run. The session is the independent unit, because
-participants influence each other within it. Experiments with different constants have the same
-participants in each session, under the same treatment.
+Findings are computed from the tables of the run. The session is the independent unit, because its
+participants influence each other. All experiments of a run have the same participants and the same
+treatment in each session. So experiments are compared as pairs.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return `responses` and `computed` without the answers of `excluded`.
+    """Return the tables `responses` and `computed` without the answers listed in `excluded`.
 
-    Values computed in a session with an excluded answer are left out, because they may depend on
-    it. Addresses have the form `sessions/experiment.number/task/…`.
+    If any answer of a session is excluded, all computed values of the session are left out, because
+    they may depend on it. Addresses have the form `sessions/experiment.number/task/…`.
     """
     excluded_keys = {
         (session_id.rpartition(".")[0], task, participant_id)
@@ -121,9 +121,8 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 
 def _played_treatments(design: Workbook, sessions: pl.DataFrame) -> list[str]:
-    """Return the treatments that were played, in the order of the sheet.
-
-    The first is the reference.
+    """Return the treatments that were played, in the order of the sheet. The first is the
+    reference.
     """
     played_labels = list(dict.fromkeys(sessions["treatment"].to_list()))
     ordered = [
@@ -133,7 +132,10 @@ def _played_treatments(design: Workbook, sessions: pl.DataFrame) -> list[str]:
 
 
 def _closed_options(design: Workbook) -> dict[str, tuple[str, ...]]:
-    """Return variable → options in the order of the sheet, for tasks with one plain list."""
+    """Return variable → options in the order of the sheet.
+
+    Only tasks with the same list of options for all roles are included.
+    """
     options_by_variable: dict[str, tuple[str, ...]] = {}
     for task in design.tasks:
         with contextlib.suppress(NotALiteral):
@@ -166,7 +168,7 @@ def rows_of(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
 
 
 def per_participant(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
-    """Return one number per participant: the mean over the measure's rounds."""
+    """Return a table with one row per participant: the mean over the measure's rounds."""
     grouped = rows_of(measure, values).group_by(PERSON, maintain_order=True)
     return grouped.agg(pl.col("number").mean())
 
@@ -184,7 +186,7 @@ def _session_count(data: pl.DataFrame) -> int:
 
 
 def session_finding(sessions: pl.DataFrame, treatments: Sequence[str]) -> Finding:
-    """Build the finding on the number of sessions, and of those that a limit ended."""
+    """Build the finding on the number of sessions and the number that a limit ended."""
     rows: list[kit.Row] = []
     for treatment in treatments:
         treatment_sessions = sessions.filter(treatment=treatment)
@@ -223,7 +225,7 @@ def session_finding(sessions: pl.DataFrame, treatments: Sequence[str]) -> Findin
 
 
 def by_round(measure: Measure, values: pl.DataFrame, treatments: Sequence[str]) -> Finding:
-    """Build the finding on a measure's mean in each round, by treatment."""
+    """Build the finding on the mean of a measure in each round, by treatment."""
     means = (
         rows_of(measure, values)
         .group_by("treatment", "name", maintain_order=True)
@@ -290,7 +292,7 @@ def by_treatment(
     *,
     main: bool = True,
 ) -> Finding:
-    """Build the finding on a measure by treatment. `main` makes it a headline."""
+    """Build the finding that compares a measure between treatments. `main` makes it a headline."""
     participants = per_participant(measure, values)
     estimates = {
         treatment: _mean_of_people(participants.filter(treatment=treatment))
@@ -334,7 +336,10 @@ def by_treatment(
 
 
 def _minus_first(result: Result | None) -> kit.Row:
-    """Return the cells of an treatment's difference from the first, empty without a result."""
+    """Return the table cells for the difference between a treatment and the first one.
+
+    All cells are None if there is no result.
+    """
     names = ("minus_first", "minus_low", "minus_high", "p", "adjusted_p")
     if result is None:
         return dict.fromkeys(names)
@@ -350,7 +355,7 @@ def by_constants(
     values: pl.DataFrame,
     results: Sequence[Result],
 ) -> list[Finding | None]:
-    """Build the findings on each measure by combination of constants."""
+    """Build one finding per measure that compares the combinations of constants."""
     if not run.has_table("permutations"):
         return []
     constants: dict[str, list[str]] = {}
@@ -374,7 +379,7 @@ def _between_constants(
     constants: Mapping[str, Sequence[str]],
     results: Sequence[Result],
 ) -> Finding | None:
-    """Build the finding on one measure by combination, with paired differences."""
+    """Build the finding that compares one measure between combinations, with paired differences."""
     labels = {experiment: ", ".join(assignments) for experiment, assignments in constants.items()}
     people_by_experiment = {
         experiment: people.filter(experiment_id=experiment) for experiment in labels
@@ -431,7 +436,8 @@ def distribution_finding(
 ) -> Finding:
     """Build the finding on the distribution of numbers, by treatment.
 
-    Up to `MOST_BARS` distinct numbers are shown as they are, and more of them in equal intervals.
+    Up to `MOST_BARS` distinct numbers get one bar each. More of them are grouped in equal
+    intervals.
     """
     data = rows_of(measure, values)
     numbers = data["number"].to_numpy()
@@ -464,9 +470,10 @@ def option_shares(
     treatments: Sequence[str],
     options_by_variable: Mapping[str, Sequence[str]],
 ) -> list[Finding]:
-    """Build the findings on answers from a list, by treatment.
+    """Build one finding per variable with a list of options: the share of each option, by
+    treatment.
 
-    `listed` maps variable → options in the order of the sheet.
+    `options_by_variable` maps variable → options in the order of the sheet.
     """
     chosen = responses.filter(
         pl.col("options").is_not_null() & (pl.col("status") == "valid") & pl.col("number").is_null()
@@ -561,7 +568,10 @@ def quality_finding(responses: pl.DataFrame) -> Finding:
 
 
 def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
-    """Build the finding on the checks of all studies, with the recorded order of options."""
+    """Build the finding on the quality checks that all studies share.
+
+    The check of position bias uses the recorded order of options.
+    """
     # The position is known only for closed lists.
     closed_answers = responses.filter(pl.col("position").is_not_null())
     shown_options = shown_in(
@@ -576,9 +586,9 @@ def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
 
 
 def repeated_answers(run: RunFolder) -> list[Repeat]:
-    """Return pairs of a participant's answers to the same question in different tasks.
+    """Return pairs of answers of one participant to the same question in different tasks.
 
-    Rounds of a game are the usual case.
+    The rounds of a game are the usual case.
     """
     if not run.has_table("variables"):
         return []
@@ -612,8 +622,8 @@ _PLACEHOLDER = re.compile(r"\{.*\}")
 def _question_wording(question: str) -> str:
     """Return the last paragraph of a task's text, with numbers masked.
 
-    Earlier paragraphs tell about previous rounds. If roles have different texts, all of the text
-    counts.
+    Earlier paragraphs often describe previous rounds, so they are ignored. If roles have different
+    texts, the complete texts are returned.
     """
     paragraphs = [part.strip() for part in question.split("\n\n")]
     question_parts = [part for part in paragraphs if part and not _PLACEHOLDER.fullmatch(part)]

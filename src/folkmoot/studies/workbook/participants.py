@@ -1,8 +1,8 @@
-"""Experiments, one per combination of constants, and the assignment of participants.
+"""Build one experiment per combination of constants, and assign participants to sessions.
 
-A treatment belongs to a whole session. Each draw has a separate random stream, so a further
-treatment moves no participant to another session. All experiments of a workbook share one
-assignment, so they differ only in their constants. The assignment is drawn before the first call.
+All participants of a session have the same treatment. Each draw has a separate random stream, so
+adding a treatment moves no participant to another session. All experiments of a workbook share one
+assignment and differ only in their constants. The assignment is drawn before the first call.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ Filler = Callable[[str, str], SourcedText]
 
 @dataclass(frozen=True)
 class TaskInPlay:
-    """A task with filled labels and options. Its prompts stay templates until they are asked.
+    """A task of one experiment, with labels and options filled in.
 
-    `prompts`: role label → template, in speaking order. `shared` is True if the cell was one text
-    for all roles of participants. `cell`: the key of the study file that holds the task's texts.
+    Prompts stay templates until they are asked. `prompts` maps role label → template, in speaking
+    order. `shared` is True if one text serves all roles of participants. `cell` is the key of the
+    study file that holds the task's texts.
     """
 
     task: Task
@@ -64,10 +65,10 @@ class TaskInPlay:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One combination of constants, ready to be played. `number` counts from 1.
+    """The experiment for one combination of constants. `number` counts from 1.
 
-    `named` holds the values of placeholders before any draw: the constants with their sources. The
-    texts of treatments and roles know their sources as well.
+    `named` maps placeholders to their values before any draw, which are the constants. These values
+    and the texts of treatments and roles carry their sources.
     """
 
     id: str
@@ -80,7 +81,7 @@ class Experiment:
     workbook: Workbook
 
     def find_special_role(self, name: str) -> Role | None:
-        """Return the role with this special name, or None."""
+        """Return the role that acts as this special role, or None."""
         return next((role for role in self.roles.values() if role.special_name == name), None)
 
 
@@ -92,7 +93,7 @@ def constant_combinations(workbook: Workbook) -> Iterator[dict[str, Scalar]]:
 
 
 def build_experiments(workbook: Workbook) -> list[Experiment]:
-    """Return all experiments of a workbook with a checked design."""
+    """Return all experiments of a workbook, which must have passed the design checks."""
     ids = experiment_ids(workbook)
     results = (
         build_experiment(workbook, values, number, name)
@@ -106,7 +107,7 @@ def build_experiments(workbook: Workbook) -> list[Experiment]:
 def build_experiment(
     workbook: Workbook, constants: Mapping[str, Scalar], number: int, name: str
 ) -> tuple[Experiment, list[Problem]]:
-    """Return one experiment and its problems. A text that cannot be filled in is left as it is."""
+    """Return one experiment and its problems. A text that cannot be filled in stays a template."""
     problems = Problems()
     sources = {
         constant: Source("value", cell_id("permutations.value", name, constant))
@@ -226,7 +227,7 @@ QUESTIONS = "study.workbook.profiles.questions"
 
 @dataclass(frozen=True)
 class SessionParticipant:
-    """One participant in one session. `row` is the index of their row in the profiles, from 0."""
+    """One participant in one session. `row` is the index of the participant's profile, from 0."""
 
     id: str
     row: int
@@ -236,9 +237,9 @@ class SessionParticipant:
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """One session with its participants.
+    """The plan of one session: its treatment and its participants.
 
-    `number` counts from 1. `label` is the workbook's label, or the number if there is none.
+    `number` counts from 1. `label` is the session's label in the workbook, or the number.
     """
 
     number: int
@@ -249,16 +250,16 @@ class SessionPlan:
 
 @dataclass(frozen=True)
 class _Group:
-    """The rows of one session before roles are assigned."""
+    """The participants of one session before roles are assigned, as row indices of the profiles."""
 
     label: str
     rows: tuple[int, ...]
 
 
 def assign_sessions(experiment: Experiment, seed: int) -> tuple[list[SessionPlan], list[Problem]]:
-    """Return the sessions of an experiment and the problems.
+    """Return the sessions of an experiment and the problems of the assignment.
 
-    With problems, there are no sessions.
+    If there are problems, the list of sessions is empty.
     """
     draw = _Assignment(experiment, seed)
     plans = draw.session_plans() if not draw.problems_by_kind else []
@@ -267,9 +268,9 @@ def assign_sessions(experiment: Experiment, seed: int) -> tuple[list[SessionPlan
 
 
 def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, dict[str, str]]:
-    """Return a persona as column → question and answer.
+    """Return the persona of a participant: a mapping of column → question and answer.
 
-    The ID, columns that assign participants, and blank answers are left out.
+    The ID, the columns that assign participants, and blank answers are left out.
     """
     profiles, settings = experiment.workbook.profiles, experiment.workbook.settings
     assignment_columns = (settings.treatment_column, settings.session_column, settings.role_column)
@@ -289,14 +290,15 @@ def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, di
 
 
 def name_of(experiment: Experiment, seat: SessionParticipant, kind: Kind = "value") -> str:
-    """Return the name by which others know a participant, with its source."""
+    """Return the name by which other participants know a participant, with its source."""
     return quote_value(seat.name, kind, cell_id("assignment.name", experiment.id, seat.id), seat.id)
 
 
 def assign_balanced(count: int, group_count: int, rng: np.random.Generator) -> list[int]:
-    """Return an arm for each of `count` places, as evenly as possible and in random order.
+    """Return a group index for each of `count` places, in random order and as evenly as possible.
 
-    If the division leaves a remainder, the arms with one place more are drawn.
+    If `count` is not divisible by `group_count`, the groups with one more place are drawn at
+    random.
     """
     per_group, remainder = divmod(count, group_count)
     groups = [group for group in range(group_count) for _ in range(per_group)]
@@ -305,7 +307,8 @@ def assign_balanced(count: int, group_count: int, rng: np.random.Generator) -> l
 
 
 def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | None]:
-    """Return `treatment`, `session` or `role` → index of its column, for manual assignments.
+    """Return the column index of each manual assignment, with the key `treatment`, `session` or
+    `role`.
 
     The index is None if the profiles lack the column.
     """
@@ -317,7 +320,7 @@ def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | No
 
 
 class _Assignment:
-    """The assignment of an experiment's participants and its problems by kind."""
+    """The assignment of one experiment's participants, with the problems found, grouped by kind."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self.experiment, self.seed = experiment, seed
@@ -411,7 +414,7 @@ class _Assignment:
         return [_Group(str(number), groups[index]) for number, index in enumerate(chosen, start=1)]
 
     def _rows_by_value(self, column: int) -> dict[str, list[int]]:
-        """Return the rows by their value in a column. Rows with a blank cell take no part."""
+        """Return value → row indices for a column. Respondents with a blank cell take no part."""
         members: dict[str, list[int]] = {}
         for row, cells in enumerate(self.profiles.rows):
             if cells[column]:
@@ -465,7 +468,7 @@ class _Assignment:
         return labels[0]
 
     def _check_labels(self, what: str, group: _Group, column: int, known: Sequence[str]) -> bool:
-        """Report labels of a column that do not exist, and return True if all exist."""
+        """Report labels in a column that do not exist. Return True if all labels exist."""
         is_valid = True
         for row in group.rows:
             label = self.profiles.rows[row][column]
@@ -509,7 +512,10 @@ class _Assignment:
         return self._name_seats(seated)
 
     def _name_seats(self, seated: Sequence[tuple[str, int]]) -> tuple[SessionParticipant, ...]:
-        """Return seats with the names that others see: the role, numbered if several have it."""
+        """Return the participants with the names that others see.
+
+        The name is the role. It is numbered if several participants have the role.
+        """
         role_counts = Counter(role for role, _ in seated)
         used_counts: Counter[str] = Counter()
         taken_names = set(self.experiment.roles)

@@ -1,7 +1,7 @@
 """Fill the texts of a workbook: `{{ expression }}`, `{% if expression %}` and `{# remark #}`.
 
-Expressions are those of `expressions` without aggregates, which only computed values may use. A
-filled-in value is never parsed for placeholders again.
+Placeholders use the language of `expressions` without aggregates, which only computed values may
+use. A value that is filled in is never searched for placeholders.
 """
 
 from __future__ import annotations
@@ -48,11 +48,13 @@ _SINGLE = re.compile(r"(?<![{\w])\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
 
 
 class UnknownName(ExpressionProblem):
-    """A text uses an unknown name. The checks report it with the most similar name."""
+    """Raised if a text uses an unknown name. The checks report it with the most similar name."""
 
 
 class Figure(QuotedFloat):
-    """A number that prints as people write it, and rounds and compares as a number."""
+    """A number with a source. It compares and rounds as a number and prints without float
+    artefacts.
+    """
 
     def __str__(self) -> str:
         return number_text(float(self))
@@ -73,9 +75,9 @@ class Truth(QuotedInt):
 
 
 def with_source(value: Scalar, source: Source, recorded: str) -> object:
-    """Return a value for placeholders with its source.
+    """Return a value for placeholders that carries its source.
 
-    `recorded` is the value as its source writes it.
+    `recorded` is the value as it is written in its source.
     """
     # Exposure looks up values as recorded, so a value that prints otherwise is marked as altered.
     source = source._replace(altered=str(value) != recorded)
@@ -88,9 +90,9 @@ def with_source(value: Scalar, source: Source, recorded: str) -> object:
 
 @dataclass(frozen=True)
 class _Branch:
-    """The content of a text under a condition. The condition is None for `else`.
+    """One branch of an `if` in a text. The condition is None for `else`.
 
-    `words` is the condition as it is written in the text.
+    `words` is the condition as it is written in the text. `body` holds the parts of the branch.
     """
 
     condition: ast.expr | None
@@ -126,9 +128,10 @@ def _parse_template(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
 
 
 def _split_template(text: str) -> Iterator[tuple[str, str]]:
-    """Yield plain texts (kind "") and tags (kind `{{` or `{%`) in turn.
+    """Yield the pieces of a text in order as (kind, content).
 
-    As in Jinja, a `-` in a tag removes the white space beside it. Remarks are dropped.
+    The kind is "" for plain text, and `{{` or `{%` for a tag. As in Jinja, a `-` in a tag removes
+    the white space beside it. Remarks are dropped.
     """
     position, is_trimmed = 0, False
     while opening := _OPENS.search(text, position):
@@ -147,9 +150,10 @@ def _split_template(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_body(pieces: Iterator[tuple[str, str]], names: _Names) -> tuple[list[_Part], str, str]:
-    """Return the parts up to a tag other than `if`, the word of that tag, and the rest of the tag.
+    """Read pieces up to the next tag that does not belong to a nested `if`.
 
-    At the end of the text the word is "".
+    Returns the parts, the first word of that tag, and the rest of the tag. At the end of the text
+    the word is "".
     """
     parts: list[_Part] = []
     for kind, piece in pieces:
@@ -204,7 +208,7 @@ def _read_expression(expression_text: str, names: _Names) -> ast.expr:
 
 
 def normalise_options(text: str) -> str:
-    """Replace `{response_options}` in single braces, as the format writes it, by a placeholder."""
+    """Replace `{response_options}` in single braces, a notation of the format, by a placeholder."""
     return _SINGLE.sub(
         lambda match: "{{ " + OPTIONS + " }}" if match[1] == OPTIONS else match[0], text
     )
@@ -216,9 +220,9 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
-    """Return a text with its placeholders filled in and its ends stripped.
+    """Return a text with its placeholders filled in, without white space at its ends.
 
-    The result knows the sources of the values. Raises UnknownName for a name without a value.
+    The result carries the sources of the values. Raises UnknownName for a name without a value.
     Raises ExpressionProblem for a text, value or output that cannot be used.
     """
     if isinstance(text, SourcedText) and not _OPENS.search(text):
@@ -274,9 +278,9 @@ def _fill(parts: Sequence[_Part], evaluator: Evaluator) -> Iterator[SourcedText]
 
 
 def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
-    """Return the text of a placeholder.
+    """Return the text of one placeholder.
 
-    A value without names comes from the text itself, so it needs no source.
+    An expression without names is part of the text itself, so its value needs no source.
     """
     if isinstance(tree, ast.IfExp):
         return _show(tree.body if evaluator.calculate(tree.test) else tree.orelse, evaluator)
@@ -290,16 +294,16 @@ def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
 
 
 def empty_branches(text: str) -> list[str]:
-    """Return the branches in which a text is empty, as their conditions are written.
+    """Return the conditions of the branches in which a text is empty, as they are written.
 
-    The list is empty if the text always holds words or a value.
+    The list is empty if the text always contains words or a value.
     """
     is_empty, branches = _find_empty(_parse_template(normalise_options(text))[0])
     return branches if is_empty else []
 
 
 def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
-    """Return whether these parts may be empty, and in which branches."""
+    """Return whether these parts may be empty, and the conditions under which they are."""
     is_empty, conditions = True, list[str]()
     for part in parts:
         if not isinstance(part, _If):

@@ -1,4 +1,4 @@
-"""Before a run: loading a workbook, checks, advisories, `--limit`, expected rows and previews."""
+"""Prepare a run: load the workbook, check it, and give advisories, expected rows and previews."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _RANK = {
 
 
 def load_workbook_config(path: Path) -> WorkbookConfig:
-    """Return the study file that a workbook defines. Raises InputError with all its problems."""
+    """Return the study file of a workbook. Raises InputError with all problems of the workbook."""
     workbook, problems = read_workbook(path)
     if workbook is not None:
         found_problems = design_problems(workbook, seated=not _about_people(problems, workbook))
@@ -93,7 +93,11 @@ def load_workbook_config(path: Path) -> WorkbookConfig:
 
 
 def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
-    """Return the position of a problem: the file, then unknown sheets, then each sheet by row."""
+    """Return the sort key of a problem: first the whole file, then unknown sheets, then known
+    sheets.
+
+    Within a sheet, problems are sorted by row and column.
+    """
     sheet, _, cell = problem.where.partition("!")
     match = re.fullmatch(r"([A-Z]+)(\d+)", cell)
     row, column = (int(match[2]), column_index_from_string(match[1])) if match else (0, 0)
@@ -101,9 +105,9 @@ def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
 
 
 def _about_people(problems: list[Problem], workbook: Workbook) -> bool:
-    """Return whether a sheet has problems that the assignment reads.
+    """Return whether a problem concerns a sheet that the assignment uses.
 
-    In this case the assignment would only repeat these problems.
+    Checking the assignment would then report the same problem again.
     """
     addresses = [workbook.profiles.sheet, *workbook.settings.at.values()]
     addresses += [role.at.get("role_label", "") for role in workbook.roles]
@@ -112,9 +116,9 @@ def _about_people(problems: list[Problem], workbook: Workbook) -> bool:
 
 
 def check_config(config: WorkbookConfig, _folder: Path) -> list[Problem]:
-    """Return the problems that depend on the run's settings.
+    """Return the problems that depend on the settings of the run.
 
-    They are too many experiments, or a design that `--set` made impossible.
+    There may be too many experiments, or `--set` may have made the design impossible.
     """
     count = count_permutations(config.workbook)
     if count <= config.max_permutations:
@@ -197,7 +201,7 @@ def config_advisories(config: WorkbookConfig) -> list[str]:
 
 
 def _seat_notes(experiment: Experiment, seed: int) -> list[str]:
-    """Return notes on unseated respondents, unused treatments and labels that look alike."""
+    """Return notes on respondents without a session, unused treatments and similar labels."""
     workbook = experiment.workbook
     profiles = workbook.profiles
     plans, problems = assign_sessions(experiment, seed)
@@ -273,7 +277,7 @@ def _limit_notes(experiment: Experiment) -> list[str]:
 def _constant_notes(workbook: Workbook, count: int) -> list[str]:
     """Return notes on constants that no text and no expression uses.
 
-    They multiply the experiments without changing them.
+    Such a constant multiplies the number of experiments without changing them.
     """
     used_names = set().union(
         *(names_used(parse_expression(computed.expression)) for computed in workbook.computed)
@@ -303,7 +307,7 @@ def _template_texts(workbook: Workbook) -> Iterator[str]:
 
 
 def _branch_notes(workbook: Workbook) -> list[str]:
-    """Return notes on branches of prompts in which no question is asked."""
+    """Return notes on branches in which a prompt is empty, so that no question is asked."""
     notes = []
     for task in workbook.tasks:
         by_role = {"": task.llm_text} if isinstance(task.llm_text, str) else task.llm_text
@@ -325,7 +329,7 @@ def _branch_notes(workbook: Workbook) -> list[str]:
 
 
 def _speaker_count(task: TaskInPlay, experiment: Experiment) -> int:
-    """Return the approximate number of speakers of a task, if roles are assigned evenly."""
+    """Return the approximate number of speakers of a task, assuming evenly assigned roles."""
     speaking_roles = [
         experiment.roles[label] for label in task.prompts if label in experiment.roles
     ]
@@ -388,7 +392,9 @@ def _column_notes(workbook: Workbook) -> list[str]:
 
 
 def design_size(config: WorkbookConfig, _folder: Path) -> DesignSize:
-    """Return the size of the design for `folkmoot power`: sessions divided among treatments."""
+    """Return the size of the design for `folkmoot power`, with the sessions divided among
+    treatments.
+    """
     settings = config.workbook.settings
     # A workbook without treatments counts as two arms, since power needs a comparison.
     treatment_count = max(2, len(config.workbook.treatments))
@@ -413,7 +419,7 @@ NOT_YET = "answers that nobody has given yet read “not available”"
 
 
 def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Preview]:
-    """Return the first prompt of each role, by experiment and treatment."""
+    """Return the first prompt of each role, for each experiment and treatment."""
     previews: list[Preview] = []
     for experiment in build_experiments(config.workbook):
         computed = in_order(experiment.workbook.computed)
@@ -439,7 +445,10 @@ def preview_prompts(config: WorkbookConfig, prompts: PromptLibrary) -> list[Prev
 
 
 def _first_task(state: SessionState, speaker: SessionParticipant | str) -> TaskInPlay | None:
-    """Return the first task that is put to a speaker, or None, by what the run would know then."""
+    """Return the first task that is put to a speaker, or None if there is none.
+
+    It decides with the values that are known at the start of a run.
+    """
     tasks_in_turn = (task for task in _asked_tasks(state) if speaker in state.in_play(task))
     return next(
         (task for task in tasks_in_turn if fill_prompt(state, task, speaker, OPTIONS).text), None

@@ -1,9 +1,9 @@
 """The protocol of a workbook.
 
-1. Fill in the constants. Each combination of their values is a separate experiment. 2. Draw
-treatments, sessions, roles and the order of tasks. Seal and record them. 3. Play each session: give
-the context, then put the tasks in order. 4. Write both files of an experiment as its sessions
-finish.
+1. Fill in the constants. Each combination of their values is a separate experiment.
+2. Draw treatments, sessions, roles and the order of tasks. Seal and record them.
+3. Play each session: give the context, then put the tasks in order.
+4. Write both files of an experiment as its sessions finish.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from folkmoot.studies.workbook.tables import record_design, record_session
 
 @dataclass(frozen=True)
 class PlannedSession:
-    """A session that is still to be played: experiment, plan, and tasks in order."""
+    """A session that is not played yet: its experiment, its plan, and its tasks in order."""
 
     experiment: Experiment
     plan: SessionPlan
@@ -98,7 +98,7 @@ async def run_protocol(session: Session[WorkbookConfig]) -> None:
 
 
 def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:
-    """Return the seats that humans can take: one per participant, session and experiment."""
+    """Return the seats that humans can take: each participant of each session and experiment."""
     experiments = build_experiments(config.workbook)
     plans = sessions_of(config, experiments[0])
     planned_sessions = [
@@ -117,7 +117,7 @@ def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:
 
 
 def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionPlan]:
-    """Return the sessions of every experiment. Raises InputError if the design has problems."""
+    """Return the sessions of an experiment. Raises InputError if the design has problems."""
     plans, problems = assign_sessions(experiment, config.random_seed)
     if problems:
         raise InputError(problems)
@@ -125,7 +125,7 @@ def sessions_of(config: WorkbookConfig, experiment: Experiment) -> list[SessionP
 
 
 def ordered_tasks(experiment: Experiment, plan: SessionPlan, seed: int) -> tuple[TaskInPlay, ...]:
-    """Return the tasks of a session in its order, which is the same in every experiment."""
+    """Return the tasks of a session in order. The order is the same in all experiments."""
     # The path holds the session's number and not the experiment, so all experiments share the
     # order.
     rng = generator(seed, ("order", str(plan.number)))
@@ -134,9 +134,9 @@ def ordered_tasks(experiment: Experiment, plan: SessionPlan, seed: int) -> tuple
 
 
 def order_tasks(tasks: Sequence[Task], rng: np.random.Generator) -> tuple[Task, ...]:
-    """Return the tasks sorted by `task_order`, with ties shuffled.
+    """Return the tasks sorted by `task_order`. Tasks with the same number are shuffled.
 
-    Contexts come first among ties.
+    Among these, context tasks come first.
     """
     ordered = sorted(tasks, key=lambda task: (task.task_order, task.type != "context"))
     order: list[Task] = []
@@ -204,7 +204,9 @@ async def play_session(
 async def run_discussion(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
-    """Put a question to the group. Participants then speak in turn and hear earlier speakers."""
+    """Put a question to the group. Each participant in turn answers after hearing the earlier
+    answers.
+    """
     question = say_question(scope, state, task, in_play)
     speaker_scopes = [
         (speaker, scope.child(speaker if isinstance(speaker, str) else speaker.id))
@@ -246,7 +248,8 @@ async def public_question(
 ) -> None:
     """Put a question to each participant in turn.
 
-    The prompt lists the answers so far. Participants who have answered hear later answers at once.
+    The prompt lists the answers so far. Participants who have already answered hear each later
+    answer immediately.
     """
     say_question(scope, state, task, in_play)
     answers: list[Utterance] = []
@@ -283,10 +286,11 @@ async def public_question(
 async def private_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
-    """Put a question to each participant alone and in parallel, and reveal answers after the round.
+    """Put a question to all participants in parallel and reveal their answers afterwards.
 
-    A special role speaks at its position in the dict and hears earlier private questions. After the
-    round all answers are added to all histories, unless the layout keeps private answers private.
+    A special role speaks at its position in the mapping of roles and hears earlier private
+    questions. Afterwards all answers enter all histories, unless the layout keeps private answers
+    private.
     """
     say_question(scope, state, task, in_play)
     utterances: list[Utterance] = []

@@ -1,11 +1,11 @@
-"""The embedded respondent's answers to workbooks, which have the study author's questions.
+"""The embedded respondent for workbooks, which have the study author's own questions.
 
-Most questions are answered by their answer kind. In games with tokens and in donations, the answer
-is an amount for others. It starts from a stable inclination. Arguments for and against giving move
-it, gifts of others attract it, and it declines from round to round.
+Most questions are answered according to their answer kind. In games with tokens and in donations,
+the answer is an amount for others. It starts from a stable inclination of the participant.
+Arguments and the gifts of other participants change it, and it declines from round to round.
 
-Texts of the workbook and utterances are passages with known sources. A workbook may be in any
-language, so the question, options and bounds come from the hints of the request.
+A workbook may be in any language. So the question, options and bounds come from the hints of the
+request.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _NOISE = 0.07
 
 
 def _answer_names(config: WorkbookConfig) -> tuple[str, ...]:
-    """Return the options that the workbook lists, without rating scales and numbers."""
+    """Return the options that the workbook lists. Rating scales and numbers are left out."""
     names: list[str] = []
     for task in config.workbook.tasks:
         try:
@@ -83,10 +83,10 @@ def _answer_names(config: WorkbookConfig) -> tuple[str, ...]:
 
 
 def _readable_passages(mind: SimulatedRespondent) -> list[Passage]:
-    """Return the passages that can argue for or against giving: of the workbook and of others.
+    """Return the passages that can argue for or against giving.
 
-    An utterance of the Facilitator repeats a text of the workbook, which is a passage by itself.
-    The questions of the profiles hold no arguments.
+    They are texts of the workbook and utterances of others. Utterances of the Facilitator are left
+    out, because they repeat texts of the workbook. Questions of the profiles hold no arguments.
     """
     texts = of_kind(mind.reading.passages, "material", "utterance", "summary", own=False)
     return [
@@ -98,7 +98,7 @@ def _readable_passages(mind: SimulatedRespondent) -> list[Passage]:
 
 
 def _said_by_others(mind: SimulatedRespondent) -> list[Passage]:
-    """Return the replies of other participants in order, each once."""
+    """Return the distinct replies of other participants in order."""
     passages: dict[str, Passage] = {}
     for passage in of_kind(mind.reading.passages, "utterance", own=False):
         if passage.source.address and passage.source.speaker not in SPECIAL_ROLES:
@@ -107,9 +107,10 @@ def _said_by_others(mind: SimulatedRespondent) -> list[Passage]:
 
 
 def _question_text(mind: SimulatedRespondent) -> str:
-    """Return the questions in the text of a task, or all of it if there are none.
+    """Return the sentences of a task's text that are questions, or the whole text if there are
+    none.
 
-    Text about earlier rounds is not the question.
+    Text about earlier rounds is ignored.
     """
     about = mind.reading.about
     sentences = _SENTENCE_END.split(about)
@@ -145,7 +146,7 @@ def _answer_number(mind: SimulatedRespondent) -> str:
 
 
 def _answer_object(mind: SimulatedRespondent) -> object:
-    """Return an answer in JSON with its main field. Other fields are filled by their types."""
+    """Return an answer in JSON. Fields other than the main one are filled by their types."""
     kind = mind.reading.kind
     if kind == "choice":
         return _answer_choice(mind)
@@ -161,17 +162,17 @@ def _answer_object(mind: SimulatedRespondent) -> object:
 
 
 def giving_inclination(mind: SimulatedRespondent) -> float:
-    """Return the share (0 to 1) that a participant gives in a first round without arguments."""
+    """Return the share (0 to 1) that a participant would give in round 1 without arguments."""
     lean = mind.who.question_lean("giving to others") * (1 - mind.knobs.shrinking_variance)
     return 0.48 + 0.38 * lean + 0.08 * mind.who.warmth + 0.3 * mind.knobs.acquiescence
 
 
 def argument_push(mind: SimulatedRespondent) -> float:
-    """Return how far arguments move the share.
+    """Return the change of the given share that arguments cause.
 
     It is the number of distinct words for giving minus those against, up to `_MAX_BALANCE`, times
-    strength and susceptibility. Words that all participants read move all of them equally. So
-    other instructions leave differences between treatments unchanged.
+    strength and susceptibility. A text that all participants read moves all of them equally. So
+    different instructions for everyone do not change differences between treatments.
     """
     texts = [passage.text for passage in _readable_passages(mind)]
     give, keep = (
@@ -184,7 +185,7 @@ def argument_push(mind: SimulatedRespondent) -> float:
 
 
 def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
-    """Return the share (0 to 1) of the possible amount that a participant gives."""
+    """Return the share (0 to 1) of the possible amount that a participant gives now."""
     own_passages = of_kind(mind.reading.passages, "utterance", own=True)
     rounds = len(
         {passage.source.id for passage in own_passages if _AMOUNT.fullmatch(passage.text.strip())}
@@ -238,7 +239,9 @@ class _Stake(NamedTuple):
 
 
 def _stake_amount(mind: SimulatedRespondent) -> _Stake | None:
-    """Return the amount that can be given: the amount with a unit that the texts mention most."""
+    """Return the amount that can be given: the amount with a unit that the texts mention most
+    often.
+    """
     texts = [passage.text for passage in _readable_passages(mind)]
     if not any(_GIVING.search(text) for text in texts):
         return None
@@ -264,13 +267,13 @@ def _stake_amount(mind: SimulatedRespondent) -> _Stake | None:
 
 
 def _side_of_words(words: str) -> int | None:
-    """Return the side of a text: 0 for giving, 2 for holding back, None for neither."""
+    """Return the side that a text takes: 0 for giving, 2 for keeping, None for neither."""
     give, keep = len(_FOR.findall(words)), len(_AGAINST.findall(words))
     return None if give == keep else 0 if give > keep else 2
 
 
 def _answer_statement(mind: SimulatedRespondent) -> str:
-    """Return a statement on an amount, on a listed option, or on the question."""
+    """Return a statement on an amount, on a listed option, or on the question itself."""
     stake = _stake_amount(mind)
     if stake is not None and mind.person:
         return _state_gift(mind, stake)
@@ -287,7 +290,7 @@ def _answer_statement(mind: SimulatedRespondent) -> str:
 
 
 def _state_gift(mind: SimulatedRespondent, stake: _Stake) -> str:
-    """Return a statement that names an amount, and sometimes responds to another participant."""
+    """Return a statement that names an amount. It sometimes responds to another participant."""
     share = max(0.0, min(1.0, giving_inclination(mind) + argument_push(mind)))
     own_side = 0 if share > 0.6 else 2 if share < 0.35 else 1
     slots = {"n": f"{round(share * stake.high):g}", "high": f"{stake.high:g}", "unit": stake.unit}
@@ -312,7 +315,7 @@ def _frame_opening(frame: str) -> str:
 
 
 def _names_of(mind: SimulatedRespondent) -> Mapping[str, str]:
-    """Return participant id → the name that others use."""
+    """Return participant id → the name that other participants use."""
     passages = of_kind(mind.reading.passages, "value")
     names = {
         passage.source.speaker: passage.text
@@ -323,7 +326,7 @@ def _names_of(mind: SimulatedRespondent) -> Mapping[str, str]:
 
 
 def _last_statements(mind: SimulatedRespondent) -> dict[str, str]:
-    """Return participant id → last statement in words, in the order of the statements."""
+    """Return participant id → the last statement, in the order of the statements."""
     statements: dict[str, str] = {}
     for passage in _said_by_others(mind):
         if len(passage.text.split()) > 3 and "?" not in passage.text:
@@ -334,7 +337,7 @@ def _last_statements(mind: SimulatedRespondent) -> dict[str, str]:
 
 
 def _summarise_minutes(mind: SimulatedRespondent) -> str | None:
-    """Return a count of the sides that participants took in their last statements."""
+    """Return a summary that counts the sides of participants' last statements."""
     last = _last_statements(mind)
     if not last or _stake_amount(mind) is None:
         return None
@@ -346,7 +349,7 @@ def _summarise_minutes(mind: SimulatedRespondent) -> str | None:
 
 
 def _answer_story(mind: SimulatedRespondent) -> str:
-    """Return the profile's answers as one paragraph, in their order."""
+    """Return a backstory: the profile's answers in one paragraph."""
     lines = of_kind(mind.reading.passages, "persona")
     if not lines:
         mind.mark_unread()

@@ -67,11 +67,12 @@ EMPTY_PROMPT = "empty_prompt"
 
 @dataclass(frozen=True)
 class Response:
-    """The answer of one speaker to one task, and how it was obtained.
+    """The answer of one speaker to one task, and how the answer was obtained.
 
-    `place`: position of the task in this session, from 1. `said`: id of the answer in the table
-    `utterances`. `reasks`: number of re-asks. `order`: options as shown. `score`: speculation
-    score, 0 to 100. `finish`: finish reason of the reply, or None if nothing was asked.
+    `place`: position of the task in this session, from 1. `utterance_id`: id of the answer in the
+    table `utterances`. `reasks`: number of re-asks. `order`: options in the order shown. `score`:
+    speculation score, 0 to 100. `finish`: finish reason of the reply, or None if there was no
+    question.
     """
 
     task: TaskInPlay
@@ -91,8 +92,8 @@ class SessionState:
     """The state of one session while it runs.
 
     `reasks` is the maximum number of re-asks per answer. If `sends_images` is False, a placeholder
-    replaces each image. `computed` is in dependency order. Each value is computed once, right after
-    the task with the last answer that it needs, and then stored.
+    replaces each image. `computed` is in dependency order. A computed value is calculated once,
+    right after the last task that its expression uses, and then stored.
     """
 
     experiment: Experiment
@@ -144,7 +145,7 @@ class SessionState:
         ]
 
     def in_play(self, task: TaskInPlay) -> list[SessionParticipant | str]:
-        """Return who speaks in a task, in order: seats, and labels of special roles."""
+        """Return the speakers of a task in order: participants, and labels of special roles."""
         order: list[SessionParticipant | str] = []
         for label in task.prompts:
             role = self.experiment.roles.get(label)
@@ -160,17 +161,17 @@ class SessionState:
 
     @property
     def reveals_private(self) -> bool:
-        """True if private answers are shown to all speakers after their round."""
+        """True if all speakers hear private answers after a private question ends."""
         return self.experiment.workbook.settings.reveal_private
 
     def messages_left(self) -> int:
-        """Return the number of further messages that the session may hold."""
+        """Return how many messages may follow until the session reaches its limit."""
         limit = self.experiment.workbook.settings.max_conversation_length
         # Without a limit, return a number above the length of any session.
         return limit - self.messages if limit is not None else 1_000_000
 
     def stop_session(self, task: TaskInPlay, why: str) -> None:
-        """End the session at this task. Answers that were not asked for stay missing."""
+        """End the session at this task. Tasks that were not asked get missing answers."""
         if self.ended == "completed":
             self.ended, self.stopped_in = why, task.task.task_id
 
@@ -187,11 +188,11 @@ class SessionState:
         self._answers[(response.task.var_name, response.speaker_id)] = response
 
     def finish_task(self, task: TaskInPlay) -> None:
-        """Compute the values that needed this task as their last answer."""
+        """Calculate the computed values that became available with this task."""
         self._calculate_waiting(self._places[task.var_name])
 
     def finish(self) -> None:
-        """Compute the remaining values, which rest on answers that a limit left out."""
+        """Calculate the remaining computed values, which use answers that a limit left out."""
         for place in sorted(self._waiting):
             self._calculate_waiting(place)
 
@@ -206,11 +207,11 @@ class SessionState:
                 self._calculated[item.name, holder] = value
 
     def _value_holders(self, item: Computed) -> list[str | None]:
-        """Return who has a computed value: all participants, or the session (None)."""
+        """Return the holders of a computed value: all participants, or [None] for the session."""
         return [*self._seats] if item.scope == "participant" else [None]
 
     def evaluation_context(self) -> EvaluationContext:
-        """Return the context of names and values that expressions can use now."""
+        """Return the names and values that expressions can use at this point of the session."""
         return EvaluationContext(
             participants=[session_participant.id for session_participant in self.taken_seats],
             personal=self._personal,
@@ -220,10 +221,10 @@ class SessionState:
         )
 
     def _names_in_expressions(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the names that differ between participants, and those of the session.
+        """Return the names with a value per participant, and the names with a value per session.
 
-        Names of the workbook (variables, constants, computed values) hide built-in names, and these
-        hide columns of the profiles.
+        Names of the workbook (variables, constants, computed values) hide built-in names. Built-in
+        names hide columns of the profiles.
         """
         own_names = {
             *self._tasks,
@@ -239,10 +240,11 @@ class SessionState:
         )
 
     def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
-        """Return the value of a name for a participant, or for the session if there is none.
+        """Return the value of a name for a participant. `participant` is None for a value of the
+        session.
 
-        Missing means that there should be a value. None means that the participant was never meant
-        to have one.
+        Returns Missing if an expected value is missing. Returns None if no value was ever planned
+        for the participant.
         """
         if (name, participant) in self._calculated:
             return self._calculated[name, participant]
@@ -282,7 +284,7 @@ class SessionState:
         return given.value
 
     def applies_to(self, item: Computed, participant: str) -> bool:
-        """Return whether a participant was asked all that a computed value needs."""
+        """Return whether a participant was asked all variables in a computed value's expression."""
         value = self.value(item.name, participant)
         return not (isinstance(value, Missing) and value.reason == "not_asked")
 
@@ -291,8 +293,8 @@ class SessionState:
     ) -> dict[str, object]:
         """Return the values of placeholders for one speaker, with their sources.
 
-        `who` is a seat, or the label of a role if the text is for no single participant. A speaker
-        sees no values of other participants.
+        `speaker` is a participant, or the label of a role if the text is for no single participant.
+        A speaker sees no values of other participants.
         """
         label = speaker.role if isinstance(speaker, SessionParticipant) else speaker
         role = self.experiment.roles.get(label) or self.experiment.find_special_role(label)
@@ -312,7 +314,7 @@ class SessionState:
         return values
 
     def _value_source(self, name: str, holder: str | None) -> Source:
-        """Return the source of a value: an answer's utterance, or a computed value's row."""
+        """Return the source of a value: an answer's utterance, or the row of a computed value."""
         answer = self._answers.get((name, holder or ""))
         if answer is not None:
             return Source("utterance", answer.utterance_id, answer.speaker_id)
@@ -332,8 +334,8 @@ class SessionState:
     ) -> Utterance:
         """Record an utterance in a task and return it.
 
-        `turn` is its position in the session's transcript. Without a turn the utterance is private:
-        a prompt to one participant, or a reply as that participant wrote it.
+        `turn` is the position in the session's transcript. Without `turn` the utterance is private:
+        a prompt to one participant, or a participant's reply in its raw form.
         """
         columns.setdefault("public", turn is not None)
         return scope.say(
@@ -351,7 +353,7 @@ class SessionState:
 
 
 def parse_cell(text: str) -> Scalar:
-    """Return a profile cell as a number if it is written as one. `007` and `10%` stay text."""
+    """Return a profile cell as a number if it is written as one. `007` and `10%` stay texts."""
     if not _NUMBER.fullmatch(text):
         return text
     return float(text) if "." in text else int(text)
@@ -360,7 +362,7 @@ def parse_cell(text: str) -> Scalar:
 def known_beforehand(
     experiment: Experiment, treatment: str, role: Role | None
 ) -> dict[str, object]:
-    """Return the placeholders that have values before the first answer, with these values."""
+    """Return the placeholders that have values before the first answer, mapped to these values."""
     parts = {"treatment": experiment.treatments.get(treatment), "role": role}
     attributes = {
         f"{space}.{name}": text
@@ -381,9 +383,10 @@ def format_value(value: Scalar | Missing | None, source: Source) -> object:
 
 
 async def brief_speakers(scope: Scope, state: SessionState) -> None:
-    """Give each speaker a system prompt, and write backstories if the workbook wants them.
+    """Create all speakers with their system prompts.
 
-    Special roles have a separate prompt, for tasks in which the workbook gives them a text.
+    If the workbook wants backstories, models write them first. Special roles have a different
+    system prompt. They speak in the tasks in which the workbook gives them a text.
     """
     settings = state.experiment.workbook.settings
 
@@ -429,8 +432,8 @@ def participant_speaker(
 ) -> Speaker:
     """Return a participant with the system prompt: persona, role, treatment and context.
 
-    Without `profile` the prompt holds nothing from the profiles sheet, for a human who answers as
-    themselves.
+    Use `profile=False` for a human who gives their own answers. The prompt then holds nothing from
+    the profiles sheet.
     """
     role, treatment, context = _system_message(state, seat, state.experiment.roles[seat.role])
     shows_profile = profile and state.experiment.workbook.settings.show_profile
@@ -471,7 +474,7 @@ def special_speaker(prompt: Prompts, state: SessionState, label: str) -> Speaker
 def _system_message(
     state: SessionState, speaker: SessionParticipant | str, role: Role
 ) -> tuple[str, str, str]:
-    """Return the texts of a system prompt: role, treatment and context."""
+    """Return the texts of a system prompt as (role, treatment, context)."""
     treatment = state.experiment.treatments.get(state.plan.treatment)
     is_in_system = treatment and state.experiment.workbook.settings.treatment_in_system
     texts = (
@@ -486,7 +489,7 @@ def _system_message(
 
 
 def _role_of(state: SessionState, speaker: SessionParticipant | str, role: Role) -> SourcedText:
-    """Return the description of a role with the parts that depend on the treatment filled in."""
+    """Return the description of a role, with placeholders for the treatment filled in."""
     text = render_text(role.description, state.placeholder_values(speaker, ()))
     # It was filled in when the experiment was built, and its cell is its source already.
     if text is role.description:
@@ -496,12 +499,12 @@ def _role_of(state: SessionState, speaker: SessionParticipant | str, role: Role)
 
 
 def quote_material(text: SourcedText, template: str, source_id: str) -> SourcedText:
-    """Return a filled text of the workbook with its cell as the source."""
+    """Return a filled text of the workbook that names its cell as the source."""
     return enclose_text(text, Source("material", source_id, altered=text != template))
 
 
 def _speaker_context(state: SessionState, speaker: SessionParticipant | str) -> str:
-    """Return all context texts for this speaker, in the order of the sheet."""
+    """Return the texts of all context tasks for this speaker, in the order of the sheet."""
     texts: list[str] = []
     for task in state.experiment.tasks.values():
         if task.task.type != "context":

@@ -21,7 +21,7 @@ from folkmoot.studies.workbook.sessions import CUT, Response, SessionState
 
 
 class Variable(Row, table="variables"):
-    """The definition of a variable: its task, or the expression of a computed value."""
+    """One variable: an asked task or a computed value, with its definition."""
 
     var_name: str = column("the variable")
     task_id: str | None = column("the task, as in the prompts sheet", default=None)
@@ -168,9 +168,9 @@ TABLES = (
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Return the reason why a run has no usable data, or "".
+    """Return the reason why a whole run has no usable data. Returns "" if the run has usable data.
 
-    A run is unusable if none of its validated responses is valid.
+    A run is unusable if none of its responses is valid. A run without validation is usable.
     """
     # A run without validation has only unchecked answers, which are usable.
     statuses = set(run.read_table("responses")["status"])
@@ -182,7 +182,7 @@ def unusable_reason(run: RunFolder) -> str:
 
 
 def variable_descriptions(workbook: Workbook) -> list[dict[str, Any]]:
-    """Return the definition of each variable, asked ones before computed ones."""
+    """Return the definition of each variable. Asked variables come before computed ones."""
     asked = [
         {
             "var_name": task.var_name,
@@ -210,7 +210,7 @@ def variable_descriptions(workbook: Workbook) -> list[dict[str, Any]]:
 
 
 def record_design(scope: Scope, experiments: list[Experiment], plans: list[SessionPlan]) -> None:
-    """Record the texts and the assignment before the first call."""
+    """Record the texts and the assignment of all experiments before the first call."""
     # Variables are the same in all experiments.
     for row in variable_descriptions(experiments[0].workbook):
         scope.record(Variable(**row))
@@ -243,7 +243,7 @@ def record_design(scope: Scope, experiments: list[Experiment], plans: list[Sessi
 
 
 def _record_texts(scope: Scope, experiment: Experiment) -> None:
-    """Record treatments, roles and response options as participants read them."""
+    """Record treatments, roles and response options with their placeholders filled in."""
     for label, treatment in experiment.treatments.items():
         scope.record(TreatmentTold(treatment=label, **_text_columns(experiment, treatment)))
     for label, role in experiment.roles.items():
@@ -270,7 +270,7 @@ def _text_columns(experiment: Experiment, part: LabelledPart) -> dict[str, Any]:
 
 
 def record_session(scope: Scope, state: SessionState) -> None:
-    """Record the rows of a session that was played."""
+    """Record the rows of a session after it was played."""
     where = _location_columns(state.experiment, state.plan)
     scope.record(
         SessionPlayed(
@@ -318,7 +318,7 @@ def _location_columns(experiment: Experiment, plan: SessionPlan) -> dict[str, st
 
 
 def missing_responses(state: SessionState) -> list[Response]:
-    """Return missing responses for the questions that a limit kept from being asked."""
+    """Return missing responses for the questions that a limit prevented."""
     answered = {(response.task.var_name, response.speaker_id) for response in state.responses}
     # Contexts ask no question.
     rounds = [task_in_play for task_in_play in state.order if task_in_play.task.type != "context"]

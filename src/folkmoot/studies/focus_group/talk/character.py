@@ -1,6 +1,6 @@
-"""Find replies that are out of character by English signs.
+"""Find replies that are out of character, by typical English phrases.
 
-The replies are counted. They are not removed, and nothing depends on them.
+Such replies are counted but not removed, and no other measure depends on the count.
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ _SIGNS = re.compile(
 
 
 def is_out_of_character(text: str) -> bool:
-    """Return whether a text speaks as an assistant, as the player of a role, or from a script."""
+    """Return whether a text speaks as an assistant, as an actor in a role, or like a script."""
     return bool(_SIGNS.search(text))

@@ -27,9 +27,9 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 
 
 class PrivateAnswers(NamedTuple):
-    """The private answers of one participant: opinion and purchase intent.
+    """The private answers of one participant at one time: opinion and purchase intent.
 
-    `retest` is the opinion of the second asking before the discussion.
+    `retest` is the opinion when asked a second time before the discussion.
     """
 
     statement: Statement
@@ -40,12 +40,12 @@ class PrivateAnswers(NamedTuple):
 async def ask_in_private(
     scope: Scope, people: Sequence[Participant], talk: TableDiscussion | None = None
 ) -> list[PrivateAnswers]:
-    """Ask each participant in private, before the discussion or after it (`talk`).
+    """Ask each participant in private, before the discussion or after it.
 
-    Before the discussion models are asked for their position twice, in two fresh conversations. The
-    difference is the noise of asking. Humans are asked once, because they would remember their
-    answer. With seeded opinions no position is asked for. The planted position holds before the
-    discussion, and the last one that the coder read holds after it.
+    `talk` is the discussion, or None before it. Before the discussion models are asked for their
+    position twice, in two fresh conversations, which measures the noise of asking. Humans are asked
+    once, because they would remember their answer. With seeded opinions no position is asked for.
+    The seeded position counts before the discussion, and the last coded position after it.
     """
     when = InterviewTime.AFTER if talk else InterviewTime.BEFORE
     messages = talk.messages if talk else []
@@ -89,7 +89,7 @@ async def _state_before(participant: Participant, scope: Scope) -> Statement:
 
 
 class Interview(NamedTuple):
-    """The messages of one participant and the interviewer, and the private answers afterwards."""
+    """The interview of one participant: its messages, and the private answers after it."""
 
     messages: tuple[DiscussionMessage, ...]
     private: PrivateAnswers
@@ -102,8 +102,8 @@ async def interview_participants(
 ) -> dict[str, Interview]:
     """Interview each participant without the others, if the study has `control: alone`.
 
-    The interviewer asks all questions of the guide in their words. Each interview starts from the
-    first opinion, as the discussion did.
+    The interviewer asks all questions of the guide word for word. At the start the participant
+    knows only the first opinion, as at the start of the discussion.
     """
 
     async def interview_person(scope: Scope, participant: Participant) -> Interview:
@@ -169,7 +169,10 @@ async def interview_participants(
 
 
 def with_opinion(participant: Participant, statement: Statement) -> Participant:
-    """Return the participant with the first opinion that they stated, if they stated one."""
+    """Return the participant with the stated opinion as the first opinion.
+
+    Return the participant unchanged if the statement has no position.
+    """
     if statement.position is None:
         return participant
     opinion = Opinion(valence=statement.position, sentence=statement.words)

@@ -1,6 +1,6 @@
 """The moderator: plans the guide, keeps notes, asks questions and probes, and chooses who answers.
 
-The functions below the class choose who answers a question. They are pure.
+The functions below the class choose who answers a question. They make no calls.
 """
 
 from __future__ import annotations
@@ -117,8 +117,9 @@ NEXT_QUESTION = Json(NextQuestion)
 class Question:
     """A question as the moderator asks it.
 
-    `asks` holds the ids of the participants whom it addresses by name. `takes_up` is the message
-    that it refers to. `planned` is True if it has exactly the words of the guide.
+    `asks` holds the ids of the participants whom the question addresses by name. `takes_up` is the
+    message to which the question refers. `planned` is True if the question has exactly the words of
+    the guide.
     """
 
     text: str
@@ -132,8 +133,8 @@ class Moderator:
     """The moderator of one discussion (`group`, `stimulus`).
 
     `names` maps participant ids to first names. `summary` and `unanswered` are the notes up to the
-    last question, which has the number `asked`. `silent_times` counts by participant id the missing
-    answers in a row.
+    last question. `asked` is the number of questions so far. `silent_times` maps participant ids to
+    the number of missing answers since the last given one.
     """
 
     config: DiscussionConfig
@@ -200,7 +201,10 @@ class Moderator:
     def _complete_guide(
         self, scope: Scope, phase: DiscussionPhase, planned: Sequence[str]
     ) -> tuple[str, ...]:
-        """Record exactly as many questions as wanted. Packaged questions replace missing ones."""
+        """Record `questions_per_phase` questions for a phase and return them.
+
+        Packaged questions replace missing ones.
+        """
         count = self.config.questions_per_phase
         usable = list(
             dict.fromkeys(question for question in map(strip_numbering, planned) if question)
@@ -225,8 +229,9 @@ class Moderator:
     ) -> Question:
         """Return the next question: the planned one, adapted to the discussion so far.
 
-        The moderator is told which quiet participants to draw out. If the reply is missing, or
-        changes the words of the researcher's own question, the question is asked as planned.
+        The prompt names quiet participants for the moderator to address. The question is asked as
+        planned if the reply is missing, or if it changes the words of the researcher's own
+        question.
         """
         planned = self.discussion_guide[phase][index]
         is_fixed = bool(self.texts.researcher_questions(phase))
@@ -268,7 +273,7 @@ class Moderator:
         )
 
     def _addressed_ids(self, question: NextQuestion) -> tuple[str, ...]:
-        """Return the ids of the participants who are listed in `asks` and named in the question."""
+        """Return the ids of the participants who are listed in `asks` and named in the text."""
         addressed_names = {name.casefold() for name in question.asks}
         return tuple(
             persona_id
@@ -282,8 +287,8 @@ class Moderator:
     ) -> str | None:
         """Return a probe of one answer, or None.
 
-        The first probe asks for the reason, the second for why that matters. About one in five
-        surprising answers is probed, by a draw from the scope's generator.
+        The first probe asks for the reason, the second for why the reason matters. A random share
+        of surprising answers (PROBE_SHARE) is probed.
         """
         if response.rung == 0 and not (response.surprising and scope.rng.random() < PROBE_SHARE):
             return None
@@ -311,6 +316,7 @@ class Moderator:
         """Return the participants who answer a question, in their order (`choose_respondents`).
 
         `called` holds the ids of the participants whom the question addresses by name.
+        `questions_left` is the number of questions that follow.
         """
         shares = self.speaking_shares(so_far, questions_left)
         willing = [
@@ -347,7 +353,7 @@ class Moderator:
         return SpeakingShares(answer_counts, word_counts, questions_left, mute)
 
     def note_answer(self, persona_id: str, has_answered: bool) -> None:
-        """Count missing answers in a row of a participant who was asked."""
+        """Update the number of missing answers in a row of a participant who was asked."""
         self.silent_times[persona_id] = (
             0 if has_answered else self.silent_times.get(persona_id, 0) + 1
         )
@@ -374,7 +380,10 @@ def find_remark(
 
 
 def _normalise_text(text: str) -> str:
-    """Return a text without differences of case, spaces, quotation marks and final punctuation."""
+    """Return a text for comparison.
+
+    Differences in case, spaces, quotation marks and final punctuation are removed.
+    """
     return " ".join(re.sub("[“”\"‘’']", "", text).casefold().split()).rstrip(".?!…")
 
 
@@ -392,7 +401,8 @@ def strip_numbering(text: str) -> str:
 def respondent_limits(participant_count: int, cap: int) -> tuple[int, int]:
     """Return the minimum and maximum number of participants who answer one question.
 
-    They are 3 and 6 for eight participants, scaled to `people` and limited by `cap`.
+    The limits are 3 and 6 for eight participants. They are scaled to the number of participants.
+    Neither limit is above `cap`.
     """
     # `floor(x + 0.5)` rounds halves up. `round` would round them to even numbers.
     max_count = max(1, min(cap, math.floor(6 * participant_count / 8 + 0.5)))
@@ -402,9 +412,10 @@ def respondent_limits(participant_count: int, cap: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class SpeakingShares:
-    """How often and how much each participant has spoken, by id in the order of seats.
+    """How often (`spoken`) and how many words (`words`) each participant has spoken.
 
-    `mute` holds the participants who gave no answer the last times they were asked.
+    Both are by participant id, in the order of participants. `mute` holds the participants who gave
+    no answer the last times they were asked.
     """
 
     spoken: Mapping[str, int]
@@ -413,7 +424,7 @@ class SpeakingShares:
     mute: frozenset[str] = frozenset()
 
     def silent_participants(self) -> list[str]:
-        """Return the participants who have not spoken yet, without the mute ones."""
+        """Return the participants who have not spoken yet and are not in `mute`."""
         return [
             persona_id
             for persona_id, count in self.spoken.items()
@@ -421,7 +432,7 @@ class SpeakingShares:
         ]
 
     def quietest_participants(self, limit: int = 2) -> list[str]:
-        """Return up to `most` participants who spoke less than average, the quietest first."""
+        """Return up to `limit` participants who spoke less than average, the quietest first."""
         if not sum(self.spoken.values()):
             return []
         mean = sum(self.spoken.values()) / len(self.spoken)
@@ -445,10 +456,10 @@ def choose_respondents(
 ) -> list[str]:
     """Return the ids of the participants who answer, in their order.
 
-    `willing` are those who drew the floor, `called` those who were addressed by name. Addressed
-    participants always answer, and they answer first. Next are participants who never spoke, as
-    many as needed for each of them to get a turn. Then the willing follow in random order. If these
-    are too few, the quietest of the rest are added.
+    `willing` are the participants who want to answer. `called` are those addressed by name. The
+    addressed participants are chosen first and answer first. Next come participants who never
+    spoke, so that all of them get a turn before the end. The willing follow in random order. If
+    these are too few, the quietest of the rest are added.
     """
     min_count, max_count = limits
     chosen = list(dict.fromkeys(called))[:max_count]
@@ -476,8 +487,8 @@ def _overdue_participants(
 ) -> list[str]:
     """Return the silent participants who must answer now.
 
-    There are as many as the remaining questions could not take, and at least one once about two
-    questions have been answered in full.
+    The remaining questions have room for a limited number of silent participants, and the excess
+    must answer now. After about two questions with all answers, at least one of them answers.
     """
     waiting = [
         persona_id for persona_id in shares.silent_participants() if persona_id not in chosen

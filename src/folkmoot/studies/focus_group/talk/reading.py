@@ -75,9 +75,9 @@ WITHOUT_SENTIMENT = Json(OpinionReading, may_decline=True, excluded_fields=("sen
 class Position(NamedTuple):
     """The coder's reading of an answer.
 
-    `valence` is the speaker's position from −1 to 1, or None. `changed` says whether the answer
-    moved it. `takes_up` is the message to which the answer responds, with `stance` as agreement or
-    disagreement. `missing` is the reason why there is no position.
+    `valence` is the speaker's position from −1 to 1, or None. `changed` is True if the answer
+    changed the position. `takes_up` is the message to which the answer responds, and `stance` is
+    agreement or disagreement with it. `missing` is the reason if the coder gave no position.
     """
 
     valence: float | None
@@ -96,10 +96,11 @@ async def read_position(
     answer: str,
     history: Sequence[DiscussionMessage],
 ) -> Position:
-    """Ask the coder for the position after an answer, and for its response to messages in `before`.
+    """Ask the coder for the position after an answer and for the response to other messages.
 
-    `last` is the position last known. A missing reading keeps it. If no position was known before,
-    the first one is not a change.
+    `history` holds the messages before the answer. If the reading is missing, the result has the
+    position `last_position`. If `last_position` is None, a first position does not count as a
+    change.
     """
     others = [
         message
@@ -169,8 +170,8 @@ def is_surprising(
 ) -> bool:
     """Return whether an answer is worth a probe.
 
-    It is for a change of mind, for open disagreement, and for a tone clearly against the speaker's
-    last position.
+    An answer is surprising if it changes the position or openly disagrees. It is surprising as well
+    if its tone is clearly against the speaker's last position.
     """
     tone_value, position = tone or 0.0, last or 0.0
     contradicts_position = (
@@ -191,7 +192,7 @@ CODE_POSITIONS = {
 
 
 def answer_id(transcript: DiscussionTranscript, message: DiscussionMessage) -> str:
-    """Return the id of an answer for the coding."""
+    """Return the id of an answer in the tables of codes."""
     return f"{transcript.group}/{transcript.stimulus}/turn{message.turn_number}"
 
 
@@ -200,8 +201,8 @@ async def code_remarks(
 ) -> None:
     """Code all answers and private statements.
 
-    Answers of the warm-up are left out, because participants introduce themselves there. Private
-    statements are coded so that the report can compare words and positions.
+    Answers of the warm-up are left out, because participants only introduce themselves there. With
+    coded private statements the report can compare words and positions.
     """
     answers = [
         coding.TextToCode(
@@ -228,6 +229,9 @@ async def code_remarks(
 
 
 def kind_and_name(code: str) -> tuple[str, str]:
-    """Return ("objection", "price") for "objection_price". Codes of other codebooks are themes."""
+    """Return the kind and the name of a code: ("objection", "price") for "objection_price".
+
+    A code of another codebook has the kind "theme".
+    """
     kind, separator, name = code.partition("_")
     return (kind, name) if separator and kind in ("objection", "need", "theme") else ("theme", code)

@@ -1,4 +1,4 @@
-"""The discussion of one group: who answers a question, who is probed, and how answers are read."""
+"""The discussion of one group: who answers, who is probed, and how answers are recorded."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ PROBE_LADDER = 2
 
 @dataclass
 class TableDiscussion:
-    """The discussion of one group so far, and the rules of a question.
+    """The discussion of one group so far, with the method that asks a question.
 
-    `silences` holds (question, participant id, reason) of missing answers.
+    `silences` holds (question, participant id, reason) for missing answers. `questions` and
+    `probes` are the numbers of both so far.
     """
 
     config: DiscussionConfig
@@ -43,11 +44,12 @@ class TableDiscussion:
     probes: int = 0
 
     async def question(self, scope: Scope, phase: DiscussionPhase, index: int) -> None:
-        """Ask one question: the chosen participants answer in turn, and at most one is probed.
+        """Ask one question. The chosen participants answer in turn, and at most one is probed.
 
-        A participant is probed for the reason and then for why it matters. Probes keep to the
-        limits of the question: if it is full, the last participant who may wait does not answer.
-        There are at most half as many probes as questions, which limits the length of a discussion.
+        The probes ask for the reason and then for why the reason matters. The answers to probes
+        count towards the maximum number of answers. If the maximum is reached, another participant
+        may lose the turn (`_remaining_respondents`). There are at most half as many probes as
+        questions, which limits the length of a discussion.
         """
         self.questions += 1
         scope = scope.child(f"q{self.questions:02d}")
@@ -103,9 +105,10 @@ class TableDiscussion:
     def _remaining_respondents(
         self, asked: DiscussionMessage, waiting: list[Participant]
     ) -> list[Participant] | None:
-        """Return who still answers the question if a probe is made, or None without room for it.
+        """Return who still answers the question if a probe is made, or None if no probe fits.
 
-        Participants who were addressed or have not spoken yet stay.
+        To make room, the last waiting participant is dropped who has spoken before and was not
+        addressed by name.
         """
         if self.probes >= self.config.all_questions // 2:
             return None
@@ -128,7 +131,10 @@ class TableDiscussion:
     async def _record_answer(
         self, scope: Scope, participant: Participant, question: DiscussionMessage
     ) -> DiscussionMessage | None:
-        """Ask for one answer, let the coder read it and record it. Return None if it is missing."""
+        """Ask for one answer, let the coder read it, and record it.
+
+        Return None if the answer is missing.
+        """
         is_addressed = participant.id in question.asks
         answer_scope = scope.child(participant.id, "says")
         reply = await participant.respond(
@@ -185,7 +191,10 @@ class TableDiscussion:
         )
 
     def current_position(self, participant: Participant) -> float | None:
-        """Return the last known position of a participant: in the discussion, else in private."""
+        """Return the last known position of a participant.
+
+        This is the last coded position in the discussion, or otherwise the private one before it.
+        """
         own_positions = [
             message.valence
             for message in self.messages
@@ -196,9 +205,9 @@ class TableDiscussion:
     def _add_moderator_question(
         self, scope: Scope, phase: DiscussionPhase, question: Question, rung: int = 0
     ) -> DiscussionMessage:
-        """Record a question of the moderator.
+        """Record a question of the moderator and return its message.
 
-        If the question was not planned, its text is the last reply in `scope`.
+        Unless the question was planned, its text is the last reply in `scope`.
         """
         reference = question.takes_up
         return self._add_message(
@@ -227,7 +236,10 @@ class TableDiscussion:
     def _add_message(
         self, scope: Scope, message: DiscussionMessage, address: str
     ) -> DiscussionMessage:
-        """Record a message. `address` is that of the reply, empty for other texts."""
+        """Record a message and return it with its utterance id.
+
+        `address` is the address of the reply, or empty if the text is no reply.
+        """
         recorded = say_message(scope, self.moderator.texts, message, address=address)
         self.messages.append(recorded)
         return recorded

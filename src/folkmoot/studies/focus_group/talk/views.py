@@ -1,8 +1,8 @@
-"""What the embedded respondent reads in a prompt: the product, and the views in utterances.
+"""Find the product and the views of others in a prompt, for the embedded respondent.
 
-`respondent` forms opinions from it. Each text is a passage with a known source (`texts`): the
-concept, the material, the price, an utterance. Within an utterance a view is a sentence in the
-first person with a word for or against.
+`respondent` forms opinions from them. Each text is a passage with a known source (`texts`): the
+concept, the material, the price, an utterance. A view is a sentence of an utterance in the first
+person with a word for or against the product.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from folkmoot.studies.focus_group.discussion import MODERATOR
 
 @cache
 def load_wordings() -> Mapping[str, Any]:
-    """Return concerns and sentences from `respondent.yaml`."""
+    """Return the concerns and sentences in `respondent.yaml`."""
     # The file is beside this folder, because most of its sentences are for `respondent`.
     wordings: Mapping[str, object] = packaged_yaml(str(Path(__file__).parent), "respondent.yaml")
     return wordings
 
 
 class View(NamedTuple):
-    """A word for (1) or against (−1) a product, with the concern that it is about."""
+    """A word for (`side` 1) or against (`side` −1) the product, with its concern."""
 
     concern: str
     side: int
@@ -56,8 +56,8 @@ FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b
 def sentence_views(sentence: str) -> tuple[View, ...]:
     """Return the views of a sentence.
 
-    A negation turns the word after it. In a first-person sentence quoted text does not count,
-    because the speaker repeats the words of others.
+    A negation reverses the side of a following word. In a first-person sentence quoted text does
+    not count, because the speaker repeats the words of others.
     """
     found = []
     if FIRST_PERSON.search(sentence):
@@ -90,7 +90,7 @@ def collapse_spaces(text: str) -> str:
 
 
 def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
-    """Return the passages that come from these table columns or study file keys, in order."""
+    """Return the passages that come from these columns or study file keys, in order."""
     return [
         passage
         for passage in mind.reading.passages
@@ -107,7 +107,7 @@ def text_of(mind: SimulatedRespondent, column: str) -> str:
 class Product(NamedTuple):
     """The product of a request, as far as the prompt shows it.
 
-    `on_ladder` is True if the price is one of the ladder. The first opinion did not know that
+    `on_ladder` is True if the price is one of the ladder. The first opinion was formed without that
     price.
     """
 
@@ -138,7 +138,7 @@ class Product(NamedTuple):
 
     @property
     def claims(self) -> list[str]:
-        """The short sentences of the material that speak for or against the product."""
+        """The short sentences of the material with words for or against the product."""
         phrases = [phrase.rstrip(".!") for phrase in re.split(r"[:;\n]|(?<=\.)\s", self.material)]
         return [
             phrase.strip()
@@ -155,7 +155,8 @@ _PRICE_PATTERN = re.compile(
 def read_product(mind: SimulatedRespondent) -> Product:
     """Return the product of a request with its price.
 
-    The price is one of the ladder, else the product's own, else one that the material names.
+    The price is a price of the ladder if the prompt has one. Otherwise it is the product's own
+    price, or the last price in concept and material.
     """
     described, material = text_of(mind, texts.CONCEPT), text_of(mind, texts.MATERIAL)
     ladder_price = text_of(mind, texts.LADDER)
@@ -166,7 +167,7 @@ def read_product(mind: SimulatedRespondent) -> Product:
 
 
 def talk_passages(mind: SimulatedRespondent) -> list[Passage]:
-    """Return the utterances of the discussion or interview, each once, in order."""
+    """Return the utterances of the discussion or interview in order, each once."""
     passages: dict[str, Passage] = {}
     for passage in of_kind(mind.reading.passages, "utterance"):
         if texts.stage_of(passage.source.id) not in (texts.PLANNING, texts.FIRST_OPINION):
@@ -180,14 +181,18 @@ def own_words(mind: SimulatedRespondent) -> list[str]:
 
 
 def passages_since(mind: SimulatedRespondent) -> list[Passage]:
-    """Return what participants have said since the respondent's own last utterance."""
+    """Return the utterances of participants since the respondent's last utterance."""
     passages = talk_passages(mind)
     last_own = max((index for index, passage in enumerate(passages) if passage.own), default=-1)
     return [passage for passage in passages[last_own + 1 :] if passage.source.speaker != MODERATOR]
 
 
 class ReportedView(NamedTuple):
-    """A view in another participant's utterance. `name` is empty if it is not known."""
+    """A sentence with views in another participant's utterance.
+
+    `views` holds the words for and against in the sentence. `name` is the name of the speaker, or
+    empty if the name is not known.
+    """
 
     name: str
     sentence: str
@@ -195,7 +200,7 @@ class ReportedView(NamedTuple):
 
 
 def names_of(mind: SimulatedRespondent) -> dict[str, str]:
-    """Return the names of the speakers in the history and in the prompt, by id."""
+    """Return the names of speakers in the history and in the prompt, by speaker id."""
     shown_names = {
         passage.source.id.rpartition("/")[2]: passage.text
         for passage in shown_passages(mind, texts.NAME)
@@ -206,7 +211,10 @@ def names_of(mind: SimulatedRespondent) -> dict[str, str]:
 def views_of_others(
     mind: SimulatedRespondent, passages: Sequence[Passage] | None = None
 ) -> list[ReportedView]:
-    """Return the views of other participants in order, from all passages or from those given."""
+    """Return the sentences with views by other participants, in order.
+
+    By default all utterances are searched. If `passages` is given, only these are searched.
+    """
     # A sentence that the respondent has said as well is not a view of others.
     own_sentences = {
         collapse_spaces(sentence) for text in own_words(mind) for sentence in split_sentences(text)

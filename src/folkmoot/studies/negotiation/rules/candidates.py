@@ -1,6 +1,6 @@
-"""The options on the table: those that members' texts and ballots name, or wish for themselves.
+"""The options on the table: those that members' texts and ballots name or describe.
 
-`candidate_options` collects them before the vote is counted. `tally` scores them.
+`candidate_options` collects these options before the vote is counted. `tally` scores them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ _OBJECT_STARTS = frozenset(_STARTS.split())
 def candidate_options(
     catalogue: Sequence[str], texts: Mapping[str, str], ballots: Mapping[str, Ballot] | None = None
 ) -> tuple[str, ...]:
-    """Return the options on the table in alphabetical order, independent of the order of members.
+    """Return the options on the table in alphabetical order.
 
-    An option of the catalogue is on the table if some text names it, in favour or not. A text that
-    names none in favour adds the member's own words. These are the words after a positive cue up to
-    the end of the clause. A text of at most three words ("cheap, please") is taken as a whole.
+    An option of the catalogue is on the table if some text names it, in favour or not. If a text
+    names none in favour, the member's own words become an option. These are the words after a
+    positive cue up to the end of the clause. A text of at most three words ("cheap, please") is
+    taken as a whole.
 
     Top choices and acceptable options of ballots are on the table as well. Options that differ only
-    in case, plurals or accents are one option.
+    in case, plurals or accents are one option. The order of members has no influence.
     """
     candidates: dict[tuple[str, ...], str] = {}
     for text in texts.values():
@@ -66,10 +67,10 @@ def candidate_options(
 
 
 def normalise_entry(entry: str) -> str:
-    """Return a ballot's entry as an option: lower case, single spaces, no list marks.
+    """Return an entry of a ballot as an option: lower case, single spaces, no list marks.
 
-    Return "" if the entry is empty, longer than `MOST_WORDS` words, or means that there is no
-    option.
+    Return an empty string if the entry is empty or has more than `MOST_WORDS` words. Also return an
+    empty string if the entry says that there is no option.
     """
     text = re.sub(r"^[\s\d.)*•\-–—\"'`]+|[\s.,;:!?\"'`]+$", "", entry.casefold())
     text = " ".join(text.split())
@@ -90,7 +91,11 @@ def _add_candidate(
 
 
 def _own_words(text: str) -> set[str]:
-    """Return the phrases after positive cues, or a bare phrase, without surrounding small words."""
+    """Return the options that a member describes in the member's own words.
+
+    They are the phrases after positive cues, or a short text as a whole. Small words at both ends
+    are removed.
+    """
     words = words_of(text)
     cues = POSITIVE_CUES | NEGATION_CUES
     if len(words) <= BARE_WORDS and not cues & set(words) and words not in NOTHING:
@@ -107,16 +112,16 @@ def _own_words(text: str) -> set[str]:
 
 
 def _wish_object(words: Sequence[str]) -> list[str]:
-    """Return the words that a positive cue is about.
+    """Return the words that name the object of a wish, from the words after a positive cue.
 
-    Of "to visit the castle" that is the castle, and of "to see it" nothing.
+    For "to visit the castle" the result is "castle", and for "to see it" it is empty.
     """
     with_object = words[:1] == ("to",) and words[2:3] and words[2] in _OBJECT_STARTS
     return _between_small_words(words[2:] if with_object else words)
 
 
 def _as_written(phrase: Sequence[str], text: str) -> str:
-    """Return folded words with the endings that the text gives them: "tapas", not "tapa"."""
+    """Return folded words with their endings in the text: "tapas", not "tapa"."""
     written_forms: dict[tuple[str, ...], str] = {}
     for token in re.findall(r"[\w'’]+", text.casefold()):
         written_forms.setdefault(words_of(token), token)
@@ -124,7 +129,10 @@ def _as_written(phrase: Sequence[str], text: str) -> str:
 
 
 def _between_small_words(words: Iterable[str]) -> list[str]:
-    """Return the first run of content words, at most four."""
+    """Return the first run of content words, at most four words.
+
+    Return an empty list if the run contains a negation cue.
+    """
     run: list[str] = []
     for word in words:
         is_small = word in STOP_WORDS or word in POSITIVE_CUES

@@ -4,8 +4,8 @@ Each operator is the textbook rule of its name. Tests check approval, average an
 against the worked example of Masthoff, "Group recommender systems: combining individual models"
 (2011), tables 1 to 4.
 
-Ties are broken by total score, then alphabetically. The parents' vote breaks them by the fewest
-strong rejections, then alphabetically.
+Ties are broken by the higher total score, then alphabetically. The parents' vote has another rule:
+the fewest strong rejections, then alphabetically.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SHARED, BRANCH = "shared backbone", "optional branch"
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A part of a decision: an option, the members who get it, and the time.
+    """One part of a decision: an option, the members who get it, and the time.
 
-    Portions with the same `when` are in force together, such as house rules. Portions with
-    different times follow each other. `owner` is the member who chose the option, if the rule lets
-    one member choose.
+    Portions with the same `when` apply at the same time, for example several house rules. Portions
+    with different times follow each other. `owner` is the id of the member who chose the option. It
+    is empty unless the rule lets one member choose.
     """
 
     option: str
@@ -45,22 +45,22 @@ class Portion:
 class Outcome:
     """The decision of an operator with its audit trail.
 
-    `selected_option` is the one option that sums up the decision. It is None if the rule gives none
-    or no member named an option.
+    `selected_option` is the one option that sums up the decision. It is None if the rule selects no
+    single option, or if no member named an option.
 
-    `portions` is the complete decision and `steps` is the reasoning in sentences.
+    `portions` is the complete decision. `steps` gives the reasoning in sentences.
 
-    `removed` maps removed options to the members who removed them. `owed` lists (member, option)
-    pairs that members get for giving way.
+    `removed` pairs each removed option with the members who removed it. `owed` lists pairs (member,
+    option): the option that a member is promised for giving way.
 
-    `fell_back_to` is the operator that decided if this one could not.
+    `fell_back_to` is the operator that decided if the strategy's own operator could not.
 
-    `infeasible` means that every option breaks a hard constraint, or that all members strongly
-    reject every option.
+    `infeasible` is True if every option breaks a hard constraint, or if all members strongly reject
+    every option.
 
-    `operator` is set by `apply_operator`. `decided_by` is rule, score or alphabetical. `margin` is
-    the lead of the selected option in the first criterion of the rule. It is None if the rule does
-    not weigh options.
+    `decided_by` is the criterion that decided: rule, score or alphabetical. `margin` is the lead of
+    the selected option in the first criterion of the rule. It is None if the rule does not compare
+    options. `apply_operator` sets `operator`.
     """
 
     selected_option: str | None
@@ -93,7 +93,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The inputs of an operator besides the tally: its row of the strategy table, and the days."""
+    """The inputs of an operator besides the tally.
+
+    `strategy` is the row of the strategy table, and `days` the length of the trip.
+    """
 
     strategy: Strategy
     days: int = 3
@@ -123,10 +126,10 @@ def apply_operator(
 def counterfactual_outcomes(
     tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
 ) -> dict[str, Outcome]:
-    """Return for every operator what it would decide on this tally.
+    """Return the decision of every operator on this tally, by operator.
 
-    An operator gets the binding role that it has elsewhere in this type of group. If the group type
-    does not use it, all members are binding.
+    An operator gets the binding role that it has elsewhere in the strategy table for this group
+    type. If the group type does not use the operator, all members are binding.
     """
     binding = {
         row.operator: row.binding
@@ -148,10 +151,10 @@ def counterfactual_outcomes(
 
 
 class Pick(NamedTuple):
-    """The option that a rule picks.
+    """The option that a rule selects.
 
-    `settled` is the criterion that singled it out: "rule", "score" or "alphabetical". `margin` is
-    the lead in the first criterion.
+    `settled` is the criterion that decided: "rule", "score" or "alphabetical". `margin` is the lead
+    in the first criterion.
     """
 
     option: str
@@ -168,7 +171,8 @@ def pick_best(
 ) -> Pick:
     """Return the option with the highest key.
 
-    Ties are broken by total score, unless `by_score` is False, and then alphabetically.
+    Ties are broken by total score, then alphabetically. If `by_score` is False, they are broken
+    alphabetically at once.
     """
     candidates = list(tally.options if options is None else options)
     keys = {option: key(option) for option in candidates}
@@ -195,7 +199,10 @@ def decide_for_all(tally: Tally, pick: Pick, step: str) -> Outcome:
 def allocate_own_choices(
     tally: Tally, members_by_option: Mapping[str, Sequence[str]], chosen: str | None, pick: Pick
 ) -> Outcome:
-    """Return an outcome that gives each option to its members (`own`: option → member ids)."""
+    """Return an outcome that gives each option to its own members.
+
+    `members_by_option` maps options to member ids. `chosen` is the option that sums up the outcome.
+    """
     portions = tuple(
         Portion(option, tuple(member_ids)) for option, member_ids in members_by_option.items()
     )
@@ -207,14 +214,14 @@ def allocate_own_choices(
 
 
 def format_names(tally: Tally, ids: Sequence[str]) -> str:
-    """Return members' names joined for a sentence: "Parent 1 and Child 2"."""
+    """Return the names of members for a sentence: "Parent 1 and Child 2"."""
     return join_words([member.name for member in tally.voters if member.id in ids])
 
 
 def first_choice_groups(
     tally: Tally, voters: Sequence[Member] | None = None
 ) -> dict[str, list[str]]:
-    """Return first choice → ids of the members who want it, options in alphabetical order."""
+    """Return the ids of the members with each first choice, options alphabetically."""
     return _by_option(tally.first_choices(voters))
 
 
@@ -229,7 +236,7 @@ def _by_option(choice: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def decide_by_approval(tally: Tally, case: Case) -> Outcome:
-    """Pick the option with the most approvals, which are members' scores above zero."""
+    """Pick the option with the most approvals. A score above zero is an approval."""
     pick = pick_best(tally, lambda option: (len(tally.supporting_voters(option)),))
     count, option = len(tally.supporting_voters(pick.option)), pick.option
     approval_text = f"{count} of {len(tally.voters)} members approve of {option}"
@@ -237,7 +244,7 @@ def decide_by_approval(tally: Tally, case: Case) -> Outcome:
 
 
 def weighted_average(tally: Tally, case: Case) -> Outcome:
-    """Pick the option with the highest weighted average, Σ weight·score / Σ weight over members."""
+    """Pick the option with the highest weighted mean score, Σ weight·score / Σ weight."""
     weights = sum(member.weight for member in tally.voters)
     means = {
         option: sum(member.weight * tally.score_of(member.id, option) for member in tally.voters)
@@ -252,7 +259,7 @@ def weighted_average(tally: Tally, case: Case) -> Outcome:
 
 
 def least_misery(tally: Tally, case: Case) -> Outcome:
-    """Pick the option with the fewest strong rejections, then with the highest lowest score."""
+    """Pick the option with the fewest strong rejections, then the highest lowest score."""
     pick = pick_best(
         tally, lambda option: (-len(tally.rejecting_voters(option)), tally.lowest_score(option))
     )
@@ -265,7 +272,7 @@ def least_misery(tally: Tally, case: Case) -> Outcome:
 
 
 def mutual_interest(tally: Tally, case: Case) -> Outcome:
-    """Pick the best option that every member supports. If there is none, apply least misery."""
+    """Pick the best option that all members support. Without one, apply least misery."""
     shared_options = [
         option
         for option in tally.options
@@ -281,9 +288,9 @@ def mutual_interest(tally: Tally, case: Case) -> Outcome:
 
 
 def higher_preference(tally: Tally, case: Case) -> Outcome:
-    """Pick the first choice with the highest single score.
+    """Pick the first choice that has the highest score of a single member.
 
-    Members with another first choice are owed that choice.
+    Members with another first choice are promised that choice.
     """
     first_choice_members = first_choice_groups(tally)
     strongest = {
@@ -318,10 +325,10 @@ def higher_preference(tally: Tally, case: Case) -> Outcome:
 
 
 def parent_vote(tally: Tally, case: Case) -> Outcome:
-    """Let only the binding role (parents) vote, one vote each for the first choice.
+    """Let only the binding role (parents) vote, with one vote each for the first choice.
 
     Ties are broken by the fewest strong rejections in the whole family, then alphabetically. If no
-    parent wants a named option, least misery among the parents decides.
+    parent wants any option, least misery among the parents decides.
     """
     parents = tally.of_role(case.strategy.binding)
     votes_cast = {member.id: tally.first_choice(member.id) for member in parents}
@@ -359,11 +366,11 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
 
 
 def hard_constraint(tally: Tally, case: Case) -> Outcome:
-    """Remove the options that a binding member strongly rejects, then pick the favourite.
+    """Remove the options that a binding member strongly rejects, then pick the best one.
 
-    The favourite is the binding members' best remaining option. For house rules, all remaining
-    options that a binding member wants are in force together. If no option remains, the outcome is
-    infeasible and names the option with the fewest binding rejections.
+    The best one is the remaining option that the binding members like most. For house rules, all
+    remaining options that a binding member wants apply together. If no option remains, the outcome
+    is infeasible and selects the option with the fewest binding rejections.
     """
     binding = tally.of_role(case.strategy.binding)
     removed = {
@@ -409,11 +416,11 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 
 
 def include_both(tally: Tally, case: Case) -> Outcome:
-    """Give the favourite of each of two sides its own days.
+    """Give each of two sides its favourite option on its own days.
 
-    The sides are the two roles of the group. If it has one role, they are the members who want the
-    top option and those who do not. If both sides have the same favourite, the second option is the
-    best of the rest. Options that are rejected and that no member supports are not included.
+    The sides are the two roles of the group. In a group of one role, they are the members who want
+    the top option and all others. If both sides have the same favourite, the second side gets its
+    best other option. Options that some member rejects and no member supports are left out.
     """
     side_a, side_b = _opposing_sides(tally)
     bearable_options = [
@@ -473,7 +480,7 @@ def _opposing_sides(tally: Tally) -> tuple[Sequence[Member], Sequence[Member]]:
 
 
 def self_select(tally: Tally, case: Case) -> Outcome:
-    """Give all members a shared option by least misery, and each member's first choice in it."""
+    """Give all members a shared option by least misery, and each member the first choice too."""
     frame = least_misery(tally, case)
     shared_option = frame.selected_option or ""
     pick = Pick(shared_option, frame.decided_by, frame.margin)
@@ -483,9 +490,9 @@ def self_select(tally: Tally, case: Case) -> Outcome:
 
 
 def individual_choice(tally: Tally, case: Case) -> Outcome:
-    """Give each member that member's first choice.
+    """Give each member the member's first choice.
 
-    A member without one joins the most common choice.
+    A member without a first choice gets the most common one.
     """
     first_choice_members = first_choice_groups(tally)
     common_pick = pick_best(tally, lambda option: (len(first_choice_members.get(option, ())),))
@@ -499,7 +506,10 @@ def _own_choices(tally: Tally, fallback: str) -> dict[str, list[str]]:
 
 
 def decide_by_alternation(tally: Tally, case: Case) -> Outcome:
-    """Give each day to one member in turn. That member's first choice holds for all on that day."""
+    """Give each day to one member in turn.
+
+    On that day all members get the first choice of this member.
+    """
     owners = list(tally.first_choices()) or [member.id for member in tally.voters]
     portions = []
     for day in range(case.days):
@@ -514,11 +524,11 @@ def decide_by_alternation(tally: Tally, case: Case) -> Outcome:
 
 
 def log_roll(tally: Tally, case: Case) -> Outcome:
-    """Trade wins: each option goes to the member who values it most, then wins alternate by day.
+    """Give each option to the member who values it most, then alternate these options by day.
 
-    A member's value of an option is its share of that member's points. This is the first step of
-    Adjusted Winner (Brams & Taylor 1996). A member without a win gets the best-liked option that
-    another member can spare.
+    A member's value of an option is a share of the member's total points. This is the first step of
+    Adjusted Winner (Brams & Taylor 1996). A member who gets no option in this way receives the
+    best-liked option that another member can spare.
     """
     wins = _traded_options(tally)
     order = [member.id for member in tally.voters if wins[member.id]]
@@ -550,7 +560,7 @@ def log_roll(tally: Tally, case: Case) -> Outcome:
 
 
 def _traded_options(tally: Tally) -> dict[str, list[str]]:
-    """Return member id → options won, the most valued first."""
+    """Return the options that each member wins, by member id, the most valued first."""
     points = {member.id: _score_points(tally, member.id) for member in tally.voters}
     wins: dict[str, list[str]] = {member.id: [] for member in tally.voters}
     for option in tally.ranked_options():
@@ -573,7 +583,7 @@ def _traded_options(tally: Tally) -> dict[str, list[str]]:
 
 
 def _score_points(tally: Tally, voter: str) -> dict[str, float]:
-    """Return the voter's positive scores as shares of their total, 0 if the voter wants nothing."""
+    """Return a voter's positive scores as shares of their sum, or 0 without any."""
     positive_scores = {option: max(0.0, tally.score_of(voter, option)) for option in tally.options}
     total = sum(positive_scores.values())
     # Rounding makes equal shares compare as equal in spite of floating-point errors.
@@ -606,10 +616,10 @@ def _release_option(
 
 
 def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
-    """Let members with the same wishes form clusters.
+    """Let members with the same wishes form clusters, and give each cluster its option.
 
-    A member joins the first choice of two or more members that the member scores highest. A member
-    who likes none of these keeps the first choice.
+    The cluster options are first choices of two or more members. A member joins the cluster option
+    that the member scores highest. A member who likes none of them keeps the first choice.
     """
     shared_options = [
         option for option, member_ids in first_choice_groups(tally).items() if len(member_ids) > 1
@@ -634,7 +644,8 @@ def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
 def shared_first(tally: Tally, case: Case) -> Outcome:
     """Pick one shared option with the fewest strong rejections.
 
-    Only the members who strongly reject it get their own first choices.
+    Members who strongly reject it get their own first choices. All other members get the shared
+    option.
     """
     chosen, settled, margin = pick_best(
         tally, lambda option: (-len(tally.rejecting_voters(option)),)
@@ -666,17 +677,17 @@ def shared_first(tally: Tally, case: Case) -> Outcome:
 
 
 def decide_together(tally: Tally, case: Case) -> Outcome:
-    """Decide a subgroup slot without a conflict: the option of least misery, for all members."""
+    """Decide a subgroup slot without a conflict: least misery for all members."""
     outcome = least_misery(tally, case)
     steps = ("Nobody wants to part, so all stay together.", *outcome.steps)
     return replace(outcome, steps=steps, fell_back_to="least_misery")
 
 
 def subgroup_required(tally: Tally, case: Case) -> Outcome:
-    """Split the group in two branches around the tally's top two options.
+    """Split the group into two branches, around the top two options of the tally.
 
-    Every member joins the nearer branch. The margin is the lead of the second option over the
-    third.
+    Every member joins the branch of the preferred option. The margin is the lead of the second
+    option over the third one.
     """
     branches = dict(zip(("Group A", "Group B"), nearest_split(tally), strict=True))
     totals = [tally.total(option) for option in tally.ranked_options()]
@@ -694,10 +705,10 @@ def subgroup_required(tally: Tally, case: Case) -> Outcome:
 
 
 def subgroup_optional(tally: Tally, case: Case) -> Outcome:
-    """Give all members a backbone by least misery, and the others an optional branch.
+    """Give all members a shared backbone by least misery, and some an optional branch.
 
-    The branch is the best option of the members with another first choice. Members who support it
-    may take it.
+    The branch has the option that members with another first choice score highest. Those among them
+    who support it get the branch.
     """
     outcome = least_misery(tally, case)
     backbone = outcome.selected_option or ""

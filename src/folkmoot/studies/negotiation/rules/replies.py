@@ -1,8 +1,8 @@
 """The JSON answer types of mediator and members, and the parsers of their answers.
 
-A decision is stated in the same form under C3, C4 and C5, so no decision is read from prose. Fields
-have the order of the source, then come our own fields. `REASON_FIRST` is the alternative order.
-Members, options and times are values of closed vocabularies.
+C3, C4 and C5 state a decision in the same JSON fields, so no decision is read from prose. The
+fields of the source study come first, in its order. The fields that Folkmoot adds follow.
+`REASON_FIRST` is the alternative order. Members, options and times are listed values.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Decided(Protocol):
 
 
 class PlainSynthesis(_Reply):
-    """The mediator's proposal by plain reasoning (C3)."""
+    """The mediator's proposal under C3, without a strategy."""
 
     model_config = pin_schema("PlainSynthesis")
 
@@ -103,7 +103,7 @@ class PlainSynthesis(_Reply):
 
 
 class GuidedSynthesis(_Reply):
-    """The mediator's proposal under the canonical strategy (C4 and C5)."""
+    """The mediator's proposal under C4 and C5, with the locked strategy."""
 
     model_config = pin_schema("GuidedSynthesis")
 
@@ -149,7 +149,7 @@ class FeedbackReply(_Reply):
 
 
 class BallotForm(_Reply):
-    """One member's ballot in the form of the source."""
+    """The answer type of a ballot with the fields of the source study."""
 
     model_config = pin_schema("BallotForm")
 
@@ -176,7 +176,10 @@ class Score(_Reply):
 
 
 class ScoreForm(_Reply):
-    """One member's ballot in the form of scores of all options."""
+    """The answer type of a ballot with a score for every option.
+
+    It is used in place of BallotForm if the study file sets `ballots: scores`.
+    """
 
     model_config = pin_schema("ScoreForm")
 
@@ -186,7 +189,7 @@ class ScoreForm(_Reply):
 
 
 class OwnScores(_Reply):
-    """One member's scores of all options, given to the researcher alone."""
+    """The answer type of a member's own scores, which only the researcher gets."""
 
     model_config = pin_schema("OwnScores")
 
@@ -223,16 +226,15 @@ def json_answer(
     order: str = "source",
     fallback: M | None = None,
 ) -> Json[M]:
-    """Return the answer type of a reply, with closed vocabularies in its JSON schema.
+    """Return the answer type of a reply, with listed values in its JSON schema.
 
     Args:
         model: the pydantic model of the reply.
         options: path of a field, such as `decision.option` → its allowed values.
-        order: `source` or `reason_first`, the order of the fields.
+        order: the order of the fields, `source` or `reason_first`.
         fallback: the value that replaces an unreadable reply, or None for a missing answer.
 
-    A field that must name one option also accepts the ways out, such as "none of these". A list may
-    be empty.
+    The field `top_choice` also accepts the ways out, such as "none of these".
     """
     allowed = {
         path: with_ways_out(texts) if path.endswith("top_choice") else tuple(texts)
@@ -253,9 +255,9 @@ def json_answer(
 class BallotRead:
     """A parsed ballot.
 
-    `ballot` is None if it is missing or empty, and `missing` is then the reason. `unmatched` maps
-    what entries should have named to the entries that did not. `address` is that of the reply in
-    the journal.
+    If the ballot is missing or empty, `ballot` is None and `missing` is the reason. `unmatched`
+    holds entries without a match, by the kind of value that they should name. `address` is the
+    address of the reply in the journal.
     """
 
     ballot: Ballot | None
@@ -272,7 +274,7 @@ TIMES = "times (days or parts of a day)"
 
 
 def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> BallotRead:
-    """Return a ballot with its entries matched to the options on the table."""
+    """Return the parsed ballot. Entries are matched to the options on the table."""
     way_out = parse_way_out(form.top_choice)
     if way_out is not None and way_out.reason == DECLINED:
         return BallotRead(None, missing=DECLINED)
@@ -294,10 +296,11 @@ def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> Bal
 
 
 def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[str]) -> BallotRead:
-    """Return scores as a ballot. Options without an entry are unmatched, which causes a re-ask.
+    """Return scores as a parsed ballot.
 
-    The ballot also has the fields of the source's form. The top choice is the option with the
-    highest score, acceptable are the others above zero.
+    Options without a score entry count as unmatched, which causes a re-ask. The fields of the
+    source study are filled in as well. The top choice is the option with the highest score. The
+    other options with a score above zero are acceptable.
     """
     unmatched: list[str] = []
     scores: dict[str, float] = {}
@@ -330,8 +333,8 @@ def read_hard_no(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the options that a member firmly rejects, and the other objections.
 
-    An entry that names no listed option rejects something else. It is kept as an objection in the
-    member's words and added to `unmatched`.
+    An entry that names no listed option is an objection in the member's words. It is also added to
+    `unmatched`.
     """
     unmatched_rejections: list[str] = []
     hard_no = _match_all(form.hard_no, options, unmatched_rejections, own_option)
@@ -342,7 +345,7 @@ def read_hard_no(
 def _match_all(
     entries: Iterable[str], options: Sequence[str], unmatched: list[str], own: str = ""
 ) -> tuple[str, ...]:
-    """Return the distinct options that entries equal, and add the other entries to `unmatched`.
+    """Return the distinct options that match entries. Add other entries to `unmatched`.
 
     Empty entries and ways out are skipped, because they name nothing and need no re-ask.
     """
@@ -367,8 +370,8 @@ def sort_lines(
 ) -> tuple[str, list[tuple[str, str]], int]:
     """Return the System's opening, the members' lines and the number of dropped lines.
 
-    The mediator writes the dialogue. The opening is the first utterance of the System. A member's
-    line is (name, text). Lines without text or with an unknown speaker are dropped.
+    `dialogue` was written by the mediator. The opening is the first utterance of the System. A
+    member's line is (name, text). Lines without text or with an unknown speaker are dropped.
     """
     by_key = {fold_name(name): name for name in names}
     opening = ""
@@ -395,7 +398,7 @@ class Settlement:
     """A parsed statement of a decision.
 
     `portions` says who gets which option and when. `dropped` lists options that no member gets.
-    `unmatched` maps what entries should have named to the entries that did not.
+    `unmatched` holds entries without a match, by the kind of value that they should name.
     """
 
     portions: tuple[Portion, ...] = ()
@@ -412,8 +415,8 @@ class Settlement:
 class Vocabulary:
     """The values that a mediator's statement may name: options, members and times.
 
-    `in_force` is the current decision. A revision may repeat its times. `forbidden` lists new
-    options that are not accepted, because they contain words of theory.
+    `in_force` is the current decision, and a revision may repeat the times of its portions.
+    `forbidden` lists new options that are rejected because they contain words of theory.
     """
 
     group: Group
@@ -425,7 +428,7 @@ class Vocabulary:
 
     @property
     def allowed_values(self) -> dict[str, Sequence[str]]:
-        """The allowed values by field of a reply, for the JSON schema in the request."""
+        """The allowed values of each field, for the JSON schema in the request."""
         names = [member.name for member in self.group.members]
         values: dict[str, Sequence[str]] = {
             "decision.option": (*self.options, NONE_OF_THESE),
@@ -437,9 +440,9 @@ class Vocabulary:
 def parse_settlement(vocabulary: Vocabulary, reply: Decided) -> Settlement:
     """Return a mediator's statement with options, members and times by their listed names.
 
-    Entries that differ only in times or only in members are merged. An option that a member gets
-    cannot be dropped. House rules are in force at the same time. Other options of the same members
-    share the trip.
+    Entries that differ only in times or only in members are merged. An option that a member gets is
+    removed from the dropped ones. Several house rules can apply at the same time. Other options of
+    the same members for the whole trip get parts of the trip (`_shared_options`).
     """
     group, in_force = vocabulary.group, vocabulary.in_force
     not_options: list[str] = []
@@ -488,7 +491,10 @@ def parse_settlement(vocabulary: Vocabulary, reply: Decided) -> Settlement:
 
 
 def _option_of(share: Share, options: Sequence[str], forbidden: Sequence[str]) -> str | None:
-    """Return the option of an entry: a listed one, or the new one after `none_of_these`."""
+    """Return the option of an entry: a listed option, or the new one after `none_of_these`.
+
+    Return None if the entry names no option or a forbidden one.
+    """
     if share.option and parse_way_out(share.option) is None:
         return match_option(share.option, options)
     option = new_option_of(share.new_option, options)
@@ -496,7 +502,7 @@ def _option_of(share: Share, options: Sequence[str], forbidden: Sequence[str]) -
 
 
 def _members_of(share: Share, group: Group, unmatched: list[str]) -> tuple[str, ...]:
-    """Return the ids of the members that an entry names, and add the rest to `unmatched`."""
+    """Return the ids of the members in an entry, and add unmatched names to `unmatched`."""
     named: set[str] = set()
     for entry in share.members:
         ids = match_members(entry, group)
@@ -511,8 +517,8 @@ def _members_of(share: Share, group: Group, unmatched: list[str]) -> tuple[str, 
 def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
     """Return portions in which no member has two options for the whole trip.
 
-    Each such option gets its own part of the trip, because portions with the same time are in force
-    together.
+    If a member has two, each of these options gets its own part of the trip. Otherwise they would
+    apply at the same time.
     """
     whole_trip_members = [
         set(portion.members) for portion in portions if portion.when == WHOLE_TRIP
@@ -531,13 +537,19 @@ def _shared_options(portions: tuple[Portion, ...]) -> tuple[Portion, ...]:
 
 
 def summary_option(portions: Sequence[Portion]) -> str | None:
-    """Return the option that most members get, the first of equals, or None."""
+    """Return the option that most members get, or None without portions.
+
+    Ties go to the first of these options.
+    """
     receivers = _who_gets(portions)
     return max(receivers, key=lambda option: len(receivers[option]), default=None)
 
 
 def same_allocation(first: Sequence[Portion], second: Sequence[Portion]) -> bool:
-    """Return True if two decisions give the same members the same options at any times."""
+    """Return True if two decisions give each option to the same members.
+
+    Times are ignored.
+    """
     return _who_gets(first) == _who_gets(second)
 
 

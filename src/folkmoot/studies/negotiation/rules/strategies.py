@@ -2,8 +2,8 @@
 
 The strategy table (strategies.csv, 5 × 8 rows) and the usual options (options.yaml) are data files.
 
-A *topic* is one decision: a slot, or one of the two parts of lodging. This study uses topics as
-keys everywhere. Dialogue intents and the planner's payload name the slot instead.
+A *topic* is one decision: a slot, or one of the two parts of the slot lodging. This study uses
+topics as keys everywhere, except that dialogue intents and the planner's payload name the slot.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _topic_catalogue() -> tuple[Topic, ...]:
 class Role:
     """A role in a group type.
 
-    `name` is how its members are called. `size` is the default number of members and `needed` the
-    minimum.
+    `name` is the name of its members without a number. `size` is the default number of members, and
+    `needed` the minimum.
     """
 
     id: str
@@ -79,7 +79,10 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class GroupType:
-    """A type of group with its roles. `largest` is the maximum number of members, if any."""
+    """A type of group with its roles.
+
+    `largest` is the maximum number of members, or None without a maximum.
+    """
 
     id: str
     title: str
@@ -118,7 +121,7 @@ _ROLE_ALIASES = {
 
 
 def group_type(name: str) -> GroupType:
-    """Return the group type of a name or alias, in any case and spacing.
+    """Return the group type with this name or alias, in any case and spacing.
 
     Raises ValueError if the name is unknown.
     """
@@ -131,7 +134,7 @@ def group_type(name: str) -> GroupType:
 
 
 def role_id(name: str) -> str:
-    """Return the id of a role's name, singular or plural, in any case and spacing."""
+    """Return the id of a role from its name, singular or plural, in any case and spacing."""
     return _ROLE_ALIASES.get(_comparison_key(name), _comparison_key(name))
 
 
@@ -146,9 +149,9 @@ ConditionId = Literal["C1", "C2", "C3", "C4", "C5"]
 class Condition:
     """A condition of the ablation.
 
-    `synthesis` says how the mediator proposes: none, raw (plain reasoning) or canonical. Canonical
-    includes the strategy lock, votes and subgroup assignment. `one_member` means that only one
-    member is heard.
+    `synthesis` tells how the mediator proposes: none, raw (plain reasoning) or canonical. Canonical
+    includes the locked strategy, votes and subgroups. `one_member` is True if only one member is
+    heard.
     """
 
     id: str
@@ -191,8 +194,8 @@ OPERATORS = VOTE_OPERATORS | {
 class Strategy:
     """One row of the strategy table.
 
-    `binding` is the role that can rule options out or that votes alone. It is `all` or empty if no
-    role does.
+    `binding` is the role with the right to rule options out, or to vote alone. It is `all` or empty
+    if no role has such a right.
     """
 
     group_type: str
@@ -205,7 +208,7 @@ class Strategy:
 
     @property
     def votes(self) -> bool:
-        """True if this strategy holds a ballot round in a conflict."""
+        """True if members fill in ballots under this strategy when there is a conflict."""
         return self.operator in VOTE_OPERATORS
 
 
@@ -214,21 +217,22 @@ _COLUMNS = tuple(field.name for field in fields(Strategy))
 
 
 def strategy_for(group_type: str, topic: str) -> Strategy:
-    """Return the canonical strategy of a group type and a topic, both known ids."""
+    """Return the strategy of a group type for a topic. Both must be known ids."""
     return strategy_table()[group_type, topic]
 
 
 @cache
 def strategy_table() -> Table:
-    """Return the strategy table of the package, checked."""
+    """Return the strategy table of the package, after checking it."""
     return read_table(files(__package__).joinpath("strategies.csv").read_text(encoding="utf-8"))
 
 
 def read_table(text: str) -> Table:
-    """Return a strategy table from CSV text. Raises ValueError with every problem found.
+    """Return a strategy table from CSV text. Raises ValueError that lists all problems.
 
-    It must hold each of the 5 × 8 pairs once. Operators must be known, and the group type must have
-    the binding role. `hard_constraint` and `parent_vote_lower_misery` must name a binding role.
+    The table must have one row for each of the 5 × 8 pairs. Operators must be known, and each
+    binding role must exist in the group type. `hard_constraint` and `parent_vote_lower_misery` need
+    a binding role.
     """
     columns, rows = read_csv(text, "strategies.csv")
     if columns != _COLUMNS:
@@ -291,7 +295,7 @@ RESERVED = frozenset({"system", "mediator", "moderator", "facilitator", "assista
 class Member:
     """One traveller of a group.
 
-    `preferences` maps topics to texts that the researcher gave. If it is empty, the member is
+    `preferences` maps topics to texts that the researcher gave. If there are none, the member is
     asked.
     """
 
@@ -304,7 +308,7 @@ class Member:
 
     @property
     def full_description(self) -> str:
-        """The persona from which a model plays the member."""
+        """The description of the persona from which a model plays the member."""
         return self.persona.rstrip() or f"a traveller, {self.name}."
 
 
@@ -318,7 +322,7 @@ class Group:
 
     @property
     def names_by_member(self) -> dict[str, str]:
-        """Member id → name."""
+        """The name of each member, by member id."""
         return {member.id: member.name for member in self.members}
 
 

@@ -1,9 +1,9 @@
 """The vote parser: score each option in members' texts and ballots, and count the scores.
 
-It also derives the summary, the promise to a minority and the split. `candidates` finds the options
-on the table. The input is text alone and no model is called. Operators decide on a `Tally`, and
-`summarise_vote` gives its audit trail. docs/decisions/0010-vote-parser.md decides the cases that
-the source's rules leave open.
+The module also makes the summary of a vote, the promise to a minority and the split. `candidates`
+finds the options on the table. No model is called. Operators decide on a `Tally`, and
+`summarise_vote` gives its audit trail. docs/decisions/0010-vote-parser.md covers the cases that the
+rules of the source study leave open.
 """
 
 from __future__ import annotations
@@ -70,15 +70,18 @@ def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the clauses of a text as tuples of folded words.
 
     A clause ends at a comma, semicolon, full stop, exclamation or question mark, or line end. It
-    also ends at "but" and before the "not" of "and not". A comma or point inside a number ends
-    nothing.
+    also ends at "but", and before "and not". A comma or point inside a number does not end a
+    clause.
     """
     return tuple(part for words in _split_sentences(text) for part in _comma_parts(words))
 
 
 @lru_cache(maxsize=4_096)
 def _split_sentences(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the folded words between clause ends other than commas, which stay as words."""
+    """Return the folded words of each sentence. Commas stay as words.
+
+    A sentence is the text between all ends of clauses but commas.
+    """
     clauses: list[tuple[str, ...]] = []
     for part in _BOUNDARY.split(_normalise_text(text)):
         words: list[str] = []
@@ -96,16 +99,17 @@ def _split_sentences(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _comma_parts(words: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the words between commas."""
+    """Return the runs of words between commas."""
     ends = [-1, *(i for i, word in enumerate(words) if word == ","), len(words)]
     parts = (tuple(words[left + 1 : right]) for left, right in pairwise(ends))
     return [part for part in parts if part]
 
 
 def _normalise_text(text: str) -> str:
-    """Return a text without differences in case, width, accents and quotation marks.
+    """Return a text for comparison.
 
-    Hyphens become spaces, except after a negation cue ("no-frills").
+    Differences in case, width, accents and apostrophes are removed. Hyphens become spaces, except
+    after a negation cue ("no-frills").
     """
     text = unicodedata.normalize("NFKC", _APOSTROPHES.sub("'", text)).casefold()
     # Participants and models write "don't" with many characters, or without an apostrophe.
@@ -119,17 +123,17 @@ def _normalise_text(text: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def words_of(phrase: str) -> tuple[str, ...]:
-    """Return the folded words of an option, with joining words, for comparisons."""
+    """Return the folded words of a phrase for comparisons, including words such as "and"."""
     return tuple(stem_word(text) for text in _TOKEN.findall(_normalise_text(phrase)) if text != ",")
 
 
 def fold_option(text: str) -> tuple[str, ...]:
-    """Return the folded words of an option, without any closing s ("sushis" is "sushi")."""
+    """Return the folded words of an option without a final s ("sushis" is "sushi")."""
     return tuple(word.rstrip("s") or word for word in words_of(text))
 
 
 def match_option(entry: str, options: Iterable[str]) -> str | None:
-    """Return the listed option that an entry equals after folding, or None."""
+    """Return the listed option with the same folded words as an entry, or None."""
     folded = fold_option(entry)
     return next((option for option in options if folded and fold_option(option) == folded), None)
 
@@ -144,7 +148,10 @@ def content_words(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """One place where a text names an option in full."""
+    """One place where a text names an option in full.
+
+    `negated` and `wanted` are True if a negation cue or a positive cue applies to the option.
+    """
 
     option: str
     negated: bool
@@ -155,9 +162,9 @@ class Mention:
 class _Clause:
     """A clause of folded words.
 
-    `taken` holds for each word the option that it belongs to, or None. A span is (start, end,
-    option), with the bounds of the list that contains the option. An option outside a list is a
-    list of one.
+    `taken` holds for each word the option of which it is a part, or None. A span is (start, end,
+    option). Its bounds are those of the list that contains the option. An option outside a list is
+    a list of one.
     """
 
     words: tuple[str, ...]
@@ -165,7 +172,10 @@ class _Clause:
     spans: tuple[tuple[int, int, str], ...]
 
     def cue_near(self, start: int, end: int) -> bool:
-        """Return whether a negation cue that is part of no option is near words[start:end]."""
+        """Return whether a negation cue is near the words from `start` to `end`.
+
+        A cue that is a part of an option does not count.
+        """
         window = range(max(0, start - WINDOW), min(len(self.words), end + WINDOW))
         return any(self.taken[i] is None and self.words[i] in NEGATION_CUES for i in window)
 
@@ -177,7 +187,7 @@ class _Clause:
 def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
     """Return every full mention of an option, in the order of the text.
 
-    Longer options take precedence: "brew pub" is no mention of "pub".
+    Longer options take precedence: "brew pub" does not mention "pub".
     """
     mentions: list[Mention] = []
     for clause in _parse_clauses(text, options):
@@ -188,17 +198,17 @@ def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
 
 
 def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
-    """Return the score of each option in a text, in the options' order. An empty text scores 0.
+    """Return the score of each option in a text, in the order of options.
 
     An option that is named in full gets +2. A negation cue in the window of a mention adds −4. A
-    positive cue before a mention without a negation adds +2. Each is added once, so a repetition
-    weighs no more.
+    positive cue before a mention without a negation adds +2. Each of these is added once, even if
+    the text repeats it.
 
-    An option that is not named gets +1 per distinct common word. Stop words, words of other options
-    and words under a negation cue do not count.
+    An option that is not named gets +1 for each distinct word in common with the text. Stop words,
+    words of other options and words under a negation cue do not count.
 
     If the option itself is negative, such as "no parties", words under a negation cue count and
-    wished words do not. The window covers the whole list that contains the option.
+    words after a positive cue do not. The window covers the whole list that contains the option.
     """
     clauses = _parse_clauses(text, options)
     mentions_of: dict[str, list[Mention]] = {}
@@ -224,7 +234,7 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
 
 
 def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options that a text names and never negates, by first mention."""
+    """Return the options that a text names without any negation, by first mention."""
     mentions = find_mentions(text, options)
     rejected = {mention.option for mention in mentions if mention.negated}
     return tuple(
@@ -233,7 +243,7 @@ def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _loose_words(clauses: Iterable[_Clause]) -> dict[str, set[str]]:
-    """Return the words that belong to no option, as `refused`, `wanted` or `plain`."""
+    """Return the words that are part of no option, as `refused`, `wanted` or `plain`."""
     words_by_kind: dict[str, set[str]] = {"refused": set(), "wanted": set(), "plain": set()}
     for clause in clauses:
         for i, word in enumerate(clause.words):
@@ -261,8 +271,8 @@ def _claim_words(
 ) -> list[tuple[int, int, str]]:
     """Assign words to options and return the spans.
 
-    Options with more words come first, then spans from left to right, so that the names of options
-    have no influence.
+    Options with more words come first, then spans from left to right. The order of options has no
+    influence.
     """
     taken = [False] * len(words)
     spans: list[tuple[int, int, str]] = []
@@ -280,7 +290,7 @@ def _claim_words(
 def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[_Clause]:
     """Return the clauses of a sentence.
 
-    It is divided at its commas, except those inside a list of options.
+    The sentence is divided at its commas, except for commas inside a list of options.
     """
     runs = _option_lists(words, spans)
     positions_in_lists = {i for run in runs for i in range(spans[run[0]][0], spans[run[-1]][1])}
@@ -304,10 +314,11 @@ def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]
 
 
 def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[list[int]]:
-    """Return the indices of `spans` by the list that contains them: "A or B", "A, B, or C".
+    """Return the lists of options in a sentence, as indices of `spans`.
 
-    Commas join options only if "or" or "and" closes the list. In "not A, B" the comma separates the
-    two. "No A, B and C" is ambiguous, so its commas separate as well.
+    Examples of lists are "A or B" and "A, B, or C". Commas join options only if "or" or "and"
+    closes the list. In "not A, B" the comma separates A and B. "No A, B and C" is ambiguous, so its
+    commas separate as well.
     """
     runs: list[list[int]] = []
     for i, (start, _, _) in enumerate(spans):
@@ -322,7 +333,7 @@ def _option_lists(words: Sequence[str], spans: Sequence[tuple[int, int, str]]) -
 def _kept_together(
     words: Sequence[str], spans: Sequence[tuple[int, int, str]], run: list[int]
 ) -> list[list[int]]:
-    """Return the parts of a run of options that form lists. `_option_lists` has the rules."""
+    """Return the lists in a run of options (see `_option_lists`)."""
     gaps = [set(words[spans[i][1] : spans[j][0]]) for i, j in pairwise(run)]
     first = spans[run[0]][0]
     words_before = set(words[max(0, first - WINDOW) : first])
@@ -343,9 +354,9 @@ def _kept_together(
 class Ballot:
     """One member's ballot. Options have their listed names.
 
-    `scores` replace the preference text and the other fields except `hard_no`, if scores were asked
-    for. `objections` are other firm rejections in the member's words. An objection counts if an
-    option with exactly that name comes up.
+    If the ballot has `scores`, these replace the preference text and all other fields except
+    `hard_no`. `objections` are firm rejections in the member's words. An objection counts as soon
+    as an option with this name is on the table.
     """
 
     member_id: str
@@ -363,9 +374,9 @@ Voters = Sequence[Member]
 class Tally:
     """The scores of every member for every option.
 
-    `top` maps a voter to the option that the voter put first. Options are in alphabetical order and
-    voters in the order of their ids, so the order of the input has no influence. Methods count all
-    voters unless they are given some.
+    `top` maps voters to the option that they put first. Options are in alphabetical order and
+    voters in the order of their ids, so the order of the input has no influence. Methods with a
+    parameter `voters` count all voters if it is None.
     """
 
     options: tuple[str, ...]
@@ -400,8 +411,9 @@ class Tally:
     def first_choice(self, voter: str) -> str | None:
         """Return the option that a voter wants most, or None if no score is above zero.
 
-        It is the ballot's top choice, otherwise the option with the highest score. Ties go to the
-        option that the text names first, then to the higher total score, then alphabetically.
+        This is the top choice of the ballot, otherwise the option with the highest score. Ties go
+        to the option that the text names first, then to the higher total score, then
+        alphabetically.
         """
         wanted = [option for option in self.options if self.score_of(voter, option) > 0]
         ballot_choice = self.top.get(voter)
@@ -412,7 +424,7 @@ class Tally:
         )
 
     def first_choices(self, voters: Voters | None = None) -> dict[str, str]:
-        """Return voter id → first choice, for the voters who have one."""
+        """Return voter id → first choice, for the voters with a first choice."""
         selected = self._selected_voters(voters)
         return {
             member.id: wish
@@ -427,16 +439,16 @@ class Tally:
         }
 
     def ranked_options(self, voters: Voters | None = None) -> tuple[str, ...]:
-        """Return the options by total score, then alphabetically."""
+        """Return the options, the highest total score first, ties alphabetically."""
         return tuple(sorted(self.options, key=lambda option: (-self.total(option, voters), option)))
 
     def of_role(self, role: str) -> tuple[Member, ...]:
-        """Return the voters of a role, or all voters for `all` and an empty role."""
+        """Return the voters of a role. For `all` and an empty role return all voters."""
         return tuple(member for member in self.voters if role in ("all", "", member.role))
 
     @property
     def has_conflict(self) -> bool:
-        """True if first choices differ or one of them is strongly rejected."""
+        """True if first choices differ, or if a voter strongly rejects one of them."""
         wanted = set(self.first_choices().values())
         return len(wanted) > 1 or any(self.rejecting_voters(option) for option in wanted)
 
@@ -450,9 +462,9 @@ def count_votes(
     options: Sequence[str],
     ballots: Mapping[str, Ballot] | None = None,
 ) -> Tally:
-    """Return the tally of some members.
+    """Return the tally of the votes of `members`.
 
-    `texts` maps member ids to preference texts. A member without an entry has no text.
+    `texts` maps member ids to preference texts. A member who is not in `texts` has no text.
     """
     sorted_options = tuple(sorted(options))
     voters = tuple(sorted(members, key=lambda member: natural_sort_key(member.id)))
@@ -469,11 +481,11 @@ def count_votes(
 
 
 def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> dict[str, float]:
-    """Return one member's scores: the scores of the text, then the effect of the ballot.
+    """Return one member's scores: those of the text, changed by the ballot.
 
-    `acceptable` adds +1. A top choice that the text does not name scores at least +2, and no
-    acceptable option scores above it. `hard_no` sets the score to at most −2. Scores that the
-    member gave replace those of the text.
+    An acceptable option gets +1. A top choice that the text does not name gets at least +2. No
+    acceptable option has a higher score than the top choice. A firm rejection lowers the score to
+    −2 or less. Scores on the ballot replace those of the text.
     """
     result: dict[str, float] = dict(text_scores(text, options))
     if ballot is None:
@@ -504,7 +516,10 @@ def _match_entries(entries: Iterable[str], options: Sequence[str]) -> set[str]:
 
 
 def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
-    """Return the option that the text names first among those with the highest score."""
+    """Return the option with the highest score, the first named one if there are several.
+
+    Return None if the text names none of them.
+    """
     highest = max(scores.values(), default=0)
     return next(
         (option for option in all_named(text, tuple(scores)) if scores[option] == highest), None
@@ -539,7 +554,7 @@ class VoteSummary(TypedDict):
 
 
 class Coverage(TypedDict):
-    """The options that are promised to members (member → option), with the commitment."""
+    """The promise to a minority: member → promised option, with the commitment in words."""
 
     slot: str
     minority_targets: dict[str, str]
@@ -551,7 +566,7 @@ def summarise_vote(
 ) -> VoteSummary:
     """Return the audit trail of a vote for the planner.
 
-    `ballots` is the state of the ballots, such as `collected`.
+    `ballots` is the state of the ballots: `collected`, `partial` or `missing`.
     """
     is_parent_vote = strategy_id == "parent_vote_lower_misery"
     return {
@@ -589,8 +604,8 @@ def describe_coverage(
 ) -> Coverage | None:
     """Return the promise to members who did not get their first choice, or None.
 
-    `given` maps a member to the options that the decision gives the member. A member who already
-    gets the first choice is promised nothing.
+    `given` maps members to the options that the decision gives them. A member who already gets the
+    first choice is promised nothing.
     """
     unmet_choices = tally.unmet_first_choices(selected)
     targets = {
@@ -617,11 +632,12 @@ class Branch:
 
 
 def nearest_split(tally: Tally) -> tuple[Branch, Branch]:
-    """Return groups A and B of a split, each member in the group of the preferred option.
+    """Return groups A and B of a split, for the top two options.
 
-    The options are the top two. Members with equal scores alternate by their position among all
-    members (even A, odd B). No group is empty: if one would be, the member with the smallest
-    difference, the last by id, is moved. The tally needs two members or more.
+    Each member joins the group of the preferred option. Members with equal scores join group A or B
+    by their position among all members (even A, odd B). If a group would be empty, the member with
+    the smallest difference of scores is moved. Ties go to the last member. The tally needs at least
+    two members.
     """
     anchors = (*tally.ranked_options()[:2], *OPEN_ANCHORS)[:2]
     # `voters` are sorted by id, so the position of a voter does not depend on the order of the

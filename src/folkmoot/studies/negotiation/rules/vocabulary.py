@@ -1,8 +1,8 @@
-"""The closed vocabularies of ballots and decision statements: options, members and times.
+"""The listed values of ballots and decision statements: options, members and times.
 
-An entry matches a listed value only if the two are equal after folding. Folding ignores case,
-accents, width, simple plurals and closing marks. The parser never searches for a value inside an
-entry, because "anything but sushi" is not sushi.
+An entry matches a listed value only if both are equal after folding. Folding removes differences of
+case, accents, width, simple plurals and closing marks. The parser never searches for a value inside
+an entry, because "anything but sushi" does not mean sushi.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _WHOLE_TRIP = frozenset({"", WHOLE_TRIP, "the whole trip", "entire trip", "all d
 def new_option_of(entry: str, options: Iterable[str]) -> str | None:
     """Return the option that a field `new_option` names, or None if it names none.
 
-    A listed option is returned under its listed name, any other entry as a new option. The entry
-    names no option if it is empty or only refers to listed options. Examples are "anything but
-    sushi" and "sushi or diner".
+    A listed option is returned by its listed name, any other entry as a new option. Return None if
+    the entry is empty or only refers to listed options, such as "anything but sushi" or "sushi or
+    diner".
     """
     known = tuple(options)
     if option := match_option(entry, known):
@@ -64,9 +64,10 @@ def fold_name(name: str) -> str:
 
 
 def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
-    """Return the values that mean several members ("everyone", "the parents") with member ids.
+    """Return the values that mean several members, with the ids of these members.
 
-    A role with one member, or with all members, gets no separate value.
+    Examples are "everyone" and "the parents". There is no such value for a role with one member or
+    with all members.
     """
     values = {EVERYONE: tuple(member.id for member in group.members)}
     for role in group.type.roles:
@@ -81,7 +82,10 @@ def _plural_form(noun: str) -> str:
 
 
 def match_members(entry: str, group: Group) -> tuple[str, ...]:
-    """Return the ids of the member or the group of members that an entry names, or ()."""
+    """Return the ids of the members that an entry names, or an empty tuple.
+
+    The entry may be a name or a value that means several members.
+    """
     folded = fold_name(entry.strip(" .,;:!"))
     if folded in _EVERYONE:
         return tuple(member.id for member in group.members)
@@ -111,10 +115,11 @@ _DAY_RANGE = re.compile(r"(\d+)\s*(?:-|–|to|through)\s*(\d+)")
 
 
 def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None:
-    """Return a time in its standard spelling, or None if the text is no time.
+    """Return a time in its standard spelling, or None if the text is not a time.
 
     Args:
-        days: length of the trip in days. A day above it is no time.
+        text: the time as the mediator wrote it.
+        days: length of the trip in days. A later day is not a time.
         in_force: the times of the current decision, which a revision may repeat unchanged.
     """
     time_text = " ".join(text.strip(" .;,()").split())
@@ -143,7 +148,7 @@ def _listed_days(text: str, numbers: Sequence[int]) -> set[int]:
 
 
 def format_days(day_numbers: Iterable[int], days: int) -> str:
-    """Return days as a time: "Day 1 and Day 3", or the whole trip for all days."""
+    """Return days as a time, such as "Day 1 and Day 3". All days are the whole trip."""
     sorted_days = sorted(set(day_numbers))
     if days > 1 and sorted_days == list(range(1, days + 1)):
         return WHOLE_TRIP
@@ -151,14 +156,14 @@ def format_days(day_numbers: Iterable[int], days: int) -> str:
 
 
 def describe_members(group: Group) -> str:
-    """Return the values that mean several members, joined for a prompt."""
+    """Return the values that mean several members, joined in one text for a prompt."""
     return join_words(list(groups_of_members(group)))
 
 
 def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
-    """Return the sentences of a re-ask that say which entries matched nothing.
+    """Return the sentences of a re-ask about entries without a match.
 
-    `unmatched` maps what the entries should have named to the entries.
+    `unmatched` maps each kind of value to the entries that should name such a value.
     """
     return join_texts(
         " ", (_describe_mismatch(what, entries) for what, entries in unmatched.items())

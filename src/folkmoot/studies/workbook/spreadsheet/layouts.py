@@ -1,8 +1,8 @@
-"""The layouts of workbooks: reading sheets as tables, and writing new workbooks.
+"""Find the layout of a workbook, read its sheets as tables, and write new workbooks.
 
-A layout is data in `layouts.yaml`: it maps the code's name of a sheet, setting or column → its name
-in the layout. `folkmoot new workbook` writes a blank workbook with drop-downs and notes, and an
-example from `template.yaml`. Equal input gives equal bytes.
+A layout is an entry in `layouts.yaml`. It maps the canonical name of a sheet, setting or column to
+the name in that layout. `folkmoot new workbook` writes a blank workbook with drop-downs and notes,
+and an example from `template.yaml`. Equal input gives identical bytes.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ NOTES_SHEET = "notes"
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of one layout. A name that is not listed is that of the source's own layout.
+    """The names of sheets, settings and columns in one layout. Names that are not listed are
+    canonical.
 
-    `more_settings`: keys beyond the canonical ones. `optional`: settings that may be absent.
+    `more_settings`: settings that only this layout has. `optional`: settings that may be absent.
     `fixed`: settings that the layout implies. `texts_may_be_dicts` is True if treatments and roles
     may have attributes.
     """
@@ -88,7 +89,11 @@ class Layout:
 
 
 class _Names(TypedDict):
-    """The content of `layouts.yaml`: names in order, aliases, and the layouts."""
+    """The content of `layouts.yaml`.
+
+    `settings` and `columns` list the canonical names in order. Each entry of `aliases` lists names
+    of the same column. `layouts` maps the name of each layout to the fields of its `Layout`.
+    """
 
     settings: list[str]
     columns: dict[str, list[str]]
@@ -108,13 +113,13 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 
 def names_for(name: str) -> tuple[str, ...]:
-    """Return a name, followed by the names that other layouts use for the same thing."""
+    """Return a name, followed by its aliases in other layouts."""
     group = next((names for names in _NAMES["aliases"] if name in names), (name,))
     return (name, *(other for other in group if other != name))
 
 
 def detect_layout(sheet_names: Collection[str]) -> tuple[Layout, Mapping[str, str]]:
-    """Return the best matching layout, and our sheet name → the sheet that holds it."""
+    """Return the best matching layout, and a mapping of canonical → actual sheet name."""
 
     def count_matching_sheets(layout: Layout) -> int:
         return sum(name in sheet_names for name in layout.sheets.values())
@@ -139,7 +144,7 @@ def sheet_problems(
     sheet_names: Collection[str],
     hidden: Collection[str] = (),
 ) -> list[Problem]:
-    """Return the problems of missing and unknown sheets, hidden ones included, each with a hint."""
+    """Return one problem with a hint for each missing or unknown sheet, including hidden ones."""
     unexpected = [
         sheet_name
         for sheet_name in sheet_names
@@ -165,7 +170,7 @@ def sheet_problems(
 
 
 def describe_layout(layout: Layout, found: Mapping[str, str]) -> str:
-    """Return the advisory that names the detected layout."""
+    """Return the advisory that tells the researcher which layout was detected."""
     foreign_names = [
         name
         for own_name, name in found.items()
@@ -186,7 +191,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: cells by our column name, with their positions."""
+    """One row of a table. `cells` and `columns` map the canonical name of a column to cell and
+    position.
+    """
 
     sheet: Sheet
     number: int
@@ -201,12 +208,14 @@ class Row:
         return {column: self.address_of(column) for column in self.columns}
 
     def text(self, column: str) -> str:
-        """Return the text of a cell, or "" if it is blank."""
+        """Return the text of a cell. Returns "" if the cell is blank."""
         cell = self.cells.get(column)
         return cell.text if cell else ""
 
     def long_text(self, column: str) -> str:
-        """Return the text of a cell with its spaces and line breaks, or "" if it is blank."""
+        """Return the text of a cell with its spaces and line breaks. Returns "" if the cell is
+        blank.
+        """
         cell = self.cells.get(column)
         if cell is None:
             return ""
@@ -243,9 +252,9 @@ class Row:
 
 
 def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
-    """Return the row with the column names: row 1, or a later row that holds more of them.
+    """Return the number of the row that holds most column names. Row 1 wins a tie.
 
-    Rows above it are not read, and a note says so.
+    Rows above the header are not read, and a note says so.
     """
     match_counts = {
         row: sum(text in names for text in sheet.texts(row).values())
@@ -279,8 +288,8 @@ def warn_empty_rows(sheet: Sheet, rows: Collection[int], problems: Problems) -> 
 def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> list[Row]:
     """Return the rows of a sheet below its header.
 
-    `columns` maps our name → the name in the header. Missing, repeated and unknown columns are
-    reported. Columns without a name are ignored if they are empty.
+    `columns` maps canonical name → name in the header. Missing, repeated and unknown columns are
+    reported. Empty columns without a name are ignored.
     """
     known_titles = {name for title in columns.values() for name in names_for(title)}
     header = header_row(sheet, known_titles, problems)
@@ -336,7 +345,7 @@ def read_table(sheet: Sheet, columns: Mapping[str, str], problems: Problems) -> 
 
 
 def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> None:
-    """Report an invisible character in a cell."""
+    """Report an invisible character in a cell of a table."""
     cell = sheet.rows.get(row, {}).get(column)
     if cell is not None and isinstance(cell.value, str) and (found := hidden_in(cell.value)):
         message = f"the cell holds {found}; it is invisible"
@@ -344,7 +353,7 @@ def report_hidden(sheet: Sheet, row: int, column: int, problems: Problems) -> No
 
 
 def check_unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
-    """Report values that occur twice in a column."""
+    """Report values that occur more than once in a column."""
     seen: dict[str, Row] = {}
     for row in rows:
         text = row.text(column)
@@ -357,9 +366,9 @@ def check_unique(rows: Sequence[Row], column: str, problems: Problems) -> None:
 def parse_choice(
     text: str, choices: Sequence[str], title: str, where: str, problems: Problems
 ) -> str | None:
-    """Return the choice that a text names, or None after reporting a problem.
+    """Return the allowed value that a text names. Case and spaces are ignored.
 
-    Case and spaces are ignored.
+    If there is no such value, report a problem and return None.
     """
     # People write "Complete random" or "complete-random" for complete_random.
     folded = text.strip().casefold().replace(" ", "_").replace("-", "_")
@@ -371,7 +380,10 @@ def parse_choice(
 
 
 def as_bool(cell: Cell | None) -> bool | None:
-    """Return 0, 1, 1.0, True, "TRUE" or "false" as a truth value, and None for any other cell."""
+    """Return a cell such as 0, 1, 1.0, True, "TRUE" or "false" as a truth value.
+
+    Returns None for any other cell.
+    """
     if cell is None:
         return None
     if isinstance(cell.value, bool):
@@ -383,7 +395,9 @@ def as_bool(cell: Cell | None) -> bool | None:
 
 
 def as_integer(cell: Cell | None) -> int | None:
-    """Return 4, 4.0, "4" or "4.0" as 4, and None for a cell that is no whole number."""
+    """Return a cell such as 4, 4.0, "4" or "4.0" as a whole number. Returns None for any other
+    cell.
+    """
     number = as_number(cell)
     # Beyond 1e15 neighbouring whole numbers are the same float.
     if number is None or not number.is_integer() or abs(number) > 1e15:
@@ -392,7 +406,7 @@ def as_integer(cell: Cell | None) -> int | None:
 
 
 def as_number(cell: Cell | None) -> float | None:
-    """Return a cell as a finite number, or None. Truth values are no numbers."""
+    """Return a cell as a finite number. Returns None for other cells, including truth values."""
     if cell is None or isinstance(cell.value, bool):
         return None
     try:
@@ -424,12 +438,12 @@ Rows = Sequence[Sequence[Scalar | None]]
 
 
 def template_files() -> dict[str, str | bytes]:
-    """Return file name → content for `folkmoot new workbook`."""
+    """Return the files that `folkmoot new workbook` writes, as file name → content."""
     return {BLANK_NAME: blank_workbook(), EXAMPLE_NAME: example_workbook()}
 
 
 class _Example(TypedDict):
-    """The content of the example: settings and tasks by name, other sheets as rows."""
+    """The content of `template.yaml`: settings and tasks by canonical name, other sheets by row."""
 
     settings: dict[str, Scalar]
     treatments: list[list[Scalar]]
@@ -457,9 +471,9 @@ _DESCRIBED: Mapping[str, tuple[type[BaseModel], str]] = {
 
 
 def note_of(sheet: str, column: str) -> str:
-    """Return the description of the field for a setting or column, by our names of both.
+    """Return the cell note for a setting or column: the description of its field in the model.
 
-    It is "" for those of other layouts.
+    `sheet` and `column` are canonical names. Returns "" if the model has no such field.
     """
     if sheet == "profiles":
         return Workbook.model_fields[sheet].description or ""
@@ -470,7 +484,7 @@ def note_of(sheet: str, column: str) -> str:
 
 
 def blank_workbook() -> bytes:
-    """Return a workbook with headers, notes, drop-downs and the one required role."""
+    """Return a workbook with headers, notes, drop-downs and the required role Facilitator."""
     facilitator = (FACILITATOR, "You lead the session and pose the questions.")
     return workbook_bytes(
         {
@@ -482,7 +496,7 @@ def blank_workbook() -> bytes:
 
 
 def example_workbook() -> bytes:
-    """Return the example: a public goods game with computed payoffs."""
+    """Return the example workbook: a public goods game with computed payoffs."""
     rows = _load_example()
     no_flags: dict[str, Scalar] = dict.fromkeys(FLAGS, 0)
     tasks = [
@@ -504,7 +518,8 @@ def example_workbook() -> bytes:
 def workbook_bytes(
     content: Mapping[str, Rows], layout: Layout = AGENT_ROLES, notes: Sequence[str] = ()
 ) -> bytes:
-    """Return a workbook in a layout, with rows in the order of our columns.
+    """Return an .xlsx file in a layout. Rows hold their values in the order of the canonical
+    columns.
 
     `notes` are written to a separate sheet.
     """
@@ -615,7 +630,7 @@ def _drop_down(sheet: Worksheet, choices: Sequence[str], cells: str) -> None:
 
 
 def _remove_timestamps(data: bytes) -> bytes:
-    """Return the same archive with fixed time stamps and sorted entries."""
+    """Return the same ZIP archive with fixed time stamps and sorted entries."""
     buffer = io.BytesIO()
     day = b">" + _DAY.strftime("%Y-%m-%dT%H:%M:%SZ").encode() + rb"\1"
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:

@@ -1,7 +1,7 @@
 """Read a workbook into the model of an experiment, and collect all problems.
 
-`read_workbook` is the only entry. A wrong cell is reported and replaced by a harmless value. So the
-checks of the design can still run, and the researcher sees all problems at once.
+Start with `read_workbook`. A wrong cell is reported and replaced by a harmless value. So the checks
+of the design can still run, and the researcher sees all problems at once.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ D = TypeVar("D", bound=LabelledPart)
 
 
 def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
-    """Return the model of a file and all its problems.
+    """Return the model of a workbook file and all its problems.
 
     The model is None if sheets or columns are missing. Raises InputError if the file cannot be
     opened.
@@ -120,9 +120,9 @@ def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
 def _read_sheets(
     sheets: Mapping[str, Sheet], layout: Layout, problems: Problems
 ) -> Workbook | None:
-    """Return the model from all sheets that exist.
+    """Read all existing sheets and return the model.
 
-    All of them are read, so one missing sheet does not hide problems of the others.
+    All sheets are read, so that a missing sheet does not hide the problems of others.
     """
     settings = read_settings(sheets["settings"], layout, problems) if "settings" in sheets else None
     tables = {
@@ -179,7 +179,7 @@ def _read_sheets(
 
 
 class _Settings:
-    """The values of the settings sheet by our key. Wrong values are reported and replaced."""
+    """A reader of the settings sheet. It reports wrong values and replaces them."""
 
     def __init__(self, sheet: Sheet, layout: Layout, problems: Problems) -> None:
         self.sheet, self.layout, self.problems = sheet, layout, problems
@@ -231,7 +231,7 @@ class _Settings:
         self._report_keys(unknown)
 
     def _report_keys(self, unknown: dict[int, str]) -> None:
-        """Report missing settings, and unknown rows (row number → name)."""
+        """Report missing settings and unknown settings. `unknown` maps row number → name."""
         sheet, key_column = self.sheet, self.column - 1
         for key in self.layout.setting_keys:
             if key in self.rows or key in self.layout.optional:
@@ -321,7 +321,7 @@ class _Settings:
 
 
 def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
-    """Return the settings with their types. Wrong or missing ones are reported and replaced."""
+    """Return the settings. Wrong or missing values are reported and replaced."""
     reader = _Settings(sheet, layout, problems)
     limit = "max_rounds" if layout is SHORT else "max_conversation_length"
     values: dict[str, object] = {
@@ -353,7 +353,7 @@ def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
 
 
 def _read_labelled_row(row: Row, kind: type[D], layout: Layout, problems: Problems) -> D:
-    """Return a treatment or a role, with attributes if the layout allows a dict."""
+    """Return the treatment or role in a row. If the layout allows it, a dict gives attributes."""
     kind_name = "role" if issubclass(kind, Role) else "treatment"
     column = f"{kind_name}_description"
     label = row.required(f"{kind_name}_label", problems)
@@ -532,7 +532,7 @@ def _parse_computed(row: Row, problems: Problems) -> Computed:
 
 
 def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
-    """Return the respondents: short names, questions, and one respondent per row, all as text."""
+    """Return the profiles: short names, questions, and one row of texts per respondent."""
     header = names_row(sheet, problems)
     names, questions = sheet.texts(header), sheet.texts(header + 1)
     data = {row: cells for row, cells in sorted(sheet.rows.items()) if row > header + 1}
@@ -606,9 +606,9 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
 
 
 def names_row(sheet: Sheet, problems: Problems) -> int:
-    """Return the row of the short names: row 1, or a later row that holds the name ID.
+    """Return the number of the row with the short names: row 1, or a later row that contains "ID".
 
-    In some workbooks only the questions name the ID. Then the short names are one row above.
+    In some workbooks the row of questions contains "ID". Then the short names are one row above.
     """
     rows_with_id = [
         row for row in sorted(sheet.rows)[:MAX_ABOVE] if "ID" in sheet.texts(row).values()
@@ -683,7 +683,7 @@ def _check_ids(profiles: Profiles, problems: Problems) -> None:
 
 
 def look_alikes(labels: Sequence[str]) -> list[list[str]]:
-    """Return groups of different labels that a person would take for one."""
+    """Return groups of different labels that a human would read as the same label."""
     groups: dict[str, dict[str, None]] = {}
     for label in labels:
         groups.setdefault(_normalise_label(label), {})[label] = None
@@ -691,7 +691,7 @@ def look_alikes(labels: Sequence[str]) -> list[list[str]]:
 
 
 def _normalise_label(text: str) -> str:
-    """Return a form that is equal for labels such as P1 and p1, or 1, 1.0 and 01."""
+    """Return a form that is equal for similar labels such as P1 and p1, or 1, 1.0 and 01."""
     normalised = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     try:
         return f"{float(normalised):g}"

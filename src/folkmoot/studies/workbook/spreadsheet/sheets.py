@@ -1,8 +1,7 @@
-"""Read the sheets of a workbook as a person sees them, with problems and their addresses.
+"""Read the sheets of a workbook as a human sees them, and collect problems with cell addresses.
 
-A merged cell counts for all its rows, as a person reads it. Hidden rows are read too, although a
-person may think they are gone. Notes tell the researcher about both. No other module opens a
-spreadsheet.
+The value of a merged cell counts for all its rows. Hidden rows are read too. Notes tell the
+researcher about both. No other module opens a spreadsheet.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MAX_RANGES = 20
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell that is not blank. `text` is the text that a person sees in it."""
+    """A cell that is not blank. `text` is the text that a spreadsheet program shows."""
 
     value: Scalar
     text: str
@@ -41,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """The cells of a sheet: row number → column number → cell. Numbers start at 1.
+    """One sheet: a mapping of row number → column number → cell. Numbers start at 1.
 
     Blank cells are left out.
     """
@@ -50,23 +49,23 @@ class Sheet:
     rows: dict[int, dict[int, Cell]] = field(default_factory=dict)
 
     def cell_address(self, row: int, column: int) -> str:
-        """Return an address as Excel writes it."""
+        """Return the address of a cell in Excel's notation."""
         return f"{self.name}!{get_column_letter(column)}{row}"
 
     def iterate_cells(self) -> Iterator[tuple[int, int, Cell]]:
-        """Yield row, column and cell, row by row."""
+        """Yield (row number, column number, cell) for each cell, row by row."""
         for row, cells in sorted(self.rows.items()):
             for column, cell in sorted(cells.items()):
                 yield row, column, cell
 
     def texts(self, row: int) -> dict[int, str]:
-        """Return column → text of a row."""
+        """Return column number → text for the cells of a row."""
         return {column: cell.text for column, cell in self.rows.get(row, {}).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """All sheets in order, with the problems and notes of their cells."""
+    """A whole spreadsheet: its sheets in order, and the problems and notes of their cells."""
 
     sheets: dict[str, Sheet]
     problems: Problems
@@ -74,7 +73,7 @@ class Book:
 
 
 def read_book(path: Path) -> Book:
-    """Return the cells of a workbook. Raises InputError if the file cannot be used at all."""
+    """Read a spreadsheet file. Raises InputError if the file cannot be used at all."""
     raw_sheets = read_spreadsheet(path)
     problems = Problems()
     sheets: dict[str, Sheet] = {}
@@ -147,7 +146,7 @@ def _format_cell(value: Scalar, number_format: str) -> str:
 
 
 def _display_precision(sheet: Sheet) -> Iterator[str]:
-    """Yield notes on columns with dates, and on numbers that are shown with fewer digits."""
+    """Yield notes on columns with dates and on numbers that are displayed rounded."""
     first_notes: dict[tuple[int, str], str] = {}
     for row, column, cell in sheet.iterate_cells():
         if cell.date:
@@ -167,7 +166,7 @@ def _is_rounded(value: float, text: str) -> bool:
 
 
 def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
-    """Yield notes on hidden sheets, rows and columns, which are read all the same."""
+    """Yield notes on hidden sheets, rows and columns. They are read although they are hidden."""
     if raw.is_hidden:
         yield f"the sheet {sheet.name} is hidden in the spreadsheet; it is read all the same"
     if rows := sorted({row for row in raw.hidden_rows if row in sheet.rows}):
@@ -191,10 +190,10 @@ def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
 
 
 def _spread_merged_values(sheet: Sheet, raw: RawSheet, problems: Problems) -> list[str]:
-    """Give the value of a merged range to all its rows, as a person reads it.
+    """Copy the value of each merged range to all its rows, and return notes on these ranges.
 
-    Across columns a merged cell is only wide. It is refused if one of its other columns has values,
-    because it is unclear which column it belongs to.
+    A range that spans several columns keeps its value in the first one. If another of its columns
+    has values, the range is refused, because it is unclear to which column it belongs.
     """
     if len(raw.merged) > MAX_MERGED:
         raise InputError(Problem(f"more than {MAX_MERGED:,} merged ranges", where=sheet.name))
@@ -262,7 +261,7 @@ def _garbled_texts(sheet: Sheet) -> Iterator[str]:
 
 
 def _decode_garbled(text: str) -> str:
-    """Return the original of a garbled text, or "" if there is no sign of damage."""
+    """Return the probable original of a garbled text. Returns "" if the text shows no damage."""
     if text.isascii():
         return ""
     if "\ufffd" in text:
@@ -276,7 +275,7 @@ def _decode_garbled(text: str) -> str:
 
 
 def rows_in_words(rows: Iterable[int], max_ranges: int = MAX_RANGES) -> str:
-    """Return row numbers as `row 3` or `rows 3–5, 9`. Only the first `most` ranges are listed."""
+    """Return row numbers as `row 3` or `rows 3–5, 9`. At most `max_ranges` ranges are listed."""
     ranges: list[list[int]] = []
     for row in sorted(rows):
         if ranges and row == ranges[-1][1] + 1:

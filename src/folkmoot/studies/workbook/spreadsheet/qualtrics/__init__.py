@@ -1,8 +1,8 @@
-"""A workbook made from a questionnaire in Qualtrics' export format (a .qsf file).
+"""Make a workbook from a questionnaire in Qualtrics' export format (a .qsf file).
 
-Start reading with `importing`, which makes the files of a study. `survey` reads the export. `flow`
-goes through the survey in the order in which it is shown, and asks `questions` for the tasks of
-each question and `logic` for its conditions. `conditions` are the terms of which both build
-placeholders. `treatments` turns the randomizers of the survey into treatments. `texts` makes plain
-text of HTML. Only the workbook study imports this package.
+Start reading with `importing`, which writes the files of a study. `survey` reads the export. `flow`
+visits the survey in the order in which participants see it. `questions` turns each question into
+tasks. `logic` turns display and skip logic into the terms of `conditions`. `treatments` turns
+randomizers into treatments. `texts` converts HTML to plain text. Only the workbook study imports
+this package.
 """

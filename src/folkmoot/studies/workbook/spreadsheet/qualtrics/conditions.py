@@ -1,8 +1,7 @@
-"""Conditions under which a question is asked: terms that are simplified and then written as an
-expression of the workbook's language.
+"""Conditions under which a question is asked. They are simplified and then written as expressions.
 
-A condition on treatments is a set of them, so that it is known whether two conditions exclude each
-other. All others are comparisons in the workbook's language.
+A condition on treatments is a set of treatments, so it can be decided whether two of them exclude
+each other. Other conditions are comparisons in the workbook's expression language.
 """
 
 from __future__ import annotations
@@ -14,7 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class InTreatments:
-    """The session has one of these treatments. They are numbered from 0 up to `count`."""
+    """The condition that the session has one of the treatments in `numbers`.
+
+    The survey has `count` treatments, numbered from 0.
+    """
 
     numbers: frozenset[int]
     count: int
@@ -22,9 +24,9 @@ class InTreatments:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison in the workbook's language, such as `Q1 == "yes"`.
+    """A comparison in the workbook's expression language, such as `Q1 == "yes"`.
 
-    `needs_answer`: it holds for nobody who was not asked.
+    `needs_answer` is True if only participants who were asked the question can fulfil it.
     """
 
     expression: str
@@ -33,21 +35,21 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Not:
-    """The comparison does not hold, so it need not have a value."""
+    """The negation of a comparison. It also holds if the comparison has no value."""
 
     inner: Comparison
 
 
 @dataclass(frozen=True)
 class All:
-    """All of the conditions hold."""
+    """The condition that all of `parts` hold."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
 class Any:
-    """At least one of the conditions holds."""
+    """The condition that at least one of `parts` holds."""
 
     parts: tuple[Condition, ...]
 
@@ -56,12 +58,12 @@ Condition = bool | InTreatments | Comparison | Not | All | Any
 
 
 def all_of(*conditions: Condition) -> Condition:
-    """Return the condition that holds if all of these hold."""
+    """Return the simplified condition that all of these conditions hold."""
     return _join(conditions, All, neutral=True)
 
 
 def any_of(*conditions: Condition) -> Condition:
-    """Return the condition that holds if one of these holds."""
+    """Return the simplified condition that at least one of these conditions holds."""
     return _join(conditions, Any, neutral=False)
 
 
@@ -91,10 +93,11 @@ def _join(
 
 
 def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
-    """Return a part without what is decided by the conditions that it stands beside.
+    """Return a part without the inner conditions that the other parts `beside` already decide.
 
-    In `a and (not a or b)` the second part is `b`; in `a and (a or b)` it says nothing: None.
-    Without this, the conditions of a long chain of skips would double with each of them.
+    `a and (not a or b)` reduces its second part to `b`. In `a and (a or b)` the second part is
+    redundant, so the function returns None. Without this step, each skip in a long chain would
+    double the length of a condition.
     """
     if not isinstance(part, (All, Any)):
         return part
@@ -107,7 +110,9 @@ def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
 
 
 def holds_only_if_asked(condition: Condition) -> bool:
-    """Return whether a condition holds for nobody who was not asked what it compares."""
+    """Return True if only participants who were asked the compared questions can fulfil a
+    condition.
+    """
     if isinstance(condition, Comparison):
         return condition.needs_answer
     if isinstance(condition, All):
@@ -118,7 +123,7 @@ def holds_only_if_asked(condition: Condition) -> bool:
 def _join_treatments(
     conditions: Sequence[InTreatments], kind: type[All] | type[Any], *, neutral: bool
 ) -> Condition:
-    """Return the treatments that all of these, or at least one of them, have."""
+    """Return the intersection (for `All`) or the union (for `Any`) of conditions on treatments."""
     if not conditions:
         return neutral
     sets = [condition.numbers for condition in conditions]
@@ -133,7 +138,7 @@ def _simplify(condition: InTreatments) -> Condition:
 
 
 def negate(condition: Condition) -> Condition:
-    """Return the condition that holds if this one does not."""
+    """Return the negation of a condition."""
     if isinstance(condition, bool):
         return not condition
     if isinstance(condition, InTreatments):
@@ -150,7 +155,7 @@ def negate(condition: Condition) -> Condition:
 
 
 def without_known(condition: Condition, known: Condition) -> Condition:
-    """Return a condition without the parts that hold wherever the condition `known` does."""
+    """Return a condition without the parts that already follow from the condition `known`."""
     parts = condition.parts if isinstance(condition, All) else (condition,)
     held = known.parts if isinstance(known, All) else (known,)
     return all_of(*(part for part in parts if part not in held))
@@ -159,7 +164,10 @@ def without_known(condition: Condition, known: Condition) -> Condition:
 def write_condition(
     condition: Condition, write_treatments: Callable[[frozenset[int]], str], *, inner: bool = False
 ) -> str:
-    """Return a condition as an expression. `inner`: it is a part of another expression."""
+    """Return a condition as an expression of the workbook.
+
+    With `inner=True` the expression gets parentheses where a larger expression needs them.
+    """
     if isinstance(condition, bool):
         return str(condition)
     if isinstance(condition, Comparison):
@@ -177,7 +185,7 @@ def write_condition(
 
 
 def text_literal(text: str) -> str:
-    """Return a text as a literal of the workbook's language that may stand inside a placeholder."""
+    """Return a text as a literal of the expression language for use inside a placeholder."""
     # A brace inside the literal could be taken for the end of the placeholder.
     written = json.dumps(text, ensure_ascii=False)
     return written.replace("{", "\\u007b").replace("}", "\\u007d")

@@ -1,8 +1,8 @@
 """Embedded data of a survey: values that come with a participant, or that the flow sets.
 
-A field that comes with participants becomes a column of the profiles. Prompts know no columns, so a
-field that a text or a condition uses also becomes a computed value. A field that the flow sets
-needs no column: its value follows from the treatment or from earlier answers.
+A field that comes with participants becomes a column of the profiles. Prompts cannot use columns.
+So a field also becomes a computed value if a text or a condition uses it. A field that the flow
+sets needs no column, because its value follows from the treatment or from earlier answers.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Setting:
-    """The flow sets a field under a condition. `template`: the value as a text of the workbook;
-    `value`: the value if it is fixed."""
+    """One element of the flow that sets a field if `condition` holds.
+
+    `template` is the value as a text of the workbook. `value` is the value if it contains no piped
+    text, and None otherwise.
+    """
 
     condition: Condition
     template: str
@@ -40,7 +43,9 @@ class Setting:
 
 @dataclass
 class Column:
-    """A column of the profiles: its short name, its field, and the value that everybody has."""
+    """A column of the profiles for a field: its short name and the value that all participants
+    have.
+    """
 
     name: str
     field: str
@@ -49,9 +54,10 @@ class Column:
 
 @dataclass
 class EmbeddedData:
-    """The fields of a survey. `computed`: name → expression of the values that prompts use.
+    """The embedded data fields of a survey.
 
-    `new_name` makes a name that nothing else has.
+    `new_name` returns a unique name. `columns` maps field → column. `computed` maps the name of
+    each computed value that prompts use to its expression. `settings` maps field → settings so far.
     """
 
     new_name: Callable[[str], str]
@@ -61,7 +67,7 @@ class EmbeddedData:
     _set_by_flow: set[str] = field(default_factory=set)
 
     def plan_columns(self, survey: Survey, treatments: Treatments) -> None:
-        """Decide which fields become columns, before the flow is gone through."""
+        """Decide which fields become columns. Call this before the flow is visited."""
         seen: dict[str, list[tuple[Condition, str]]] = {}
 
         def visit(
@@ -98,19 +104,19 @@ class EmbeddedData:
         self.columns[field] = Column(self.new_name(field), field, value)
 
     def is_set_by_flow(self, field: str) -> bool:
-        """Return whether the flow sets a field, so that its column is not all there is of it."""
+        """Return whether the flow can set a field, so that its value may differ from its column."""
         return field in self._set_by_flow
 
     def set_value(self, field: str, setting: Setting) -> None:
-        """Set a field from here on."""
+        """Record that the flow sets a field at this point."""
         self.settings.setdefault(field, []).append(setting)
 
     # --- use -----------------------------------------------------------------------------------
 
     def compare(self, field: str, name: str, operand: str) -> Condition | None:
-        """Return the condition that a field compares so at this point of the flow.
+        """Return the condition that a field, at this point of the flow, compares with `operand`.
 
-        None if that is unknown.
+        `name` is the operator. Returns None if the workbook cannot express the condition.
         """
         if not field.strip():
             return None
@@ -127,11 +133,11 @@ class EmbeddedData:
         return condition
 
     def template_of(self, field: str) -> str:
-        """Return the text of the workbook that shows the column of a field."""
+        """Return the placeholder for the column of a field, or "" if the field has no column."""
         return f"{{{{ {self._computed_value(field)} }}}}" if self._uses_column(field) else ""
 
     def value_settings(self, field: str) -> Sequence[Setting]:
-        """Return how the flow has set a field up to this point, the last one last."""
+        """Return the settings of a field up to this point of the flow, in order."""
         return self.settings.get(field, [])
 
     def _uses_column(self, field: str) -> bool:

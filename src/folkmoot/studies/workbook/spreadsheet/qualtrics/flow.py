@@ -1,7 +1,7 @@
-"""The survey in the order of its flow: what is asked, of whom, and what was said before it.
+"""Visit a survey in the order of its flow and plan the tasks of the workbook.
 
-The result is a list of tasks with conditions. A condition joins what decides whether a question is
-shown: the arms of randomizers, branches, display logic, skips and early ends.
+Each task has the condition under which it is asked. The condition combines arms of randomizers,
+branches, display logic, skips and early ends.
 """
 
 from __future__ import annotations
@@ -82,13 +82,16 @@ _SERVICES = {
 
 
 class Names:
-    """Names of columns that nothing else in the workbook has, whatever case it is written in."""
+    """The registry of names in one workbook. It makes names that differ from all others.
+
+    Names that differ only in case count as equal.
+    """
 
     def __init__(self) -> None:
         self._taken = {name.casefold() for name in _TAKEN_NAMES}
 
     def new_name(self, wanted: str) -> str:
-        """Return a name like `wanted` that expressions can use."""
+        """Return an unused name that resembles `wanted` and is valid in expressions."""
         name = re.sub(r"\W", "_", wanted)[:_MAX_NAME]
         if not name.isidentifier() or iskeyword(name):
             name = f"q_{name}"
@@ -100,9 +103,10 @@ class Names:
 
 @dataclass
 class PlannedTask:
-    """A task before it is written. `before`: texts that are shown first, with their conditions.
+    """A task of the workbook that is not written yet.
 
-    `group`: tasks with the same number come in random order; None if the order is fixed.
+    `before`: (condition, text) pairs of descriptive texts that the task shows first. Tasks with the
+    same number in `group` are asked in random order. `group` is None if the order is fixed.
     """
 
     task_id: str
@@ -118,7 +122,11 @@ class PlannedTask:
 
 @dataclass
 class _PendingText:
-    """A descriptive text that waits for the next question. `shown_if`: where it was shown."""
+    """A descriptive text that waits for the next question.
+
+    `condition` says when the survey shows the text. `shown_if` says when an earlier task has
+    already shown it.
+    """
 
     where: str
     condition: Condition
@@ -127,7 +135,7 @@ class _PendingText:
 
 
 class SurveyFlow:
-    """Goes through a survey and plans its tasks."""
+    """Visits the flow of a survey and plans the tasks of its workbook."""
 
     def __init__(self, survey: Survey) -> None:
         self.survey, self.notes = survey, survey.notes
@@ -152,7 +160,7 @@ class SurveyFlow:
         self._logic = LogicReader(self._find_asked, self.data.compare, self._leave_out)
 
     def plan_tasks(self) -> None:
-        """Go through the whole flow."""
+        """Visit the whole flow and fill `tasks` and `notes`."""
         self.data.plan_columns(self.survey, self.treatments)
         self._walk(self.survey.flow, (), True)
         for pending in self._pending:
@@ -213,7 +221,7 @@ class SurveyFlow:
         self, children: Sequence[Mapping[str, Any]], key: ArmKey, where: str, condition: Condition,
         found: Condition | None,
     ) -> None:  # fmt: skip
-        """Go through a branch. If its condition is unknown, everybody is asked its questions."""
+        """Visit a branch. If its condition is unknown, all participants are asked its questions."""
         if found is not None:
             self._walk(children, key, all_of(condition, found))
             return
@@ -416,9 +424,10 @@ class SurveyFlow:
         self.tasks.append(task)
 
     def _take_pending(self, condition: Condition) -> Iterator[tuple[Condition, str]]:
-        """Yield the waiting texts that this task shows, with the conditions to show them.
+        """Yield the pending texts that this task shows, each with the condition under which it
+        does.
 
-        A text that this task does not show to everybody waits for the next one.
+        Texts that some participants do not see in this task stay pending for the next one.
         """
         waiting: list[_PendingText] = []
         for pending in self._pending:
@@ -435,7 +444,11 @@ class SurveyFlow:
     # --- random order --------------------------------------------------------------------------
 
     def _shuffle(self, where: str, parts: Sequence[Callable[[], None]]) -> None:
-        """Visit parts of the flow that come in random order, if each is a single task."""
+        """Visit parts of the flow that the survey shows in random order.
+
+        Their tasks become one random group if each part is a single task. Otherwise the order is
+        fixed, and a note says so.
+        """
         starts, ended = [len(self.tasks)], self._ended
         settings = sum(map(len, self.data.settings.values()))
         for part in parts:
@@ -454,7 +467,10 @@ class SurveyFlow:
         self._shuffled.append((where, group))
 
     def _dissolve_dependent_groups(self) -> None:
-        """Fix the order of tasks of which one needs the answer of another, or words before it."""
+        """Fix the order of random groups in which tasks depend on each other.
+
+        A task depends on others if it uses the answer of another task or shows a text first.
+        """
         members: dict[int, list[PlannedTask]] = {}
         for task in self.tasks:
             if task.group is not None:
@@ -481,7 +497,7 @@ class SurveyFlow:
     # --- piped texts ---------------------------------------------------------------------------
 
     def _resolve(self, words: str, where: str) -> str:
-        """Return words as a text of the workbook, with placeholders for what is piped in."""
+        """Return a survey's text as a text of the workbook. Piped texts become placeholders."""
         return "".join(
             self._resolve_pipe(part, where) if isinstance(part, Pipe) else escape_braces(part)
             for part in split_pipes(words)
@@ -516,7 +532,10 @@ class SurveyFlow:
         return f"{{% if {self.write_condition(condition)} %}}{text}{rest}{{% endif %}}"
 
     def _show_answer(self, locator: Locator) -> str | None:
-        """Return what a text shows of a question: its words, a choice, or its answer."""
+        """Return the workbook's text for a piped locator: question text, choice text or answer.
+
+        Returns None if the workbook cannot show it.
+        """
         question = self.survey.questions.get(locator.question)
         if question is None:
             return None
@@ -551,7 +570,7 @@ class SurveyFlow:
         return self._list_chosen(asked, chosen) if chosen and not ids else None
 
     def _list_chosen(self, asked: Asked, items: Sequence[Item]) -> str:
-        """Return a text that lists the choices answered with yes, with commas between them."""
+        """Return a template that lists, with commas, the choices that were answered with yes."""
         choices = {choice.id: choice.html for choice in asked.question.choices()}
         written, before = "", list[str]()
         for item in items:
@@ -566,7 +585,7 @@ class SurveyFlow:
     # --- what is not shown ---------------------------------------------------------------------
 
     def _note_unshown(self) -> None:
-        """Note the questions that no part of the flow shows."""
+        """Add a note for each question that no part of the flow shows."""
         places = {id: block for block in self.survey.blocks.values() for id in block.question_ids}
         for id, question in self.survey.questions.items():
             if id in self._shown:

@@ -1,4 +1,4 @@
-"""`folkmoot new workbook --from survey.qsf`: the workbook of a survey, and what it lacks."""
+"""Import a survey (`folkmoot new workbook --from survey.qsf`) and list what the workbook lacks."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _FACILITATOR = "You hand out the questionnaire and pose its questions."
 
 
 def import_survey(path: Path) -> ImportedStudy:
-    """Return the workbook of a survey in a QSF file, and a text of what it lacks.
+    """Return the workbook of a survey in a QSF file, and a text that lists what the workbook lacks.
 
-    The file is read in a process of its own, since hostile HTML can take long to read. Raises
-    InputError if it is no such export, or nothing in it can be asked.
+    The file is read in a separate process, because hostile HTML can take long to read. Raises
+    InputError if the file is no QSF export or has no question that can be asked.
     """
     try:
         made = run_in_child(_make_study_or_problems, (str(path.absolute()),), limits=LIMITS)
@@ -70,7 +70,7 @@ def _make_study_or_problems(path: str) -> ImportedStudy | Problems:
 
 
 def make_study(path: Path) -> ImportedStudy:
-    """Return the workbook of a survey, made in this process. See `import_survey`."""
+    """Return the workbook of a survey, like `import_survey`, but read the file in this process."""
     try:
         flow = SurveyFlow(read_survey(path))
         flow.plan_tasks()
@@ -145,7 +145,7 @@ def _task_row(**values: Scalar | None) -> Sequence[Scalar | None]:
 
 
 def _write_tasks(flow: SurveyFlow) -> Iterator[Sequence[Scalar | None]]:
-    """Yield the rows of the tasks. A task that cannot be written is noted."""
+    """Yield the rows of the sheet of tasks. A task that cannot be written gives only a note."""
     order, last_group = 0, None
     left_out: set[str] = set()
     for task in flow.tasks:
@@ -180,7 +180,7 @@ def _write_text(flow: SurveyFlow, task: PlannedTask) -> str:
 
 
 def _find_problem(text: str, options: str, left_out: Collection[str]) -> str:
-    """Return why a task cannot be written, or an empty text."""
+    """Return the reason why a task cannot be written. Returns "" if it can."""
     for what, cell in (("text", text), ("list of choices", options)):
         if len(cell) > MAX_CELL:
             return f"its {what} has {len(cell):,} characters, a cell takes {MAX_CELL:,}"
@@ -209,7 +209,9 @@ def _write_options(item: Item) -> str:
 
 
 def _describe(flow: SurveyFlow, tasks: int, respondents: int) -> list[str]:
-    """Return the lines for the researcher: what was made, what is to do, and what is lacking."""
+    """Return the summary for the researcher: what was made, what remains to do, and what is
+    missing.
+    """
     questions = len({task.question_id for task in flow.tasks})
     treatments, columns = flow.treatments.labels, flow.data.columns.values()
     lines = [

@@ -1,7 +1,7 @@
-"""The logic of a survey (display, skip and branch logic) as conditions.
+"""Turn the logic of a survey (display, skip and branch logic) into conditions.
 
-An expression names its subject by a locator: `q://QID1/SelectableChoice/2`. A part that has no
-counterpart in a workbook is noted and left out of its condition.
+An expression of the survey names its subject by a locator, such as `q://QID1/SelectableChoice/2`.
+An expression that a workbook cannot represent is noted and left out of its condition.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ _LONGEST_OPERAND = 150
 
 @dataclass(frozen=True)
 class Asked:
-    """A question at one place of the flow: its tasks' variables by key, and when it is asked.
+    """A question at one place of the flow.
 
-    `loop`: the row of the loop in which it is asked, or "".
+    `variables` maps the key of each of its tasks → variable. `condition` says when the question is
+    asked. `loop` is the row of the loop that asks it. It is "" outside loops.
     """
 
     question: Question
@@ -64,14 +65,18 @@ class Asked:
     loop: str = ""
 
     def variable(self, *key: str) -> tuple[Item, str] | None:
-        """Return the task with this key, and its variable."""
+        """Return the item with this key and its variable. Returns None if there is no such item."""
         item = self.form.item(*key)
         return (item, self.variables[item.key]) if item is not None else None
 
 
 @dataclass(frozen=True)
 class Locator:
-    """`q://QID1#2/SelectableChoice/3/4`: question, column of a table, selector, ids."""
+    """The parsed address of a question's answer or part, such as `q://QID1#2/SelectableChoice/3/4`.
+
+    This example has question "QID1", column "2" of a side-by-side table, selector
+    "SelectableChoice" and ids ("3", "4").
+    """
 
     question: str
     column: str
@@ -80,7 +85,7 @@ class Locator:
 
 
 def read_locator(text: str) -> Locator | None:
-    """Return a locator, or None if the text is none."""
+    """Parse a locator. Returns None if the text is not a locator of a question."""
     scheme, found, path = unquote(text).partition("://")
     parts = path.split("/")
     if scheme != "q" or not found or not parts[0]:
@@ -90,7 +95,7 @@ def read_locator(text: str) -> Locator | None:
 
 
 def compare_texts(value: str, operator_name: str, operand: str) -> bool | None:
-    """Compare two fixed texts as the survey would; None for an unknown operator."""
+    """Compare two fixed texts as the survey would. Returns None for an unknown operator."""
     if operator_name == "NotEmpty":
         return bool(value)
     if operator_name == "Contains":
@@ -105,11 +110,11 @@ def compare_texts(value: str, operator_name: str, operand: str) -> bool | None:
 
 
 class LogicReader:
-    """Reads logic at one point of the flow.
+    """Reads the logic of a survey at the current point of its flow.
 
-    `find_asked`: the places at which a question was asked before this point; None if it is a
-    question that the workbook cannot have. `compare_field`: the condition that an embedded data
-    field compares so. `note`: takes what was left out.
+    `find_asked` returns the places before this point at which a question was asked. It returns None
+    for a question that the workbook cannot have. `compare_field` returns the condition on an
+    embedded data field. `note` receives the place and description of each omission.
     """
 
     def __init__(
@@ -121,7 +126,10 @@ class LogicReader:
         self._find_asked, self._compare_field, self._note = find_asked, compare_field, note
 
     def read_logic(self, logic: object, where: str) -> Condition | None:
-        """Return the condition of display or branch logic, or None if no part of it is known."""
+        """Return the condition of display or branch logic. Unknown parts are left out.
+
+        Returns None if all parts are unknown.
+        """
         groups: list[list[Condition | None]] = []
         for _, logic_set in _numbered(logic):
             is_and = as_text(logic_set.get("Type")) == "AndIf"
@@ -148,7 +156,7 @@ class LogicReader:
     def read_expression(
         self, expression: Mapping[str, Value], where: str, *, operator_key: str = "Operator"
     ) -> Condition | None:
-        """Return the condition of one expression, or None with a note."""
+        """Return the condition of one expression. If it is unknown, add a note and return None."""
         name = as_text(expression.get(operator_key))
         is_negative, name = name in _NEGATIVE, _NEGATIVE.get(name, name)
         operand = as_text(expression.get("RightOperand", expression.get("Value"))).strip()
@@ -193,7 +201,7 @@ class LogicReader:
     def _at(
         self, asked: Asked, locator: Locator, name: str, operand: str, ignore_case: bool
     ) -> Condition | None:
-        """Return the condition on a question as it was asked at one place."""
+        """Return the condition on the answer to a question at one place of the flow."""
         if name in ("Displayed", "NotEmpty"):
             return asked.condition  # whoever is asked answers
         start = (locator.column,) if locator.column else ()
@@ -209,14 +217,14 @@ class LogicReader:
 
 
 def _numbered(value: object) -> Iterator[tuple[str, Mapping[str, Value]]]:
-    """Yield the entries of an object that have a number as key, in order."""
+    """Yield the entries of an object with numbers as keys, in the order of the numbers."""
     for key, entry in in_order(value):
         if as_number(key) is not None and isinstance(entry, dict):
             yield key, as_mapping(entry)
 
 
 def _join_groups(groups: Sequence[Sequence[Condition | None]]) -> Condition | None:
-    """Join groups by "or" and their members by "and", without what is unknown."""
+    """Join the members of each group by "and", and the groups by "or". Ignore unknown members."""
     known = [[each for each in group if each is not None] for group in groups]
     joined = [all_of(*group) for group in known if group]
     return any_of(*joined) if joined else None
@@ -231,7 +239,7 @@ def _equals(item: Item, variable: str, choice: str) -> Condition | None:
 
 
 def _selected(asked: Asked, start: tuple[str, ...], locator: Locator) -> Condition | None:
-    """Return the condition that a choice, or a cell of a matrix, was selected."""
+    """Return the condition that a choice or a cell of a matrix was selected."""
     ids = (*start, *locator.ids)
     if not locator.ids:
         return None
@@ -260,7 +268,7 @@ def _selected_anywhere(asked: Asked, start: tuple[str, ...], answer: str) -> Con
 
 
 def _counted(asked: Asked, name: str, operand: str) -> Condition | None:
-    """Return the condition on the number of choices that were selected."""
+    """Return the condition that compares the number of selected choices."""
     number = as_number(operand)
     each = [
         f'(1 if {asked.variables[item.key]} == "{YES}" else 0)'
@@ -274,7 +282,7 @@ def _counted(asked: Asked, name: str, operand: str) -> Condition | None:
 
 
 def _recoded(asked: Asked, ids: tuple[str, ...], name: str, operand: str) -> Condition | None:
-    """Return the condition on the value that the data have for a choice."""
+    """Return the condition that compares the recoded value of the selected choice."""
     found = asked.variable(*ids)
     if found is None:
         return None
@@ -289,7 +297,7 @@ def _recoded(asked: Asked, ids: tuple[str, ...], name: str, operand: str) -> Con
 def _compared(
     item: Item, variable: str, name: str, operand: str, ignore_case: bool
 ) -> Condition | None:
-    """Return the condition on a number or a text that was entered."""
+    """Return the condition that compares the number or text that a participant entered."""
     number = as_number(operand)
     if item.bounds is not None or item.var_type in ("integer", "float"):
         if number is None or name not in SYMBOLS:

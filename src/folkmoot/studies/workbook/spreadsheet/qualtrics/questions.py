@@ -1,7 +1,8 @@
-"""The tasks of each kind of question: what is asked, and which answers there are.
+"""Turn each kind of question into tasks, with what is asked and which answers are possible.
 
-A task of a workbook has one answer. So a question with several (a matrix, several choices, sliders,
-ranks) becomes one task for each, with the columns that Qualtrics' own data file would have.
+A task of a workbook has one answer. So a question with several answers (a matrix, multiple choices,
+sliders, ranks) becomes several tasks. Their variables are named like the columns in Qualtrics' data
+file.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ Key = tuple[str, ...]
 class Item:
     """One task of a question.
 
-    `key`: how conditions and piped texts refer to its answer: ids of choice, row or column.
-    `suffix`: what its column adds to the name of the question. `words`: plain text, in which values
-    may still be piped. `choices`: id → text of the options; without them, `bounds` of a number, or
-    a text. `follows`: the item and the choice that must have been chosen before this is asked.
-    `logic`: display logic of its own.
+    `key`: ids of choice, row or column, by which conditions and piped texts refer to the answer.
+    `suffix`: text that the variable adds to the question's name. `words`: plain text, which may
+    contain piped values. `choices`: id → text of the options. Without choices, the answer is a
+    number within `bounds` or a text. `follows`: (key of another item, choice) that must be chosen
+    first. `logic`: the item's display logic.
     """
 
     key: Key
@@ -78,9 +79,10 @@ class Item:
     logic: Mapping[str, Any] = field(default_factory=dict)
 
     def literal_of(self, choice: str) -> tuple[str, str] | None:
-        """Return how to compare the answer with a choice: `==` or `in`, and the literal.
+        """Return the operator (`==` or `in`) and the literal that test whether the answer is a
+        choice.
 
-        None if there is no such choice, or no literal can tell it from the others.
+        Returns None if there is no such choice or if no literal identifies it.
         """
         text = self.choices.get(choice)
         if text is None:
@@ -96,10 +98,10 @@ class Item:
 
 @dataclass(frozen=True)
 class QuestionForm:
-    """What becomes of a question: its tasks, or words that are shown before the next one.
+    """The tasks of one question. A descriptive text has no tasks, only `words`.
 
-    `recodes`: id of a choice or scale point → its value in the data. `items_shuffled`: the tasks
-    come in random order.
+    `recodes` maps the id of a choice or scale point to its value in the data. `items_shuffled` is
+    True if the tasks come in random order.
     """
 
     items: tuple[Item, ...] = ()
@@ -108,12 +110,12 @@ class QuestionForm:
     items_shuffled: bool = False
 
     def item(self, *key: str) -> Item | None:
-        """Return the task with this key."""
+        """Return the task with this key, or None."""
         return next((item for item in self.items if item.key == key), None)
 
 
 class FormMaker:
-    """Makes the forms of questions and collects what they lack."""
+    """Makes the forms of questions and adds a note for each property that a form lacks."""
 
     def __init__(self, questions: Mapping[str, Question], notes: list[ImportNote]) -> None:
         self.questions, self.notes = questions, notes
@@ -125,7 +127,7 @@ class FormMaker:
         self.notes.append(ImportNote(question.id, what, is_left_out=False))
 
     def make_form(self, question: Question) -> QuestionForm | None:
-        """Return the form of a question, or None with a note if there is none."""
+        """Return the form of a question. If it has no form, add a note and return None."""
         make = _MAKERS.get(question.kind)
         form = make(self, question) if make else None
         if form is None:
@@ -160,7 +162,9 @@ class FormMaker:
     # --- parts of questions --------------------------------------------------------------------
 
     def _choices(self, question: Question) -> list[Choice]:
-        """Return the choices of a question with those that it takes over from another one."""
+        """Return the choices of a question, including those that it takes over from another
+        question.
+        """
         dynamic = as_mapping(question.keys.get("DynamicChoices"))
         own = [choice for choice in question.choices() if not choice.id.startswith("x")]
         if not dynamic:
@@ -186,7 +190,7 @@ class FormMaker:
         numbered: bool = False,
         asked_one_by_one: bool = False,
     ) -> dict[str, str]:
-        """Return id → text of the options, so that no two could be taken for each other."""
+        """Return id → text of the options. Texts are made distinguishable from each other."""
         texts: list[str] = []
         for number, choice in enumerate(choices, 1):
             text = self._words(question, choice.html, in_one_line=True)
@@ -207,7 +211,7 @@ class FormMaker:
         return dict(zip((choice.id for choice in choices), texts, strict=True))
 
     def _randomization(self, question: Question) -> bool:
-        """Return whether all choices come in random order."""
+        """Return whether the survey shows all choices in random order."""
         given = as_mapping(question.keys.get("Randomization"))
         kind = as_text(given.get("Type"))
         if kind in ("", "None"):
@@ -230,7 +234,7 @@ class FormMaker:
         *,
         many: bool,
     ) -> Iterator[Item]:
-        """Yield the tasks of choices with a text field, such as "Other: ___"."""
+        """Yield one text task for each choice with a text field, such as "Other: ___"."""
         for choice in choices:
             if not has_text_field(choice):
                 continue
@@ -240,7 +244,7 @@ class FormMaker:
             self.change(question, f"the text field of choice {choice.id} is a question of its own")
 
     def _note_extras(self, question: Question) -> None:
-        """Note what a question has beside its words and choices."""
+        """Add notes on properties of a question that are neither text nor choices."""
         keys = question.keys
         if as_text(keys.get("QuestionJS")).strip():
             self.leave_out(question, "its JavaScript")
@@ -259,7 +263,7 @@ class FormMaker:
     # --- kinds of questions --------------------------------------------------------------------
 
     def descriptive_text(self, question: Question) -> QuestionForm | None:
-        """A text that is only shown."""
+        """Return the form of a text that asks nothing."""
         words = self._stem(question)
         if question.selector == "GRB":
             self._no_form(question, "a graphic")
@@ -270,7 +274,9 @@ class FormMaker:
         return QuestionForm(words=words)
 
     def multiple_choice(self, question: Question) -> QuestionForm | None:
-        """One of several choices, or any number of them, or a number from 0 to 10."""
+        """Return the form of a question with a single answer, with multiple answers, or from 0 to
+        10.
+        """
         stem = self._stem(question)
         recodes = _recodes(question.keys)
         if question.selector == "NPS":
@@ -309,14 +315,18 @@ class FormMaker:
         return QuestionForm((*items, *more), recodes=recodes, items_shuffled=is_shuffled)
 
     def matrix(self, question: Question) -> QuestionForm | None:
-        """A table: each statement is a task, or each of its cells."""
+        """Return the form of a matrix. Each statement, or each cell, is a task."""
         stem = self._stem(question)
         return self._matrix(question, question, stem, self._choices(question), "")
 
     def _matrix(
         self, question: Question, table: Question, stem: str, rows: Sequence[Choice], before: str
     ) -> QuestionForm | None:
-        """`table`: the question, or a column of it, of which `before` is the number."""
+        """Return the form of a matrix with these rows.
+
+        `table` is the question, or one column of a side-by-side table. In the second case `before`
+        is the number of the column.
+        """
         form = (table.selector, table.subselector)
         answers = table.choices("Answers", "AnswerOrder")
         is_text = table.selector == "TE"
@@ -357,7 +367,7 @@ class FormMaker:
         return QuestionForm(tuple(items), recodes=_recodes(table.keys), items_shuffled=is_shuffled)
 
     def side_by_side(self, question: Question) -> QuestionForm | None:
-        """Several scales beside each other, for the same statements."""
+        """Return the form of several matrices side by side that share their statements."""
         stem, rows = self._stem(question), self._choices(question)
         items: list[Item] = []
         for number, keys in in_order(question.keys.get("AdditionalQuestions")):
@@ -371,7 +381,7 @@ class FormMaker:
         return QuestionForm(tuple(items))
 
     def slider(self, question: Question) -> QuestionForm | None:
-        """A number on a scale for each item."""
+        """Return the form of sliders: a number on a scale for each item."""
         stem, configuration = self._stem(question), question.configuration
         low, high = as_number(configuration.get("CSSliderMin")), None
         if question.selector == "STAR":
@@ -394,7 +404,7 @@ class FormMaker:
         )  # fmt: skip
 
     def constant_sum(self, question: Question) -> QuestionForm | None:
-        """Numbers that add up to a total."""
+        """Return the form of numbers that must add up to a total."""
         stem, settings = self._stem(question), question.validation
         totals = (settings.get(key) for key in ("ChoiceTotal", "TotalSum", "Total"))
         total = next((number for each in totals if (number := as_number(each))), 100.0)
@@ -409,7 +419,7 @@ class FormMaker:
         )  # fmt: skip
 
     def rank_order(self, question: Question) -> QuestionForm | None:
-        """The ranks of several items."""
+        """Return the form of a ranking: a number for each item."""
         stem, count = self._stem(question), len(self._choices(question))
         self.change(question, "its ranks are asked item by item; equal ranks are not refused")
         listed = self._listed_choices(question)
@@ -432,7 +442,7 @@ class FormMaker:
         self, question: Question, words: Callable[[str], str], bounds: tuple[float, float],
         *, is_whole: bool,
     ) -> QuestionForm | None:  # fmt: skip
-        """Return a task with a number for each choice."""
+        """Return a form with one number for each choice."""
         choices = self._choices(question)
         if not choices:
             return self._no_form(question, "a question without items")
@@ -455,7 +465,7 @@ class FormMaker:
         return QuestionForm(tuple(items), items_shuffled=self._randomization(question))
 
     def text_entry(self, question: Question) -> QuestionForm | None:
-        """Words, a number, or the fields of a form."""
+        """Return the form of a text, a number, or several text fields."""
         stem = self._stem(question)
         if question.selector == "FORM":
             items = []
@@ -488,7 +498,7 @@ _MAKERS: Mapping[str, Callable[[FormMaker, Question], QuestionForm | None]] = {
 
 
 def has_text_field(choice: Choice) -> bool:
-    """Return whether a choice has a field in which one writes."""
+    """Return whether a choice has a text field."""
     return as_text(choice.keys.get("TextEntry")).lower() in _ON
 
 

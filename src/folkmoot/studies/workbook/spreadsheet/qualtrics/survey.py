@@ -1,8 +1,8 @@
-"""The export as a survey: its questions, blocks and flow, whatever form the JSON gives them.
+"""Read a QSF file as a survey with questions, blocks and flow.
 
-A QSF file is the JSON object `SurveyEntry` (name, language) and `SurveyElements`, a list in which
-`Element` says what each one is: BL the blocks, FL the flow, SQ one question, SO the options. Lists
-and objects with numbers as keys mean the same, and empty objects are written as empty lists.
+A QSF file is a JSON object with `SurveyEntry` (name, language) and the list `SurveyElements`. The
+key `Element` gives the kind of each element: BL blocks, FL flow, SQ question, SO options. QSF
+writes a list also as an object with numbers as keys, and an empty object as an empty list.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _NAMED = {
 
 @dataclass(frozen=True)
 class ImportNote:
-    """What the workbook does not have as the survey has it: left out, or asked in another form.
+    """A difference between survey and workbook: a part is left out, or asked in another form.
 
-    `where`: the id of the question, or of the part of the survey.
+    `where` is the id of the question or of the part of the survey.
     """
 
     where: str
@@ -46,7 +46,7 @@ class ImportNote:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice, statement or scale point: its id, its HTML and its other keys."""
+    """A choice, statement or scale point. `keys` holds its other keys in the export."""
 
     id: str
     html: str
@@ -55,7 +55,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Question:
-    """A question as the survey defines it. `keys`: all that the export says of it."""
+    """A question of the survey. `keys` holds all keys of the question in the export."""
 
     id: str
     kind: str
@@ -66,7 +66,7 @@ class Question:
     keys: Mapping[str, Any]
 
     def choices(self, of: str = "Choices", order: str = "ChoiceOrder") -> list[Choice]:
-        """Return its choices (or its `Answers`, in the `AnswerOrder`) in the order shown."""
+        """Return the entries of the key `of` in the order that the key `order` lists."""
         return read_choices(self.keys, of, order)
 
     @property
@@ -80,7 +80,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Block:
-    """A block: its elements (questions and page breaks) and its options."""
+    """A block of the survey. `elements` holds its questions and page breaks."""
 
     id: str
     kind: str
@@ -99,7 +99,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Survey:
-    """The whole survey. `notes`: what was already left out while it was read."""
+    """A whole survey as read from a QSF file. `notes` lists parts that were left out in reading."""
 
     name: str
     questions: Mapping[str, Question]
@@ -109,7 +109,7 @@ class Survey:
 
 
 def read_survey(path: Path) -> Survey:
-    """Read a QSF file. Raises InputError if it is none."""
+    """Read a QSF file. Raises InputError if the file is not a QSF export."""
     document = _read_json(path)
     elements = nested_list(document.get("SurveyElements"))
     if not elements:
@@ -189,7 +189,7 @@ def _add_question(
 
 
 def read_question(id: str, keys: Mapping[str, Any]) -> Question:
-    """Return a question with the keys of its payload."""
+    """Return the question with this id and these keys of its payload."""
     return Question(
         id,
         as_text(keys.get("QuestionType")),
@@ -224,14 +224,14 @@ def _note_options(options: Mapping[str, Any], notes: list[ImportNote]) -> None:
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
-    """Return a JSON object; an empty one for anything else, such as the list that stands for it."""
+    """Return a JSON object, or an empty mapping if the value is not an object."""
     return value if isinstance(value, dict) else {}
 
 
 def as_text(value: object) -> str:
-    """Return a text or a number as a text without hidden characters, which a workbook refuses.
+    """Return a text or number as text, without hidden characters, because a workbook refuses them.
 
-    An empty text stands for anything else.
+    Returns "" for any other value.
     """
     if isinstance(value, bool):
         return str(value).lower()
@@ -239,7 +239,7 @@ def as_text(value: object) -> str:
 
 
 def as_number(value: object) -> float | None:
-    """Return a number, or a text that is one; None for anything else."""
+    """Return a number, or the number that a text contains. Returns None for any other value."""
     try:
         number = float(as_text(value))
     except ValueError:
@@ -248,7 +248,10 @@ def as_number(value: object) -> float | None:
 
 
 def in_order(value: object) -> list[tuple[str, Any]]:
-    """Return the entries of an object in the order of their keys as numbers, or those of a list."""
+    """Return the entries of a list, or of an object in the order of its numeric keys, as pairs.
+
+    Entries of a list are numbered from 1.
+    """
     if isinstance(value, dict):
         entries = [(without_hidden(key), entry) for key, entry in value.items()]
         return sorted(entries, key=lambda entry: (_rank(entry[0]), entry[0]))
@@ -266,7 +269,10 @@ def nested_list(value: object) -> list[Mapping[str, Any]]:
 
 
 def read_choices(keys: Mapping[str, Any], of: str, order: str) -> list[Choice]:
-    """Return the choices of a question in the order shown; those that no order names come last."""
+    """Return the choices of a question in the order shown. Choices without a given order come last.
+
+    `of` and `order` are the keys that hold the choices and their order.
+    """
     entries = dict(in_order(keys.get(of)))
     listed = [as_text(id) for _, id in in_order(keys.get(order))]
     names = dict.fromkeys((*(id for id in listed if id in entries), *entries))

@@ -1,4 +1,4 @@
-"""Texts of a survey: HTML made plain, and the places where earlier answers are piped in."""
+"""Convert texts of a survey from HTML to plain text, and find the places of piped texts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SPACES = re.compile(r"[^\S\n]+")
 
 @dataclass(frozen=True)
 class PlainText:
-    """A text without HTML. `lost`: parts of it that a plain text cannot have, in words."""
+    """A text without HTML. `lost` describes the parts that plain text cannot represent."""
 
     text: str
     lost: tuple[str, ...] = ()
@@ -39,7 +39,10 @@ class PlainText:
 
 @dataclass(frozen=True)
 class Pipe:
-    """A place in a text where the survey puts a value in: `${scheme://path}`, as `written`."""
+    """A piped text: a place where the survey inserts a value.
+
+    Its form is `${scheme://path}`. `written` is the original notation.
+    """
 
     scheme: str
     path: str
@@ -63,7 +66,7 @@ def make_plain(html: str, *, in_one_line: bool = False) -> PlainText:
 
 
 class _Reader(HTMLParser):
-    """Collects the words of HTML, with the line breaks that a browser would show."""
+    """An HTML parser that collects the text, with the line breaks that a browser would show."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -115,7 +118,7 @@ class _Reader(HTMLParser):
 
 
 def split_pipes(text: str) -> Iterator[str | Pipe]:
-    """Yield the words of a plain text and the values piped into it, in order."""
+    """Split a plain text at its piped texts and yield all pieces in order."""
     at = 0
     for match in _PIPE.finditer(text):
         if match.start() > at:
@@ -127,5 +130,5 @@ def split_pipes(text: str) -> Iterator[str | Pipe]:
 
 
 def escape_braces(text: str) -> str:
-    """Return a text so that the workbook takes none of its braces for a placeholder."""
+    """Return a text with its braces escaped, so that the workbook finds no placeholder in it."""
     return text.replace("{", '{{ "\\u007b" }}')

@@ -1,8 +1,8 @@
-"""The randomizers of a survey as treatments: each combination of what can be drawn is one.
+"""Turn the randomizers of a survey into treatments.
 
-A randomizer that shows some of its elements makes a treatment of each choice of them. Treatments
-belong to a session, and an imported survey has one participant in each, so each participant gets a
-draw as in the survey.
+A randomizer that shows only some of its elements has several possible draws. Each combination of
+the draws of all randomizers is a treatment. An imported survey has one participant per session, so
+each participant gets a separate draw, as in the survey.
 """
 
 from __future__ import annotations
@@ -42,14 +42,17 @@ Combinations = list[tuple[ArmKey, ...]]
 
 
 def shown_count(element: Mapping[str, Any]) -> int:
-    """Return how many of its elements a randomizer shows."""
+    """Return the number of elements that a randomizer shows."""
     count = len(nested_list(element.get("Flow")))
     shown = as_number(element.get("SubSet"))
     return count if shown is None or shown < 1 else min(count, int(shown))
 
 
 def drawn_questions(block: Block) -> tuple[int, list[str]]:
-    """Return how many questions of a block are drawn, and from which; (0, []) if none are."""
+    """Return the number of questions that a block draws, and the ids from which it draws.
+
+    Returns (0, []) if the block draws none.
+    """
     options = as_mapping(as_mapping(block.options.get("Randomization")).get("Advanced"))
     count = int(as_number(options.get("TotalRandSubset")) or 0)
     listed = [as_text(id) for _, id in in_order(options.get("RandomSubSet"))]
@@ -60,7 +63,10 @@ def drawn_questions(block: Block) -> tuple[int, list[str]]:
 
 
 class Treatments:
-    """All treatments of a survey. `labels`: their names in order."""
+    """All treatments of a survey. `labels` holds their names in order.
+
+    An arm is an element of a randomizer that is drawn in some treatments.
+    """
 
     def __init__(self, survey: Survey, notes: list[ImportNote]) -> None:
         self._survey, self._notes = survey, notes
@@ -77,7 +83,7 @@ class Treatments:
         self.labels = [self._label(arms) for arms in self._combinations]
 
     def condition_of(self, key: ArmKey) -> Condition:
-        """Return the condition that an arm was drawn; True for the key of none."""
+        """Return the condition that the arm with this key is drawn. Returns True for other keys."""
         if key not in self._names:
             return True
         return any_of(InTreatments(self._sets[key], len(self._combinations)))
@@ -85,9 +91,9 @@ class Treatments:
     # --- combinations --------------------------------------------------------------------------
 
     def _combine(self, elements: Sequence[Mapping[str, Any]], place: ArmKey) -> Combinations:
-        """Return the combinations of arms of elements that are all shown.
+        """Return all combinations of arms in a sequence of elements that are all shown.
 
-        The key of an arm is its place in the flow, since ids may be there twice.
+        The key of an arm is its place in the flow, because ids may occur more than once.
         """
         found: Combinations = [()]
         for number, element in enumerate(elements):
@@ -166,7 +172,7 @@ class Treatments:
         return as_text(element.get("FlowID")) or "arm"
 
     def _names_of(self, element: Mapping[str, Any]) -> Iterator[str]:
-        """Yield names for an element: its own, else those of what it holds."""
+        """Yield possible names of an element: first its own name, then those of its children."""
         kind = as_text(element.get("Type"))
         if kind in ("Block", "Standard"):
             block = self._survey.blocks.get(as_text(element.get("ID")))
@@ -205,7 +211,7 @@ class Treatments:
     # --- conditions ----------------------------------------------------------------------------
 
     def write_numbers(self, numbers: frozenset[int]) -> str:
-        """Return an expression that holds in these treatments and in no other."""
+        """Return an expression that is true in exactly these treatments."""
         chosen: list[ArmKey] = []
         within = [key for key in self._varying if self._sets[key] <= numbers]
         covered: frozenset[int] = frozenset()
