@@ -1,4 +1,4 @@
-"""The keys of a town-hall study file, and the levels: sets of switches with assigned models."""
+"""The keys of a town hall's study file, and its levels. A level is a set of switches and models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAIN_LEVELS = ("1", "2-1", "3", "4")
 
 
 def _as_text(value: object) -> object:
-    """Return a number as text: YAML reads `levels: [1, 2-1]` as a number and a text."""
+    """Return a number as text. YAML reads the first value of `levels: [1, 2-1]` as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -33,7 +33,7 @@ Shares = dict[str, Proportion]
 
 
 def _as_list(value: object) -> object:
-    """Return a single value as a list, because `levels: 1` is accepted for `levels: [1]`."""
+    """Return a single value as a list, so that `levels: 1` means `levels: [1]`."""
     return [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
@@ -62,7 +62,7 @@ class _Part(BaseModel):
 
 
 class Topic(_Part):
-    """The one local issue that all discussions are about."""
+    """The local issue that all discussions of a run are about."""
 
     title: str = Field(
         min_length=1,
@@ -100,9 +100,9 @@ class Topic(_Part):
 
 
 class Ratios(_Part):
-    """Shares from which the general residents are sampled. Each sums to 1.
+    """The shares from which general residents are sampled. The shares of each field sum to 1.
 
-    Any words are allowed as age groups, genders and ownerships. Prompts use them as they are.
+    Any words are allowed as age groups, genders and ownerships. Prompts use these words unchanged.
     """
 
     age_group: Shares = Field(
@@ -145,7 +145,7 @@ class ResidenceYears(_Part):
 
 
 class ResidentSettings(_Part):
-    """Settings from which the general residents of a set are drawn."""
+    """The settings by which the general residents of a set are drawn."""
 
     general: PositiveInt = Field(16, description="general residents in each set")
     ratios: Ratios = Field(
@@ -171,7 +171,10 @@ class ResidentSettings(_Part):
 
 
 class LevelSettings(_Part):
-    """Switches of one level. A switch that is left out keeps the value of the level."""
+    """The switches of one level in a study file.
+
+    A switch that is left out keeps the value of the built-in level or of the level named by `like`.
+    """
 
     like: LevelName | None = Field(None, description="level from which the rest is taken")
     context: Literal["shared", "separate"] | None = Field(
@@ -310,16 +313,16 @@ FIVE_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "e
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The switches of one level of technical implementation.
+    """One level of technical implementation: its switches and its models.
 
-    `models`: if empty, the run's own model is used. Several models are divided over the seats.
-    `moderator`: `none`, `model` (the run's own model for that role) or the name of a model. `part`:
-    `main` for the main comparison, `supplementary` for levels that are reported apart.
+    `models`: several models are divided over the seats. If there are none, the run's model is used.
+    `moderator`: `none`, `model` (the run's model for that role) or the name of a model. `part`:
+    `main` for the main comparison, `supplementary` for levels that are reported separately.
 
     The other switches are controls. Without `vulnerable`, stand-ins take the seats of the
     vulnerable residents. Without `moderator_list`, the moderator is not told who is vulnerable.
-    With shuffled `labels`, residents are listed and counted as vulnerable at random. `stories` says
-    who has a life story. With `all`, each resident has one of about the same length.
+    With shuffled `labels`, random residents are listed and counted as vulnerable. `stories` says
+    who has a life story. With `all`, every resident has one of about the same length.
     """
 
     name: str
@@ -343,7 +346,7 @@ class Level:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Level:
-        """Return the level that `to_json` wrote, as in a plan.
+        """Return the level that `to_json` wrote into a plan.
 
         Plans of earlier versions lack some switches.
         """
@@ -364,25 +367,26 @@ BUILT_IN: Mapping[str, Level] = {
 
 
 def levels_of(config: TownHallConfig) -> list[Level]:
-    """Return the levels of a run in the order of the study file, with the file's switches applied.
+    """Return the levels of a run in the order of the study file.
 
-    Unknown names are left out. `level_problems` reports them before a run.
+    The switches of the study file are applied. Unknown names are left out, because `level_problems`
+    reports them before a run.
     """
     levels = known_levels(config)
     return [levels[name] for name in config.levels if name in levels]
 
 
 def known_levels(config: TownHallConfig) -> dict[str, Level]:
-    """Return all levels that a study file can name: the built-in ones and its own."""
+    """Return all levels that a study file can name: built-in levels and levels of the file."""
     names = dict.fromkeys([*BUILT_IN, *config.level_settings])
     return {name: level for name in names if (level := _build_level(config, name, ()))}
 
 
 def _build_level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> Level | None:
-    """Return a level with its switches applied over those of the level named by `like`.
+    """Return a level: its switches applied over those of the level named by `like`.
 
-    `above` holds the names already followed. The result is None if `like` leads to no level or in a
-    circle.
+    `above` holds the names of the levels that led here. Returns None if `like` leads to an unknown
+    level or in a circle.
     """
     settings = config.level_settings.get(name)
     if settings is None or settings.like is None:
@@ -402,9 +406,9 @@ def _change_level(level: Level | None, settings: LevelSettings | None) -> Level 
 
 
 def level_problems(config: TownHallConfig, vulnerable_count: int) -> list[Problem]:
-    """Return the problems of a study file's levels.
+    """Return the problems of the levels in a study file.
 
-    `vulnerable` is the number of vulnerable residents.
+    `vulnerable_count` is the number of vulnerable residents.
     """
     levels_by_name = known_levels(config)
     described_names = levels_by_name.keys() | config.level_settings
@@ -471,12 +475,12 @@ def _unknown_level_problem(name: str, known: list[str]) -> Problem:
 def assign_models(
     models: Sequence[str], general: Sequence[str], vulnerable: Sequence[str], seed: int, set_no: int
 ) -> dict[str, str | None]:
-    """Assign models to seats: resident id → model, or None for the run's own model.
+    """Assign models to seats. Returns resident id → model, or None for the run's model.
 
-    Several models are spread as evenly as possible, and each vulnerable resident has a different
-    one. The draw depends on the seed, the set and the number of models, but not on the level. So
-    levels with the same list of models have the same assignment. Raises ProtocolError if two
-    vulnerable residents would share a model.
+    Models are spread as evenly as possible, and each vulnerable resident has a different one. The
+    draw depends on the seed, the set and the number of models, but not on the level. So levels with
+    the same list of models have the same assignment. Raises ProtocolError if two vulnerable
+    residents would share a model.
     """
     if len(models) < 2:
         only_model = models[0] if models else None
@@ -510,10 +514,10 @@ SATISFACTION = "satisfaction.satisfaction"
 def declare_claims(config: TownHallConfig) -> list[Claim]:
     """Return the claims of a town hall. Most compare the inclusion gap of two levels within sets.
 
-    The first steps between consecutive main levels are primary, and further steps are secondary.
-    All other claims are exploratory: main levels that are no step apart, and a supplementary level
-    beside a main one if only the models differ. At each main level they also compare vulnerable
-    with general residents, and satisfaction after the discussion with that before it.
+    Comparisons of consecutive main levels are primary up to a maximum number, and then secondary.
+    All other claims are exploratory. They compare other pairs of main levels, and a supplementary
+    with a main level if only the models differ. They also compare, at each main level, vulnerable
+    with general residents, and satisfaction after the discussion with satisfaction before it.
     """
     # Controls without vulnerable residents have no gap to compare.
     levels = [level for level in levels_of(config) if level.vulnerable and config.vulnerable]
@@ -545,7 +549,7 @@ def declare_claims(config: TownHallConfig) -> list[Claim]:
 
 
 def _inclusion_at(level: Level) -> Claim:
-    """Return the claim that compares how vulnerable and general residents are heard at a level."""
+    """Return the claim that compares the inclusion of vulnerable and general residents."""
     return Claim(
         INCLUSION,
         ("vulnerable", "general"),
@@ -565,7 +569,7 @@ def _inclusion_at(level: Level) -> Claim:
 
 
 def _satisfaction_at(level: Level, is_vulnerable: bool) -> Claim:
-    """Return the claim that the satisfaction of a group of residents changes with a discussion."""
+    """Return the claim that compares a group's satisfaction before and after the discussion."""
     group = "vulnerable" if is_vulnerable else "general"
     return Claim(
         SATISFACTION,
@@ -587,7 +591,7 @@ def _satisfaction_at(level: Level, is_vulnerable: bool) -> Claim:
 
 
 def changed_switches(before: Level, after: Level) -> list[str]:
-    """Return the names of the switches in which two levels differ."""
+    """Return the names of the switches that differ between two levels."""
     old, new = asdict(before), asdict(after)
     return [name for name in old if name not in ("name", "part") and old[name] != new[name]]
 

@@ -1,7 +1,7 @@
 """The data of one discussion, its speakers, and the functions that ask them.
 
-Residents have separate sessions or one shared session. Only this module calls the engine's
-`ask_detailed`. Every answer leaves a `Call` (`answers.calls`).
+Residents have separate sessions or one shared session. Every answer gives a `Call` (module
+`answers.calls`).
 """
 
 from __future__ import annotations
@@ -55,26 +55,26 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Named(TypedDict):
-    """A resident's id and name, as prompts show them."""
+    """The id and name of a resident, as prompts show them."""
 
     id: str
     name: str
 
 
 class StatementLine(Named):
-    """A statement, as prompts list it."""
+    """One statement in a list of a prompt."""
 
     text: str
 
 
 class AddressedQuestion(StatementLine):
-    """A question and its addressee."""
+    """One question in a list of a prompt, with its addressee."""
 
     target: str
 
 
 class RoundRecord(TypedDict):
-    """The public utterances of one round."""
+    """The public utterances of one round in a prompt."""
 
     round: int
     statements: list[StatementLine]
@@ -83,11 +83,12 @@ class RoundRecord(TypedDict):
 
 @dataclass(frozen=True)
 class Meeting:
-    """One discussion before it starts. `seats`: resident id → model, or None for the run's own.
+    """One discussion before it starts: a set of residents at a level.
 
-    `people` hold the personas. `residents` hold the labels (vulnerable or not, and type) for lists
-    and counts. They differ only if labels are shuffled. `oneself`: humans without a persona, who
-    are called by id.
+    `seats` maps resident id → model, or None for the run's model. `people` holds residents with
+    their personas. `residents` holds them with the labels for lists and counts (vulnerable or not,
+    and type). Both differ only if labels are shuffled. `ids_as_self` names humans without a
+    persona, who are called by their id.
     """
 
     id: str
@@ -124,7 +125,7 @@ class Meeting:
 
     @cached_property
     def named_residents(self) -> dict[str, Named]:
-        """Each resident's id and name with their sources, for prompts."""
+        """Resident id → id and name with their sources, for prompts."""
 
         def quote_column(resident: Resident, column: str) -> str:
             source_id = cell_id(f"residents.{column}", self.set.number, resident.id)
@@ -139,7 +140,10 @@ class Meeting:
         }
 
     def describe_format(self, answer: AnswerType[Any]) -> str:
-        """Return the keys of an answer for a prompt, with the source and order of options."""
+        """Return the text that tells a speaker the keys of an answer and the options of its fields.
+
+        The text carries its source.
+        """
         return answer.describe_format(self._closed_fields)
 
     @cached_property
@@ -160,7 +164,7 @@ class Meeting:
         }
 
     def round_numbers(self, round: int) -> dict[str, int]:
-        """Return the number of a round and the number of all rounds, for prompts."""
+        """Return the number of a round and the number of rounds, for prompts."""
         rounds = quote_value(self.round_count, "value", "study.rounds")
         return {"round": quote_round(round), "rounds": rounds}
 
@@ -170,7 +174,7 @@ class Meeting:
 
     @property
     def one_model(self) -> str | None:
-        """The model of a shared session. None means the run's own model."""
+        """The model of a shared session. None means the run's model."""
         return self.level.models[0] if self.level.models else None
 
     @cached_property
@@ -181,12 +185,18 @@ class Meeting:
         }
 
     def topic_for(self, resident: Resident, texts_by_key: Mapping[str, T]) -> list[T]:
-        """Return the topic's entries on a resident: for all, by ownership, type and label."""
+        """Return the entries of the topic that apply to a resident.
+
+        They are keyed by `all`, or by the resident's ownership, type or label.
+        """
         keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
         return [texts_by_key[key] for key in keys if key in texts_by_key]
 
     def statements(self, round_: Round, *, excluding: str = "") -> list[StatementLine]:
-        """Return the statements of a round in order, without empty ones and those of `but`."""
+        """Return the statements of a round in order.
+
+        Empty statements and those by `excluding` are left out.
+        """
         return self.as_lines(
             (resident_id, round_.recorded[resident_id].statement)
             for resident_id in round_.order
@@ -194,7 +204,7 @@ class Meeting:
         )
 
     def public_history(self, rounds: Sequence[Round], *, excluding: str = "") -> list[RoundRecord]:
-        """Return the public utterances of these rounds, without the statements of `but`."""
+        """Return the public utterances of these rounds, without the statements by `excluding`."""
         return [
             {
                 "round": quote_round(round_.number),
@@ -205,13 +215,13 @@ class Meeting:
         ]
 
     def remembered_rounds(self, rounds: Sequence[Round]) -> Sequence[Round]:
-        """Return the rounds that prompts still show. The rule is the same at every level."""
+        """Return the rounds that prompts show. The rule is the same at every level."""
         return rounds if self.config.history == "all" else rounds[-1:]
 
     def questions_put_to(
         self, rounds: Sequence[Round], *asked: str, but: str = ""
     ) -> list[AddressedQuestion]:
-        """Return the questions that were put to any of `asked`, without those of `but`."""
+        """Return the questions to any of the addressees `asked`, without questions by `but`."""
         residents = self.named_residents
         return [
             {
@@ -228,7 +238,7 @@ class Meeting:
         ]
 
     def as_lines(self, utterances: Iterable[tuple[str, Utterance]]) -> list[StatementLine]:
-        """Return (resident, utterance) pairs as prompts list them, without empty utterances."""
+        """Return (resident, utterance) pairs as lines for prompts. Drop empty utterances."""
         return [
             self._build_line(resident_id, utterance)
             for resident_id, utterance in utterances
@@ -281,14 +291,17 @@ def make_meeting(
 
 
 class RecordedQuestion(NamedTuple):
-    """A question in a statement. `target` is a resident's id, `all`, `moderator` or `planner`."""
+    """A question in a statement, and its utterance.
+
+    `target` is the id of a resident, `all`, `moderator` or `planner`.
+    """
 
     target: str
     utterance: Utterance
 
 
 class RecordedTurn(NamedTuple):
-    """The utterances of one resident's turn. Only prompts to that resident show `thoughts`."""
+    """The recorded utterances of one resident's turn. No other resident is shown `thoughts`."""
 
     statement: Utterance
     questions: tuple[RecordedQuestion, ...] = ()
@@ -297,11 +310,12 @@ class RecordedTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round. `order` is the order in which prompts list its statements.
+    """One round of a discussion, with its answers and their utterances.
 
-    `recorded`, `moderator` and `notes` hold the utterances of `turns`, `moderation` and
-    `reflections`. `parts` counts the calls of a shared session, and is 0 for separate ones.
-    `planned_parts` is their number if no reply is too long or cut.
+    `order` is the order of its statements in prompts. `recorded`, `moderator` and `notes` hold the
+    utterances of `turns`, `moderation` and `reflections`. `parts` is the number of calls of a
+    shared session, and 0 for separate sessions. `planned_parts` is the number of calls if no reply
+    is split.
     """
 
     number: int
@@ -316,7 +330,7 @@ class Round:
     planned_parts: int = 1
 
     def quote_stance(self, resident: str) -> str:
-        """Return the stance in a resident's thoughts of this round with its source, for prompts."""
+        """Return a resident's stance from THINK in this round, with its source, for prompts."""
         thoughts = self.recorded[resident].thoughts
         return quote_value(
             self.turns[resident].stance, "utterance", thoughts.id if thoughts else "", resident
@@ -325,7 +339,10 @@ class Round:
 
 @dataclass(frozen=True)
 class Discussion:
-    """The state of a discussion: the meeting and the results of the stages so far."""
+    """The state of a discussion: the meeting and the results of the stages so far.
+
+    `before` and `after` hold satisfaction by resident id. `calls` holds the records of all answers.
+    """
 
     meeting: Meeting
     rounds: tuple[Round, ...] = ()
@@ -339,12 +356,12 @@ class Discussion:
     calls: tuple[Call, ...] = ()
 
     def with_stage(self, calls: Sequence[Call], **stage: Any) -> Discussion:
-        """Return a copy with the results and calls of one more stage."""
+        """Return a copy with one more stage: its calls, and the fields in `stage`."""
         return replace(self, calls=(*self.calls, *calls), **stage)
 
     @cached_property
     def items(self) -> dict[str, PlannedItem]:
-        """The items of the ballot by id. Empty if the planner's answer could not be read."""
+        """The ballot items by id. Empty if the planner's answer could not be read."""
         planned = self.planned.items if self.planned else ()
         return {f"V{number}": item for number, item in enumerate(planned, start=1)}
 
@@ -371,9 +388,10 @@ def on_one_line(utterance: Utterance) -> str:
 
 @dataclass(frozen=True)
 class HallSpeakers:
-    """The speakers of a meeting: residents in `seats` or one shared `session`, and the leaders.
+    """The speakers of a meeting.
 
-    `portraits`: resident id → persona text. `longest_reply`: limit of a shared reply, in tokens.
+    Residents are in `seats`, or one shared `session` speaks for them. `portraits` maps resident id
+    → persona text. `longest_reply` is the limit of a shared reply, in tokens.
     """
 
     meeting: Meeting
@@ -391,7 +409,7 @@ class HallSpeakers:
     def reading_context(
         self, me: str, *, round: int = 2, stance: str = "", think: bool = True, max_items: int = 0
     ) -> AskContext:
-        """Return the context in which an answer of the speaker `me` is read."""
+        """Return the context for reading an answer of the speaker with id `me`."""
         meeting = self.meeting
         return AskContext(
             self.ids, me, round, stance, think, max_items, meeting.names_by_id, meeting.set.options
@@ -401,7 +419,7 @@ class HallSpeakers:
 def open_hall(scope: Scope, meeting: Meeting) -> HallSpeakers:
     """Build the speakers of a meeting with their system prompts.
 
-    The planner is not told who is vulnerable, and is the same model at every level.
+    The planner has the same model at every level and is not told who is vulnerable.
     """
     level = meeting.level
     prompt_variables = {"residents": count_residents(meeting), "topic": meeting.topic}
@@ -460,7 +478,10 @@ def count_residents(meeting: Meeting) -> int:
 
 
 def longest_reply(config: TownHallConfig, model: str) -> int:
-    """Return the limit of a shared reply in tokens: the study file's or the model's, if lower."""
+    """Return the limit of a shared reply in tokens.
+
+    It is the lower of the limits of the study file and of the model.
+    """
     limit = catalog.max_output_tokens(model, config.endpoints)
     return min(config.longest_shared_reply, limit or config.longest_shared_reply)
 
@@ -490,7 +511,7 @@ def _shared_session(scope: Scope, meeting: Meeting, portraits: Sequence[str]) ->
 
 
 def describe_resident(scope: Scope, meeting: Meeting, resident: Resident) -> str:
-    """Return a resident's persona in one paragraph, the same at all levels."""
+    """Return a resident's persona as one paragraph, which is the same at all levels."""
     topic = meeting.config.topic
     source_id = cell_id("portraits.portrait", meeting.id, resident.id)
     if resident.id in meeting.ids_as_self:
@@ -508,9 +529,9 @@ def describe_resident(scope: Scope, meeting: Meeting, resident: Resident) -> str
 class ResidentHistory(TypedDict):
     """The history of a resident with a separate session, as variables of prompts.
 
-    `statements`: others' in `last_round`. `earlier`: rounds before it. `own`: the resident's
-    statements. `questions`: to the resident in the last round. `moderator`: the moderator's words
-    after it.
+    `statements`: statements of others in the last round. `moderator`: the moderator's speech after
+    it. `questions`: questions to the resident in it. `earlier`: the rounds before it. `own`: all
+    statements of the resident.
     """
 
     me: str
@@ -552,7 +573,7 @@ def shared_history(hall: HallSpeakers, rounds: Sequence[Round]) -> dict[str, obj
 async def ask_speaker(
     scope: Scope, speaker: Speaker, prompt: str, answer_type: AnswerType[T], stage: Stage
 ) -> SpeakerAnswer[T]:
-    """Ask one speaker and return the answer. The session re-asks up to two times."""
+    """Ask one speaker and return the answer, after up to two re-asks."""
     result = await scope.ask_detailed(
         speaker, prompt, answer_type=answer_type, about=stage.question_matter
     )
@@ -563,7 +584,7 @@ async def ask_speaker(
 async def ask_alone(
     scope: Scope, hall: HallSpeakers, ask: Callable[[Scope, Speaker], Awaitable[SpeakerAnswer[T]]]
 ) -> tuple[Answers[T], list[Call]]:
-    """Ask all residents at once, each in a separate session."""
+    """Ask all residents at the same time, each in a separate session."""
     answers = await scope.map([hall.seats[resident_id] for resident_id in hall.ids], ask)
     values = {
         resident_id: speaker_answer.value
@@ -582,9 +603,10 @@ async def ask_alone(
 class SharedRequest(Generic[M, V]):
     """A question to the shared session about several residents.
 
-    `tokens`: expected length of one resident's part, which limits the residents per reply.
-    `prompt`: builds the question for some residents, given the results of earlier calls. `record`:
-    makes a result from a resident's id, the answer and its address.
+    `answers`: resident id → answer type. `tokens`: expected length of one resident's part, which
+    limits the residents per reply. `prompt` builds the question for some residents, given the
+    results of earlier calls. `record` makes a result from a resident's id, the answer and its
+    address.
     """
 
     stage: Stage
@@ -595,16 +617,17 @@ class SharedRequest(Generic[M, V]):
 
 
 def keep_answer(_resident: str, answer: T, _address: str) -> T:
-    """Return the answer unchanged, as the `record` of a `SharedRequest`."""
+    """Return the answer unchanged. Used as `SharedRequest.record` if there is nothing to record."""
     return answer
 
 
 async def ask_together(
     scope: Scope, hall: HallSpeakers, group: SharedRequest[M, V]
 ) -> tuple[Answers[V], list[Call]]:
-    """Ask the shared session about many residents, in as few calls as its replies can hold.
+    """Ask the shared session about many residents, in as few calls as the length of replies allows.
 
-    Residents who are missing in a reply are asked about again, until a call adds no resident.
+    Residents who are missing in a reply are asked about again. This ends when a call gives no new
+    resident.
     """
     session, max_reply_tokens = session_of(hall), hall.longest_reply
     waiting = list(group.answers)
@@ -644,6 +667,6 @@ async def ask_together(
 
 
 def session_of(hall: HallSpeakers) -> Speaker:
-    """Return the shared session of a hall that has one."""
+    """Return the shared session of a hall, which must have one."""
     assert hall.session is not None
     return hall.session

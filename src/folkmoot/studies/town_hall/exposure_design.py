@@ -1,7 +1,7 @@
-"""The exposure of residents: the texts that each of their decisions should have in its prompt.
+"""The exposure of residents: the texts that the prompt of each decision should contain.
 
-`exposure_decisions` derives this from the tables alone. `kit.exposure` compares it with the texts
-that the stored requests contain.
+`exposure_decisions` derives these texts from the tables alone. `kit.exposure` then compares them
+with the texts in the stored requests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DECISION_OF_PART = {"before": "satisfaction before", "vote": "vote", "after": "s
 
 
 def label_source(source: Source) -> str:
-    """Return the study's label for a source of text, or "" if the source is no exposure."""
+    """Return the exposure label of a source of text. Returns "" if the source is no exposure."""
     if source.kind == "persona":
         return LIFE_STORY
     if source.kind == "proposal":
@@ -53,8 +53,8 @@ def label_source(source: Source) -> str:
 class _Discussion:
     """The recorded texts of one discussion.
 
-    `portraits`: resident id → id of the portrait. `proposals`: ids of the ballot items. `said`:
-    rows of `utterances` with a non-empty text.
+    `portraits`: resident id → id of the persona text. `proposals`: ids of the ballot items.
+    `utterances`: rows of the table `utterances` with a text.
     """
 
     level: str
@@ -64,7 +64,7 @@ class _Discussion:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield the decisions of a run: statements, reflections, votes and ratings of satisfaction.
+    """Yield the decisions of a run: statements, reflections, votes and satisfaction ratings.
 
     A question to a shared session yields one decision for each of its residents.
     """
@@ -94,7 +94,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
 def _question_decisions(
     config: TownHallConfig, discussion: _Discussion, address: str, speaker: str
 ) -> Iterator[Decision]:
-    """Yield the decisions of one question: one, or one per resident of a shared session."""
+    """Yield the decisions of one question. A shared session has one per resident."""
     discussion_id, part, *_, ask = address.split("/")
     set_name = discussion_id.partition("_")[0]
     is_shared, is_reflection = speaker == "session", "/reflect/" in address

@@ -1,8 +1,9 @@
-"""The files of a run under the names of the source.
+"""The files of a run in the format of the source.
 
-The tables give seven JSON files per discussion, the comparison of levels and the totals of calls.
-So these can be made again at any time. Logs are written during a discussion, in the order of the
-protocol. Their times, tokens and latencies come from the journal, so a replay writes the same log.
+Seven JSON files per discussion, the comparison of levels and the totals of calls are derived from
+the tables. So they can be written again at any time. Logs are written during a discussion, in the
+order of the protocol. Their times and tokens come from the journal, so a replay writes the same
+log.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ FILES = (
 
 
 def derived_files(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str, object]]:
-    """Yield the path below the run folder and the content of each derived file."""
+    """Yield (path below the run folder, content) for each derived file."""
     # One discussion at a time, so that memory does not grow with the number of sets.
     for discussion in read_discussions(run):
         for name, content in discussion_files(discussion).items():
@@ -71,7 +72,8 @@ def derived_files(run: RunFolder, journal: JournalReader) -> Iterator[tuple[str,
 class StoredDiscussion:
     """The recorded rows of one discussion.
 
-    `residents`: the residents of its set. `calls`: round → number of calls of the shared session.
+    `residents`: the residents of the discussion's set. `calls`: round → number of calls of the
+    shared session.
     """
 
     id: str
@@ -85,7 +87,7 @@ class StoredDiscussion:
 
     @property
     def head(self) -> Json:
-        """The fields with which each file begins."""
+        """The fields at the start of each file."""
         return {"discussion_id": self.id, "set": self.set, "level": self.level}
 
 
@@ -120,7 +122,7 @@ def read_discussions(run: RunFolder) -> Iterator[StoredDiscussion]:
 
 
 def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
-    """Return discussion → round → number of calls of the shared session."""
+    """Return discussion id → round → number of calls of the shared session."""
     address_groups = pl.col("scope").str.extract_groups(r"^(?<discussion>[^/]+)/round(?<round>\d+)")
     session_answers = (
         run.scan_table("answers")
@@ -137,7 +139,7 @@ def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
 
 
 def discussion_files(discussion: StoredDiscussion) -> dict[str, Json]:
-    """Return file name (without folder and extension) → content."""
+    """Return file name → content for a discussion. Names lack folder and extension."""
     groups = compare_groups(discussion.tables)
     outcome = final_consensus(discussion.tables, groups)
     contents = (
@@ -223,7 +225,7 @@ def _quality(discussion: StoredDiscussion) -> Json:
 
 
 def _survival(tables: Tables) -> dict[str, Json]:
-    """Return resident id → the rounds in which others referred to the resident."""
+    """Return resident id → the rounds in which other residents referred to this resident."""
     return {
         row["agent_id"]: {
             "agent_id": row["agent_id"],
@@ -276,7 +278,7 @@ TRACKED = (
 
 
 def _tracking_data(tables: Tables) -> Json:
-    """Return the records of the source (section 7.3), sorted by resident and then by round."""
+    """Return the records of section 7.3 of the source, sorted by resident and then by round."""
     references = tables["references"].group_by("target", "round").agg("interaction_type")
     types_by_resident = {
         (resident_id, number): list(interaction_types)
@@ -400,8 +402,8 @@ def _satisfaction_data(tables: Tables, groups: dict[str, Json]) -> Json:
 def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]:
     """Return the totals of calls by discussion and by model.
 
-    Re-asks and missing answers come from the table `answers`. Times, tokens and cost of every try
-    come from the journal.
+    Re-asks and missing answers come from the table `answers`. Times, tokens and cost come from the
+    journal and include retries.
     """
     call_rows = [
         {"discussion": name, **call}
@@ -434,9 +436,9 @@ def _by_model(calls: pl.DataFrame) -> dict[str, dict[str, object]]:
 
 
 def _sum_calls(calls: pl.DataFrame) -> dict[str, object]:
-    """Return the totals of calls.
+    """Return the totals of these calls.
 
-    Tokens and cost (USD) are None if they are unknown for any call.
+    Total tokens and total cost (USD) are None if they are unknown for any call.
     """
     is_lost = calls["missing"].drop_nulls() != DECLINED
     unknown = {name for name in TOOK if calls[name].has_nulls()}
@@ -457,7 +459,7 @@ PREVIEW_CHARACTERS = 160
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a log. `at` is in seconds since the epoch."""
+    """One line of a log. `at` is in seconds since the Unix epoch."""
 
     level: str
     component: str
@@ -491,7 +493,7 @@ class Entry:
 
 
 def log_lines(discussion: Discussion) -> tuple[str, str]:
-    """Return the log as JSON lines, from the configured level up, and its errors as plain lines."""
+    """Return the log as JSON lines from the configured level up, and its errors as plain text."""
     levels = LOG_LEVELS[LOG_LEVELS.index(discussion.meeting.config.log_level) :]
     entries = list(log_entries(discussion))
     lines = [entry.to_json(discussion) for entry in entries if entry.level in levels]
@@ -534,7 +536,7 @@ def log_entries(discussion: Discussion) -> Iterator[Entry]:
 
 
 def _call_entries(call: Call, full: bool) -> Iterator[Entry]:
-    """Yield the entry of a call, and an entry for each irregularity of it."""
+    """Yield the log entry of a call, and one more for each of its irregularities."""
 
     def build_entry(level: str, action: str, **data: object) -> Entry:
         # The three speakers that are no residents have components of the same name.
@@ -588,9 +590,9 @@ def _round_actions(round_: Round, at: float | None) -> Iterator[Entry]:
 
 
 def _round_memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry]:
-    """Yield an entry for each resident with the length of the history after a round.
+    """Yield one log entry per resident with the length of the history after a round.
 
-    It applies only to levels with separate sessions.
+    Only levels with separate sessions have such entries.
     """
     last = rounds[-1]
     for resident in last.order:
@@ -615,14 +617,14 @@ def _last_call_time(calls: Iterable[Call]) -> float | None:
 
 
 def stamp(at: float | None) -> str | None:
-    """Return a time as ISO 8601 in UTC with milliseconds, or None."""
+    """Return a time as ISO 8601 in UTC with milliseconds. Returns None for None."""
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def keep_log(scope: Scope, discussion: Discussion) -> None:
-    """Write the logs of a discussion as far as it has come."""
+    """Write the logs of a discussion for the stages so far."""
     lines, errors = log_lines(discussion)
     # The start of the run names the files, so a resumed run writes the same files again.
     file_stamp = "".join(

@@ -1,4 +1,4 @@
-"""The findings of a town-hall run: levels compared, and vulnerable beside general residents."""
+"""The findings of a town-hall run. They compare levels, and vulnerable with general residents."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ Levels = Mapping[str, Json]
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
-    """Return all findings of a run, the headline first."""
+    """Return all findings of a run. The headline comes first."""
     comparison = compare_levels(run)
     main, supplementary = comparison["main"], comparison["supplementary"]
     levels: Levels = main["levels"]
@@ -121,15 +121,15 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 
 def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
-    """Return the results of claims on a supplementary level beside a main one."""
+    """Return the results of claims that compare a supplementary level with a main one."""
     return [result for result in results if result.claim.measure == GAP and result not in between]
 
 
 def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[str, Estimate]:
-    """Return group → the estimate of the claim on `measure` at a level.
+    """Return group → the estimate of the claim on `measure` at one level.
 
-    "gap" is the group of claims that compare vulnerable with general residents. Groups without data
-    are left out.
+    The group "gap" is the comparison of vulnerable with general residents. Groups without data are
+    left out.
     """
     groups: dict[object, str] = {(True,): "vulnerable", (False,): "general"}
     estimates = {}
@@ -142,7 +142,7 @@ def _within_level(results: Sequence[Result], measure: str, level: str) -> dict[s
 
 
 def _level_figures(summary: Json, figure: str) -> dict[str, Estimate]:
-    """Return group → the estimate of a figure, of a level or of a difference of levels."""
+    """Return group → the estimate of one figure. `summary` is a level or a difference of levels."""
     return {
         group: estimate_from_json(summary["figures"][figure][group], "sets") for group in GROUPS
     }
@@ -155,7 +155,7 @@ def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
 
 
 def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
-    """Build the finding on the weighted inclusivity score and its gap at each level."""
+    """Build the finding on the weighted inclusivity score at each level and its gap."""
     estimates_by_level = {
         level: _level_figures(summary, SCORE) | _within_level(results, INCLUSION, level)
         for level, summary in levels.items()
@@ -229,7 +229,10 @@ def _compare_scores(
     estimates_by_level: Mapping[str, Mapping[str, Estimate]],
     public_estimates: Mapping[str, Mapping[str, Estimate]],
 ) -> str:
-    """Return a sentence on the gaps of both scores, and on levels at which their signs differ."""
+    """Return a sentence that compares the gaps of both scores.
+
+    It names the levels at which the signs of the two gaps differ.
+    """
     pairs = {
         level: (estimates_by_level[level]["gap"].value, public_estimates[level]["gap"].value)
         for level in estimates_by_level
@@ -268,7 +271,7 @@ def _compare_scores(
 def step_finding(
     results: Sequence[Result], differences: Sequence[Json], sets: int
 ) -> Finding | None:
-    """Build the finding on how the gap changes between levels, within sets."""
+    """Build the finding on the change of the gap between levels, within sets."""
     changes = [
         f"level {difference['to']} − level {difference['from']}: "
         f"{', '.join(difference['switches_changed'])}"
@@ -292,7 +295,7 @@ def step_finding(
 def replication_finding(
     supplementary: Json, main: Levels, results: Sequence[Result], sets: int
 ) -> Finding:
-    """Build the finding on supplementary levels, apart from the main comparison."""
+    """Build the finding on supplementary levels, which are outside the main comparison."""
     rows = [
         {"level": level, **_figure_values(summary, SCORE), "part": part}
         for part, levels in (("supplementary", supplementary["levels"]), ("main", main))
@@ -315,7 +318,7 @@ def replication_finding(
 
 
 def outcome_finding(levels: Levels, sets: int) -> Finding:
-    """Build the finding on residents' points in the ballot, the votes and the closing text."""
+    """Build the finding on how ballot, votes and closing text reflect residents' points."""
     rows = [
         {"figure": label, "level": level, **_figure_values(summary, name)}
         for name, label in OUTCOMES.items()
@@ -395,7 +398,7 @@ def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -
 
 
 def all_measures_finding(levels: Levels, comparison: Json) -> Finding:
-    """Build the finding that lists each figure at each level, with its gap."""
+    """Build the finding that lists all figures at all levels, with their gaps."""
     meanings: Mapping[str, str] = comparison["figures"]
     rows = []
     for name in meanings:
@@ -418,9 +421,9 @@ def all_measures_finding(levels: Levels, comparison: Json) -> Finding:
 
 
 def concerns_finding(run: RunFolder) -> list[Finding]:
-    """Build the findings on the outcome of concerns, by level and group.
+    """Build the findings on the outcome of residents' concerns, by level and group.
 
-    The list is empty if no coder with evidence coded the concerns. The embedded coder gives none.
+    The list is empty if no coder gave evidence for its codes. The embedded respondent never does.
     """
     codings = coding.read_codings(run).get(CONCERN)
     if codings is None or not codings.supports_findings:
@@ -516,7 +519,7 @@ def _gap_to_others(result: Result) -> str:
 
 
 def _concern_claim(level: str, code: str) -> Claim:
-    """Return the exploratory claim on the response to concerns of both groups at a level."""
+    """Return the exploratory claim that compares the response to both groups' concerns."""
     return Claim(
         "codes.code",
         ("vulnerable", "general"),
@@ -533,7 +536,7 @@ def _concern_claim(level: str, code: str) -> Claim:
 
 
 def _quotes_finding(read: coding.CodebookResults, rows: Sequence[CodedConcern]) -> Finding:
-    """Build the finding that lists the quotes of one set, so that a reader can judge the codes."""
+    """Build the finding that lists the quotes of one set, so that researchers can check codes."""
     quoted: list[Row] = [
         {
             "where": coded_concern.id,
@@ -559,7 +562,7 @@ def _describe_code(code: str) -> str:
 
 
 def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
-    """Build the finding on the five-level reaction spectrum by level and group."""
+    """Build the finding on the shares of the five reaction levels, by level and group."""
     # References of unknown type have no level.
     reactions = reactions.filter(pl.col("reaction").is_not_null())
     if reactions.is_empty():
@@ -609,7 +612,7 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
 
 
 def stance_finding(rounds: pl.DataFrame) -> Finding | None:
-    """Build the finding on how stances changed between rounds."""
+    """Build the finding on changes of stances between rounds."""
     with_change = rounds.filter(pl.col("change_type").is_not_null())
     if with_change.is_empty():
         return None
@@ -641,7 +644,7 @@ def stance_finding(rounds: pl.DataFrame) -> Finding | None:
 
 
 def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]:
-    """Build the findings on who responded to whom in the first set, one map per level.
+    """Build the findings on who responded to whom in the first set: one heat map per level.
 
     A response is any reaction except `ignore`. Rows are speakers, and columns are targets.
     """

@@ -1,15 +1,14 @@
-"""Measures of a discussion (source, section 7) over its tables, and the comparison of levels.
+"""Measures of a discussion (source, section 7), computed from its tables, and comparison of levels.
 
-The measures say how other residents react to each resident, by round. They are pooled for the
-vulnerable and the general residents. The gap is vulnerable minus general. A reaction is possible
-from round 2 on. It goes from a resident with a readable statement to another who had one in the
-round before. A possible reaction without a reference has level 0, ignore.
+The measures say how other residents react to each resident, by round. They are pooled for
+vulnerable and for general residents. The gap is vulnerable minus general. From round 2 on, a
+resident with a readable statement can react to each other resident with a statement in the round
+before. Such a possible reaction without a reference has level 0, ignore.
 
-A ratio of a group is the sum of its parts over the sum of its wholes. Counts are given as totals,
-as in the source, and per resident, because the groups differ in size.
-
-A set has the same residents at every level. Levels are therefore compared within sets, and the
-differences are averaged over sets, which are the independent units.
+The ratio of a group is the sum of its numerators over the sum of its denominators. Counts are given
+as totals, as in the source, and per resident, because the groups differ in size. A set has the same
+residents at every level. So levels are compared within sets, and the differences are averaged over
+sets, which are the independent units.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ MEASURED = (ItemRow, ReactionRow, ReferenceRow, RoundRow, SatisfactionRow, Typed
 
 
 def build_tables(rows: Iterable[Row]) -> Tables:
-    """Return the tables of `MEASURED` as data frames, from rows of any table."""
+    """Return the tables in `MEASURED` as data frames. Rows of other tables are ignored."""
     # A table without rows still gets a frame with its columns, so that queries do not fail.
     by_table: dict[str, list[Row]] = {row.table: [] for row in MEASURED}
     for row in rows:
@@ -75,7 +74,7 @@ def _frame(row: type[Row], rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json]]:
-    """Return round, speaker's id and fields of each answer of a stage, in order."""
+    """Return (round, speaker's id, fields) for each answer of a stage, in order."""
     answers = tables["typed_answers"].filter(stage=stage).select("round", "agent_id", "answer")
     return [
         (round_, resident_id, orjson.loads(answer))
@@ -84,7 +83,7 @@ def read_answers(tables: Tables, stage: str) -> list[tuple[int | None, str, Json
 
 
 def read_concerns(tables: Tables) -> list[Json]:
-    """Return the concerns that the closing text mentions."""
+    """Return the residents' concerns that the closing text mentions."""
     return [
         concern
         for _, _, answer in read_answers(tables, "consensus")
@@ -93,7 +92,7 @@ def read_concerns(tables: Tables) -> list[Json]:
 
 
 def _read_remarks(tables: Tables) -> pl.DataFrame:
-    """Return one row per remark about another resident, the target.
+    """Return a table with one row for each remark of a resident about another one, the target.
 
     `kind` is reaction, question, compelling or disagreed. A private reaction counts even if the
     statement after it could not be read.
@@ -116,10 +115,10 @@ def _read_remarks(tables: Tables) -> pl.DataFrame:
 
 
 def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
-    """Measure how others reacted to each resident in a round (source, 7.3).
+    """Measure how other residents reacted to each resident in a round (source, 7.3).
 
     Returns resident id → columns of `RoundRow`. A ratio or mean without a denominator is None.
-    References of unknown type are counted, but left out of scores.
+    References of unknown type are counted, but not scored.
     """
     level, kind = pl.col("reaction_level"), pl.col("kind")
     reacted = (
@@ -159,10 +158,10 @@ def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
 
 
 def measure_survival(tables: Tables) -> pl.DataFrame:
-    """Measure how long other residents referred to each resident's statements, by `agent_id`.
+    """Measure in how many rounds other residents referred to each resident. One row per `agent_id`.
 
-    `citations` holds the number of public references in each of `rounds`. `survival` is the share
-    of rounds from the second on with at least one reference. It is null if there was only one
+    `citations` lists the number of public references in each round of `rounds`. `survival` is the
+    share of rounds from the second on with at least one reference. It is null if there was only one
     round.
     """
     is_cited = (pl.col("interaction_count") > 0).filter(pl.col("round") > 1)
@@ -209,11 +208,11 @@ PER_RESIDENT = {
 
 
 def measure(tables: Tables, by: str) -> dict[Any, Json]:
-    """Return the source's totals and the `FIGURES` of groups of residents: value of `by` → both.
+    """Return, for each group of residents, the source's totals and the `FIGURES`.
 
-    `by` is a column of the table `rounds`: `is_vulnerable` for the two groups, `agent_id` for
-    single residents. If the planner's ballot or closing text could not be read, its figures are
-    None and not 0.
+    `by` is the column of the table `rounds` that defines the groups: `is_vulnerable` for the two
+    groups, or `agent_id` for single residents. The result maps each value of this column to a dict.
+    If the ballot or the closing text could not be read, figures on it are None and not 0.
     """
     rounds = tables["rounds"]
     members = rounds.select("agent_id", group=by).unique(maintain_order=True)
@@ -290,7 +289,7 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
 
 
 def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
-    """Return the totals and figures of one group under their names."""
+    """Return the totals and figures of one group by their names."""
     survivals, residents = row["survival"] or [], row["residents"]
     measures = {
         **row,
@@ -312,7 +311,7 @@ def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
 
 
 def compare_groups(tables: Tables) -> dict[str, Json]:
-    """Return the measures of both groups and the gap of each figure, vulnerable minus general."""
+    """Return the measures of both groups, and the gap (vulnerable minus general) of each figure."""
     groups = measure(tables, "is_vulnerable")
     vulnerable, general = groups[True], groups[False]
     gap = {name: difference_or_none(vulnerable[name], general[name]) for name in FIGURES}
@@ -322,8 +321,8 @@ def compare_groups(tables: Tables) -> dict[str, Json]:
 def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
     """Return the counts of ballot items and concerns by group (source, section 7.4).
 
-    An item is vulnerable-originated if any of its origins is vulnerable. The reflection rate is
-    passed ÷ originated, or None if no item was originated.
+    An item counts as vulnerable-originated if at least one vulnerable resident raised it. The
+    reflection rate is passed ÷ originated. It is None if no item was originated.
     """
     items = tables["items"]
     vulnerable = find_vulnerable(tables)
@@ -368,7 +367,7 @@ SWITCHES = (
 
 
 def compare_levels(run: RunFolder) -> Json:
-    """Compare the levels of a run, using the sets that are complete."""
+    """Compare the levels of a run. Only complete sets are used."""
     levels = run.plan["sealed"]["discussions"]["data"]["levels"]
     discussions = run.read_table("discussions")
     # A set that lacks a level cannot be compared within itself, so it is left out of all means.
@@ -379,9 +378,9 @@ def compare_levels(run: RunFolder) -> Json:
 def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Json:
     """Return the content of `levels.json`: means of levels and differences of levels, over sets.
 
-    There is an entry for each figure and group. Supplementary levels are kept apart. `discussions`
-    has one row per set and level, with a column for each figure of each group. Runs of earlier
-    versions have fewer figures.
+    There is one entry for each figure and group. Supplementary levels are kept separate.
+    `discussions` has one row per set and level, and a column for each combination of figure and
+    group. Runs of earlier versions have fewer figures.
     """
     names = [name for name in FIGURES if f"gap_{name}" in discussions.columns]
     columns = {name: {group: f"{group}_{name}" for group in GROUPS} for name in names}
@@ -465,7 +464,10 @@ UNBOUNDED: Bounds = (-math.inf, math.inf)
 
 
 def _find_bounds(name: str, *, difference: bool) -> Bounds:
-    """Return the bounds of a figure, or of its difference between groups or levels."""
+    """Return the smallest and the largest possible value of a figure.
+
+    With `difference`, return the bounds of a difference between groups or levels.
+    """
     if name not in SHARES:
         return UNBOUNDED
     return SHARE_DIFFERENCE if difference else SHARE
@@ -474,8 +476,8 @@ def _find_bounds(name: str, *, difference: bool) -> Bounds:
 def _over_sets(by_set: Mapping[int, float], bounds: Bounds, *, tested: bool = False) -> Json:
     """Return the mean of a figure over sets, with its interval.
 
-    `tested`: the values are differences within sets, and the result has a p-value. `each` holds the
-    values of the sets if there are fewer than five.
+    Use `tested=True` for differences within sets. The result then has a p-value. `each` in the
+    result holds the values of the sets if there are fewer than five.
     """
     mean = NO_ESTIMATE
     if by_set:
@@ -501,15 +503,15 @@ def _estimate_mean(values: tuple[float, ...], sets: tuple[int, ...], bounds: Bou
 
 
 def _round_finite(value: float) -> float | None:
-    """Return a number rounded to 12 decimals, or None if it is not finite.
+    """Return a number rounded to 12 decimals. Returns None if it is not finite.
 
-    The last bits of sums differ between machines, and files of equal runs must be equal.
+    The last bits of sums differ between machines, but equal runs must give equal files.
     """
     return round(value, 12) if math.isfinite(value) else None
 
 
 def comparison_rows(comparison: Json) -> Iterator[Row]:
-    """Yield the rows of `levels` and `differences`: one for each figure and group."""
+    """Yield the rows of the tables `levels` and `differences`, one for each figure and group."""
     for part in ("main", "supplementary"):
         for level, summary in comparison[part]["levels"].items():
             for cells in _each(summary["figures"]):
@@ -534,7 +536,7 @@ def _each(figures: Json) -> Iterator[Json]:
 
 
 class CodedConcern(NamedTuple):
-    """One resident's concern as it was coded. `codes`: code → the quote that shows it."""
+    """One resident's concern after coding. `codes` maps code → the quote that supports it."""
 
     id: str
     level: str
@@ -565,7 +567,10 @@ def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedC
 
 
 def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
-    """Return the data of both groups, from the sets that have concerns of both."""
+    """Return the data of both groups on one code.
+
+    Only sets with concerns of both groups are included.
+    """
     common_sets = set.intersection(
         *(
             {coded_concern.set_no for coded_concern in concerns if coded_concern.group == group}
@@ -590,10 +595,10 @@ def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Si
 
 
 def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
-    """Return pairs of satisfaction ratings for the retest measures.
+    """Return pairs of satisfaction ratings for the test–retest measures.
 
-    One kind of pair is the rating before the discussion at two levels, by the same resident and
-    model. The other kind is the rating before and after a discussion.
+    In one kind of pair, a resident with the same model gives the rating before the discussion at
+    two levels. In the other kind, a resident gives the ratings before and after a discussion.
     """
     seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
     models = seats.agg(pl.col("seat_model").first())

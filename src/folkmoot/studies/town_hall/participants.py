@@ -1,10 +1,10 @@
-"""The residents of a set: general residents, who are sampled, and vulnerable ones from profiles.
+"""The residents of a set: general residents are sampled, and vulnerable ones come from profiles.
 
 Income, economic pressure and affordability must not contradict each other. A resident with a high
 income is never struggling, and one with a low income is never comfortable. Within this limit,
-pressure follows income, and both ratios of the study file are met exactly. A resident who is
-comfortable or has a high income can afford the contribution. A resident who is struggling or has a
-low income cannot. For all others a random draw decides.
+pressure follows income, and both ratios of the study file are met exactly. Residents who are
+comfortable or have a high income can afford the contribution. Residents who are struggling or have
+a low income cannot. For all others a random draw decides.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ _DECADE = re.compile(r"(?<![0-9])[0-9]{0,2}0\s*['’]?s\b", re.I)
 
 
 def find_ages(age_group: str) -> AgeBounds | None:
-    """Return the ages that the name of an age group gives (`30s`, `18-24`, `70s+`, `under 30`).
+    """Return the bounds in the name of an age group, such as `30s`, `18-24`, `70s+` or `under 30`.
 
-    Return None if the name holds no number.
+    Returns None if the name contains no number.
     """
     numbers = [int(number) for number in _NUMBER.findall(age_group)]
     if not numbers:
@@ -91,8 +91,8 @@ def find_ages(age_group: str) -> AgeBounds | None:
 class Profile(BaseModel):
     """The front matter of a vulnerable resident's profile.
 
-    The fields are the standardised ones of the source. `label` is a short name for tables. `name`
-    may be empty, and is then drawn.
+    The fields are those of the source. `label` is a short name for tables. If `name` is empty, a
+    name is drawn.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -142,7 +142,7 @@ class Profile(BaseModel):
 
 
 class Resident(Profile):
-    """One resident of a set. `story` is the text of a profile, or a drawn story."""
+    """One resident of a set. `story` is the text of a profile or a drawn life story."""
 
     id: str = ""
     label: str = ""
@@ -151,7 +151,7 @@ class Resident(Profile):
     story: str = Field("", repr=False)
 
     def to_json(self) -> dict[str, object]:
-        """Return the fields in the groups of the source's persona format."""
+        """Return the fields, grouped as in the persona format of the source."""
         return {
             "id": self.id,
             "name": self.name,
@@ -167,7 +167,7 @@ class Resident(Profile):
         }
 
     def to_row(self) -> dict[str, Any]:
-        """Return the fields as one flat record, without the story."""
+        """Return the fields as one flat mapping, without the story."""
         return self.model_dump(exclude={"story"})
 
     def _selected_attributes(self, *names: str) -> dict[str, object]:
@@ -176,11 +176,11 @@ class Resident(Profile):
 
 @dataclass(frozen=True)
 class ResidentSet:
-    """The residents and orders of one set, which are the same at all its levels.
+    """The residents and random orders of one set. They are the same at all levels.
 
-    `orders` holds one order per round, in which prompts list the statements of the round.
-    `stand_ins` take the seats of the vulnerable at levels without them. `options` holds the orders
-    in which closed fields list their options.
+    `orders` holds, for each round, the order of its statements in prompts. `stand_ins` take the
+    seats of the vulnerable residents at levels without them. `options` holds the orders of options
+    in closed fields.
     """
 
     number: int
@@ -193,10 +193,7 @@ class ResidentSet:
 def make_set(
     config: TownHallConfig, profiles: Sequence[Resident], seed: int, number: int
 ) -> ResidentSet:
-    """Draw the residents and the orders of one set.
-
-    The draw depends on seed and set number alone.
-    """
+    """Draw the residents and orders of one set. The draw depends only on seed and number."""
     general, vulnerable = resident_ids(config.residents.general, len(profiles))
     resident_count = len(general) + len(vulnerable)
     # Stand-ins have ids after all others, so that no id means two residents in one set.
@@ -232,7 +229,7 @@ def make_set(
 def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
     """Return the same residents with their labels permuted at random.
 
-    A label is the status (vulnerable or not), the type and the short name. Personas do not change.
+    A label consists of status (vulnerable or not), type and short name. Personas do not change.
     """
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "labels"))
     labels = ("is_vulnerable", "vulnerable_type", "label")
@@ -248,11 +245,11 @@ def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[
 def with_stories(
     people: Sequence[Resident], story_setting: str, seed: int, set_no: int
 ) -> tuple[Resident, ...]:
-    """Return the same residents with their life stories changed.
+    """Return the same residents with changed life stories.
 
-    `who` is `none`, which removes all stories, or `all`, which gives one to each resident. A
-    resident without a story gets sentences of everyday life, as long as the existing stories on
-    average.
+    `story_setting` is `none` to remove all stories, or `all` to give one to each resident. A
+    resident without a story gets sentences about everyday life. Their length is the mean length of
+    the existing stories.
     """
     if story_setting == "none":
         return tuple(resident.model_copy(update={"story": ""}) for resident in people)
@@ -276,7 +273,7 @@ def with_stories(
 
 
 def _draw_story(resident: Resident, word_count: int, rng: np.random.Generator) -> str:
-    """Return a story of about `words` words of everyday life that fits a resident."""
+    """Return a story of about `word_count` words on everyday life that fits a resident."""
     work_sentences = STORIES["work"][
         "retired" if resident.occupation.startswith("retired") else "working"
     ]
@@ -301,10 +298,10 @@ def _draw_story(resident: Resident, word_count: int, rng: np.random.Generator) -
 
 
 def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
-    """Return the same residents, each with a name that fits gender and age.
+    """Return the same residents with names that fit gender and age.
 
-    A resident has a given name only, if no other resident of the set shares it. Otherwise a family
-    name is added. Names of profiles are kept.
+    The name is a given name. A family name is added if another resident of the set has the same
+    given name. Names of profiles are kept.
     """
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "names"))
     sexes = [
@@ -329,7 +326,7 @@ def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tup
 
 
 def resident_ids(general: int, vulnerable: int) -> tuple[list[str], list[str]]:
-    """Return the ids of the general and of the vulnerable residents, such as A01 and A17."""
+    """Return the ids of general and of vulnerable residents. Ids have the form A01."""
     width = max(2, len(str(general + vulnerable)))
     names = [f"A{i:0{width}d}" for i in range(1, general + vulnerable + 1)]
     return names[:general], names[general:]
@@ -340,7 +337,7 @@ def sample_residents(
 ) -> list[Resident]:
     """Draw one general resident for each id in `names`.
 
-    The draw depends on seed, set and id alone.
+    The draw depends only on the seed, the set and the id.
     """
     joint = joint_shares(settings.ratios.income_level, settings.ratios.economic_pressure)
     return [
@@ -400,7 +397,7 @@ def _draw_key(rng: np.random.Generator, shares: Mapping[K, float]) -> K:
 def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
     """Return whether a resident can pay the contribution.
 
-    `coin` decides if income and pressure do not.
+    If income and pressure do not decide this, the result is the random draw `by_lot`.
     """
     if income == "low" or pressure == "struggling":
         return False
@@ -410,7 +407,7 @@ def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
 
 
 def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
-    """Return why no person can have these three attributes, or "" if one can."""
+    """Return why three attributes contradict each other. Returns "" if they do not."""
     if income == "high" and pressure == "struggling":
         return "a high income and struggling contradict each other"
     if income == "low" and pressure == "comfortable":
@@ -426,8 +423,8 @@ def joint_shares(
 ) -> NDArray[np.float64]:
     """Return the joint shares of income (rows) and pressure (columns).
 
-    Both marginal ratios are met, and contradicting pairs have share 0. The method is iterative
-    proportional fitting of `_AFFINITY` (Deming & Stephan 1940). The result is meaningful only if
+    Both marginal distributions are met, and contradicting pairs have share 0. The method is
+    iterative proportional fitting of `_AFFINITY` (Deming & Stephan 1940). Use the result only if
     `joint_problem` returns "".
     """
     rows = np.array([incomes.get(income, 0.0) for income in INCOMES])
@@ -444,7 +441,7 @@ def joint_shares(
 
 
 def joint_problem(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> str:
-    """Return why no population can have both ratios without contradictions, or "" if one can."""
+    """Return why both ratios together force contradictions. Returns "" if they do not."""
     low, high = incomes.get("low", 0.0), incomes.get("high", 0.0)
     comfortable, struggling = pressures.get("comfortable", 0.0), pressures.get("struggling", 0.0)
     if low + comfortable > 1 + 1e-9:
@@ -469,7 +466,7 @@ TOKEN = "builtin"
 def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
     """Read the vulnerable residents that a study file names. They have no ids yet.
 
-    Raises InputError with all problems of all files.
+    Raises InputError with all problems in all files.
     """
     residents, problems = read_profiles(places, folder)
     if problems:
@@ -478,7 +475,7 @@ def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
 
 
 def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], list[Problem]]:
-    """Read profiles and return the readable ones in order, and the problems of the others.
+    """Return the readable profiles in order, and the problems of the others.
 
     Files of a folder are read in alphabetical order.
     """

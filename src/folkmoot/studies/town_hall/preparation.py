@@ -1,4 +1,4 @@
-"""Checks, advisories, expected rows and template files of a town hall, before a run."""
+"""Prepare a run of a town hall: checks, advisories, expected rows and template files."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def matches_study(raw: Mapping[str, object]) -> bool:
 
 
 def limit_sets(config: TownHallConfig, max_sets: int) -> TownHallConfig:
-    """Return a copy of `config` with at most `most` sets. Each set is one discussion per level."""
+    """Return a copy of `config` with at most `max_sets` sets."""
     return config.model_copy(update={"sets": min(config.sets, max_sets)})
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """Return the discussions and residents that the pre-registered plan requires in the tables."""
+    """Return the rows of discussions and residents that the pre-registered plan requires."""
     plan = sealed.get("discussions", {})
     discussion_rows = tuple(
         {
@@ -76,7 +76,7 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 
 def unusable_reason(run: RunFolder) -> str:
-    """Return the reason why a run has no usable data, or "" if it has some.
+    """Return the reason why a run has no usable data. Returns "" if it has usable data.
 
     A run is unusable if no resident made a readable statement in any discussion.
     """
@@ -90,16 +90,16 @@ def unusable_reason(run: RunFolder) -> str:
 
 
 def template_files() -> dict[str, str | bytes]:
-    """Return the four built-in profiles as editable files: relative path → content."""
+    """Return the four built-in profiles as editable files, as relative path → content."""
     profiles = sorted(BUILT_IN_PROFILES.glob("*.md"))
     return {f"vulnerable/{file.name}": file.read_text("utf-8") for file in profiles}
 
 
 def seat_models(config: TownHallConfig) -> list[str]:
-    """Return the models that the levels name for seats and moderators, each once.
+    """Return the distinct models that the levels name for seats and moderators.
 
-    The built-in levels name models of five vendors. These are used only if the study file names a
-    hosted `model`. Otherwise only models that the file itself names are returned.
+    The built-in levels name models of five vendors. They are used only if the study file names a
+    hosted `model`. Otherwise only models in the study file are returned.
     """
     levels = levels_of(config)
     models = [model for level in levels for model in level.models]
@@ -117,7 +117,7 @@ def seat_models(config: TownHallConfig) -> list[str]:
 
 
 def config_advisories(config: TownHallConfig) -> list[str]:
-    """Return the advisories for the researcher before the run, one a line."""
+    """Return the advisories for the researcher before a run, one per line."""
     levels = levels_of(config)
     count = format_count(config.sets * len(levels), "discussion")
     lines = [f"{format_count(config.sets, 'set')} x {format_count(len(levels), 'level')} = {count}"]
@@ -143,7 +143,7 @@ def config_advisories(config: TownHallConfig) -> list[str]:
 
 
 def find_problems(config: TownHallConfig, folder: Path) -> list[Problem]:
-    """Return all problems of a study file that its types alone do not show."""
+    """Return the problems of a study file that the types of its keys do not detect."""
     profiles, problems = read_profiles(config.vulnerable, folder)
     # With unreadable profiles the number of vulnerable residents is unknown. Zero avoids follow-up
     # problems.
@@ -241,7 +241,7 @@ def _check_occupations(settings: ResidentSettings) -> list[Problem]:
 
 
 def design_size(config: TownHallConfig, folder: Path) -> DesignSize:
-    """Return the size of the design for `folkmoot power`: every set takes part at all levels."""
+    """Return the size of the design for `folkmoot power`. Every set takes part at all levels."""
     resident_count = config.residents.general + len(load_profiles(config.vulnerable, folder))
     key = ("sets", config.sets)
     return DesignSize("paired", len(config.levels), config.sets, resident_count, "set", key)

@@ -1,8 +1,8 @@
 """The protocol of a town hall: sets of residents discuss one issue at every level.
 
-Within a set only the level differs. The residents, the order of the statements, the seed and the
-topic are the same. Sets run in order as blocks. Rows are recorded when rounds, votes and
-discussions end. Files and findings are made from these rows.
+Within a set only the level differs. Residents, orders, seed and topic are the same. Sets run in
+order as blocks. Rows are recorded at the end of each round, vote and discussion. Files and findings
+are made from these rows.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def run_protocol(session: Session[TownHallConfig]) -> None:
 def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet], list[Meeting]]:
     """Return the sets of residents, and their meetings at every level.
 
-    Both depend on the study file and its seed alone, so seats can be listed before a run.
+    Both depend only on the study file and its seed, so seats can be listed before a run.
     """
     profiles, seed = load_profiles(config.vulnerable, folder), config.random_seed
     sets = [make_set(config, profiles, seed, number) for number in range(1, config.sets + 1)]
@@ -85,7 +85,7 @@ def _seat(meeting: Meeting, id: str) -> Seat:
 
 
 async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Meeting]:
-    """Draw the residents, orders and seats of all meetings, and seal and record them."""
+    """Draw the residents, orders and seats of all meetings. Seal and record them."""
     sets, meetings = meetings_of(session.config, session.study_folder)
     meetings = [
         replace(
@@ -104,7 +104,7 @@ async def draw_residents_and_seats(session: Session[TownHallConfig]) -> list[Mee
 
 
 def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, object]:
-    """Return the drawn design: residents, orders, levels and the models of seats."""
+    """Return the drawn design: residents, orders, levels and the model of each seat."""
     return {
         "residents": {
             f"set{resident_set.number:02d}": [
@@ -125,7 +125,7 @@ def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, objec
 
 
 def all_residents(resident_set: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
-    """Return the residents who take part in any meeting of a set, each once.
+    """Return the distinct residents who take part in any meeting of a set.
 
     Stand-ins are included only if a level replaces the vulnerable residents.
     """
@@ -145,7 +145,7 @@ def all_residents(resident_set: ResidentSet, meetings: Sequence[Meeting]) -> lis
 async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
     """Hold one discussion and record it (source, section 5.1).
 
-    The order is: survey, rounds, ballot, vote, closing text, survey.
+    The order is: satisfaction, rounds, ballot, vote, closing text, satisfaction.
     """
     hall = open_hall(scope, meeting)
     discussion, recorder = Discussion(meeting), Recorder(scope, hall)
@@ -179,10 +179,11 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
 async def hold_round(
     scope: Scope, hall: HallSpeakers, earlier: tuple[Round, ...]
 ) -> tuple[Round, list[Call]]:
-    """Hold one round and return it with its calls.
+    """Hold one round, and return it with its calls.
 
     The order is THINK, SPEAK, the moderator if the level has one, and REFLECT except in the last
-    round. Residents reflect after the moderator, so they can respond to the moderator's words.
+    round. Residents reflect after the moderator, so that they can respond to the moderator's
+    speech.
     """
     level, is_last = hall.meeting.level, len(earlier) + 1 == hall.meeting.round_count
     should_reflect = level.reflect and not is_last

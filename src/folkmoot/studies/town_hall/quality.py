@@ -1,6 +1,6 @@
 """Counts of how well the answers of a town hall could be read.
 
-Every repaired, dropped, declined or excluded value is counted, so that no measure hides it.
+Every repaired, dropped, declined or excluded value is counted, so that no measure conceals it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def count_quality(discussion: Discussion) -> Counts:
 
 
 def _ways_out(discussion: Discussion) -> Counts:
-    """Return way out → number of stances, agreements, votes and ratings that took it."""
+    """Return way out → number of stances, agreement levels, votes and ratings that used it."""
     turns = [turn for round_ in discussion.rounds for turn in round_.turns.values()]
     thoughts = [turn.thinking for turn in turns if turn.thinking]
     reflections = [
@@ -127,7 +127,7 @@ def count_rows(counts: Counts) -> Iterator[Count]:
 
 
 def total_quality(rows: Iterable[Count]) -> Counts:
-    """Return the sums of the counts of several discussions, from their rows."""
+    """Return the counts of several discussions together. `rows` holds the counts of each."""
     total: Counts = {}
     for name, stage, kind, n in rows:
         if kind is None:
@@ -143,14 +143,14 @@ def total_quality(rows: Iterable[Count]) -> Counts:
 
 
 class OfRun(TypedDict):
-    """The content of quality.json."""
+    """The content of quality.json: the counts of the whole run and of each level."""
 
     all: Counts
     levels: dict[str, Counts]
 
 
 def quality_of_run(run: RunFolder) -> OfRun:
-    """Return the counts of all discussions of a run, in all and by level."""
+    """Return the counts of a whole run and of each level."""
     rows = run.read_table("quality")
     by_level = {
         level: total_quality(level_rows.select(COUNT_COLUMNS).iter_rows())
@@ -162,7 +162,7 @@ def quality_of_run(run: RunFolder) -> OfRun:
 
 
 def total_count(counts: Counts, *names: str) -> int:
-    """Return the count with these names, summed over kinds. It is 0 if there is no such count."""
+    """Return the count with these names, summed over kinds. Returns 0 if there is no such count."""
     value: int | Counts = counts
     for name in names:
         value = value.get(name, 0) if isinstance(value, dict) else 0

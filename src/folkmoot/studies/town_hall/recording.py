@@ -1,8 +1,8 @@
 """Record the utterances of a meeting and the rows of its tables.
 
-Statements, the moderator's words and the closing text are public. Thoughts, reflections and the
-text of questions are private: only prompts to their speaker, or to the addressee of a question,
-show them. Rows are recorded when a round, the vote or the discussion ends.
+Statements, the moderator's speech and the closing text are public. Thoughts, reflections and the
+texts of questions are private. Thoughts and reflections are shown only to their speaker, and
+questions only to their addressee. Rows are recorded at the end of a round, vote or discussion.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ THOUGHTS, REFLECTION, QUESTION = "thoughts", "reflection", "question"
 
 
 def part_of(utterance_id: str) -> str:
-    """Return the private part to which an utterance belongs: thoughts, reflection or question.
+    """Return the private part that an utterance is: thoughts, reflection or question.
 
-    Return "" for a public utterance.
+    Returns "" for a public utterance.
     """
     # An id is `address#part`, and in a shared reply `address#resident.part`.
     part = utterance_id.partition("#")[2].rpartition(".")[2]
@@ -94,17 +94,17 @@ def part_of(utterance_id: str) -> str:
 
 
 def round_of(utterance_id: str) -> int:
-    """Return the round of an utterance, or 0 if it belongs to no round."""
+    """Return the round of an utterance. Returns 0 if it belongs to no round."""
     stage = utterance_id.split("/")[1]
     return int(stage.removeprefix("round")) if stage.startswith("round") else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply that holds an utterance of a speaker.
+    """One reply, from which the utterances of a speaker are recorded.
 
-    `round`: its round or None. `address`: its address in the journal. `shared`: True if it holds
-    the utterances of several residents.
+    `round`: its round, or None outside rounds. `address`: its address in the journal. `shared`:
+    True if the reply holds the utterances of several residents.
     """
 
     meeting: Meeting
@@ -118,7 +118,7 @@ class Reply:
     ) -> Utterance:
         """Record one text of the reply and return its utterance.
 
-        A text with a `part` is private. `columns` are columns of `SpokenRow`, and `missing`.
+        A text with a `part` is private. `columns` gives values of further columns in `SpokenRow`.
         """
         meeting, speaker = self.meeting, self.speaker
         discussion_columns = {
@@ -146,15 +146,15 @@ class Reply:
 def reply_of(
     meeting: Meeting, resident: str, number: int, address: str, *, shared: bool = False
 ) -> Reply:
-    """Return the reply at an address as a reply of one resident in a round."""
+    """Return the reply at an address, as a reply of this resident in this round."""
     speaker = Speaker(resident, meeting.names_by_id[resident], RESIDENT)
     return Reply(meeting, speaker, number, address, shared)
 
 
 def record_thoughts(scope: Scope, reply: Reply, thinking: Thinking | None) -> Utterance | None:
-    """Record the thoughts of a resident as later prompts show them.
+    """Record a resident's thoughts in the form in which later prompts show them.
 
-    Return None if there are none.
+    Returns None if there are no thoughts.
     """
     if thinking is None or thinking.unanswered:
         return None
@@ -170,7 +170,7 @@ def record_statement(
 ) -> RecordedTurn:
     """Record a resident's public statement and each question in it.
 
-    An empty statement is silence. Only prompts to the addressee show a question as a question.
+    An empty statement means silence. Only prompts to the addressee list the question separately.
     """
     speaking, me = turn.speaking, reply.speaker.id
     assert reply.round is not None
@@ -193,9 +193,9 @@ def record_statement(
 
 
 def record_reflection(scope: Scope, reply: Reply, reflection: Reflection) -> Utterance | None:
-    """Record the reflection of a resident as later prompts show it.
+    """Record a resident's reflection in the form in which later prompts show it.
 
-    Return None if there is none.
+    Returns None if there is no reflection.
     """
     if reflection.unanswered:
         return None
@@ -240,13 +240,13 @@ DEFAULT_LEVELS: Mapping[str, int] = {
 
 
 def interaction_levels(config: TownHallConfig) -> dict[str, int]:
-    """Return interaction type → reaction level, with the levels that the study file changes."""
+    """Return interaction type → reaction level. Levels in the study file replace the defaults."""
     own_levels = {str(kind): level for kind, level in config.reaction_levels.items()}
     return {**DEFAULT_LEVELS, **own_levels}
 
 
 def record_set(scope: Scope, resident_set: ResidentSet, residents: Sequence[Resident]) -> None:
-    """Record the residents of one set and the orders in which it lists options."""
+    """Record the residents of one set and its orders of options."""
     for resident in residents:
         scope.record(ResidentRow(set=resident_set.number, **resident.to_row()))
     for name, options in resident_set.options.to_json().items():
@@ -258,7 +258,7 @@ def record_set(scope: Scope, resident_set: ResidentSet, residents: Sequence[Resi
 
 
 class Recorder:
-    """Record the rows of one discussion, and keep them to compute its measures."""
+    """The recorder of one discussion. It records rows and keeps them to compute the measures."""
 
     def __init__(self, scope: Scope, hall: HallSpeakers) -> None:
         self._scope = scope
@@ -281,7 +281,7 @@ class Recorder:
         )
 
     def end_round(self, rounds: Sequence[Round]) -> None:
-        """Record the rows of the last of `rounds`."""
+        """Record the rows of the last round in `rounds`."""
         meeting, key, round_ = self._meeting, self._key, rounds[-1]
         # Rows are built first and recorded last, because the row of a resident needs the measures
         # of all.
@@ -296,7 +296,7 @@ class Recorder:
         self._add([*answers, *round_rows, *reactions, *references])
 
     def end_vote(self, discussion: Discussion) -> tuple[ItemRow, ...]:
-        """Record the ballot and all votes, and return the items with their outcomes."""
+        """Record the ballot and all votes. Return the rows of the items with their outcomes."""
         ballots = discussion.ballots
         if discussion.planned:
             self._add([self._answer("plan", PLANNER, discussion.planned)])
@@ -385,8 +385,8 @@ def _reference_rows(
 ) -> Iterator[ReferenceRow]:
     """Yield the public references of a round.
 
-    `said_aloud` comes from a rule over words. It is a robustness check, because the rule misses
-    paraphrases and is misled by shared words.
+    `said_aloud` is found by a rule that compares words. It is only a robustness check, because the
+    rule misses paraphrases and counts chance matches.
     """
     # Only ids and names are needed for the rule over words.
     asked = AskContext(meeting.ids, names=meeting.names_by_id)
@@ -412,7 +412,10 @@ def _reaction_rows(
     references: Iterable[ReferenceRow],
     key: Mapping[str, Any],
 ) -> Iterator[ReactionRow]:
-    """Yield all possible reactions in the last of `rounds`, public and private side by side."""
+    """Yield one row for each possible reaction in the last round of `rounds`.
+
+    The row holds the public reaction and the private one.
+    """
     if len(rounds) < 2:
         return
     (before, current), config = rounds[-2:], meeting.config
@@ -469,9 +472,10 @@ def _reaction_rows(
 
 
 def _find_level(references: Sequence[ReferenceRow], config: TownHallConfig) -> int | None:
-    """Return the reaction level of one speaker's references to one resident in one round.
+    """Return the level of one resident's reaction to another one in a round.
 
-    Return 0 if there is no reference, and None if no reference has a known type.
+    `references` holds the public references. Returns 0 if there are none. Returns None if none has
+    a known type.
     """
     levels = interaction_levels(config)
     found_levels = [
@@ -525,7 +529,10 @@ def _round_row(
 
 
 def _count_points_and_references(turn: Turn) -> tuple[int | None, int | None]:
-    """Return the number of new points and of references of a turn, each None if unknown."""
+    """Return the number of new points and the number of references in a turn.
+
+    A number is None if it is unknown.
+    """
     speaking = turn.speaking
     points = (
         None
@@ -538,9 +545,9 @@ def _count_points_and_references(turn: Turn) -> tuple[int | None, int | None]:
 def _why_no_stance(
     answer: Thinking | Reflection | None, field: str, further: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return the reason why an answer holds no stance, or None.
+    """Return the reason why an answer holds no stance.
 
-    It is None if the answer holds a stance or was not asked for.
+    Returns None if the answer holds a stance or was not asked for.
     """
     if answer is None:
         return None
@@ -558,7 +565,7 @@ def _item_row(
 ) -> ItemRow:
     """Return the row of a ballot item. The majority decides, and a tie fails.
 
-    Declined votes (also "none of these") and unreadable votes are counted separately.
+    Declined votes (including "none of these") and unreadable votes are counted separately.
     """
     votes = [ballot.votes.get(id) for ballot in ballots.values()]
     yes, no = votes.count("yes"), votes.count("no")
@@ -628,10 +635,10 @@ CONCERN = "concern"
 
 
 def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
-    """Return the texts for the coder: one per vulnerable resident and per drawn general resident.
+    """Return the texts for the coder: one for each vulnerable and each drawn general resident.
 
-    As many general residents are drawn as there are vulnerable ones. The draw uses the seed, so it
-    is the same at every level. A resident who never spoke voiced no concern and has no text.
+    The number of drawn general residents equals the number of vulnerable ones. The draw depends on
+    the seed and not on the level. A resident without a statement voiced no concern and has no text.
     """
     meeting = discussion.meeting
     rng = generator(seed, ("town_hall", f"set{meeting.set.number:02d}", "concerns"))
@@ -649,10 +656,10 @@ def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
 
 
 def _concern_text(discussion: Discussion, resident_id: str) -> coding.TextToCode | None:
-    """Return the coder's text on one resident, or None if the resident never spoke.
+    """Return the text for the coder on one resident. Returns None if the resident never spoke.
 
-    The concern is the resident's public points, or the statements if there are no points. The text
-    holds all that others said and proposed after the first of them.
+    The concern consists of the resident's public points, or of the statements if there are no
+    points. The text holds everything that others said and proposed after the first of them.
     """
     rounds, names = discussion.rounds, discussion.meeting.names_by_id
     spoken_rounds = [
@@ -708,13 +715,13 @@ def _concern_text(discussion: Discussion, resident_id: str) -> coding.TextToCode
 async def code_concerns(
     session: Session[TownHallConfig], texts: Sequence[coding.TextToCode]
 ) -> None:
-    """Code the outcome of the concerns. If coding is off, only record the texts."""
+    """Code the outcome of the concerns. If coding is switched off, only record the texts."""
     if texts:
         await coding.code_texts(session, CODEBOOK, texts)
 
 
 def quote_item(meeting: Meeting, id: str, text: str) -> dict[str, str]:
-    """Return the id and text of a ballot item with their sources, for prompts."""
+    """Return the id and text of a ballot item, with their sources, for prompts."""
     return {
         "id": quote_value(id, "value", cell_id("items.item_id", meeting.id, id)),
         "text": quote_value(text, "proposal", cell_id("items.text", meeting.id, id), PLANNER),

@@ -1,12 +1,9 @@
 """The answers of the embedded respondent at a town hall.
 
-Residents speak of the matters that the topic names. One effect is built in: a resident whom others
-name, above all the moderator, is answered more often and ends more satisfied. No other effect
-depends on the level.
-
-Passages of a request are found by their sources: a statement by speaker and reply, a persona by
-resident, an item by its table row. Instructions are not read. Only matters, names and questions are
-searched for in statements.
+Residents speak about matters (nouns such as "the crossing") that the topic names. One effect is
+built in: a resident who is named, above all by the moderator, gets more responses and ends more
+satisfied. No other effect depends on the level. The respondent finds passages of a request by their
+sources and does not read instructions. In statements it looks for matters, names and questions.
 """
 
 from __future__ import annotations
@@ -82,7 +79,7 @@ _OWNERSHIP = re.compile(r"\b(owner|tenant)s?\b", re.IGNORECASE)
 
 @lru_cache(maxsize=64)
 def matters_in(text: str) -> tuple[str, ...]:
-    """Return the matters in a text: nouns after an article, with the words before them."""
+    """Return the matters in a text: nouns after an article, with the adjectives before them."""
     matters = []
     for phrase in _NOUN.findall(text):
         words = phrase.split()
@@ -118,7 +115,7 @@ def with_article(matter: str) -> str:
 
 
 def _normalise_words(text: str) -> str:
-    """Return the words of a text in lower case and in the singular, with spaces around them."""
+    """Return the words of a text in lower case and singular form, surrounded by spaces."""
     words = _WORD.findall(text.casefold())
     return f" {' '.join(_PLURAL.sub('', word) for word in words)} "
 
@@ -135,12 +132,12 @@ def _matters_in_text(names: tuple[str, ...], text: str) -> tuple[str, ...]:
 
 
 def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
-    """Return the matters that a text mentions outside its wishes ("a street that …")."""
+    """Return the matters in a text. Matters in wishes ("a street that …") are left out."""
     return _matters_in_text(mind.mentioned_names, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
 
 
 def own_matters(mind: SimulatedRespondent) -> list[str]:
-    """Return a resident's three best-liked matters, without sentences on other ownerships."""
+    """Return the three matters that a resident likes best, ignoring other kinds of ownership."""
     own_status = _OWNERSHIP.search(mind.who.key)
     told_matters = [
         matter
@@ -167,7 +164,7 @@ LEADERS = (MODERATOR, PLANNER)
 
 
 def shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
-    """Return the passages from a column of a table, in the order of their rows."""
+    """Return the passages that come from one column of a table, in the order of their rows."""
     passages = (
         passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
     )
@@ -175,18 +172,18 @@ def shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
 
 
 def _row_order(passage: Passage) -> list[tuple[int, str]]:
-    """Return a key that sorts `round10` after `round9`."""
+    """Return a sort key for a passage's row, in which `round10` comes after `round9`."""
     parts = _NUMBER.split(passage.source.id)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def _last_key(passage: Passage) -> str:
-    """Return the last key of the table row from which a text was taken."""
+    """Return the last key of the table row from which a passage was taken."""
     return passage.source.id.rpartition("/")[2]
 
 
 def public_statements(mind: SimulatedRespondent) -> list[Passage]:
-    """Return the public utterances, round by round, each once."""
+    """Return the distinct public utterances, round by round."""
     passages = {
         passage.source.id: passage
         for passage in of_kind(mind.reading.passages, "utterance")
@@ -224,7 +221,7 @@ def read_hall(mind: SimulatedRespondent) -> HeardStatements:
 
 
 def last_round(mind: SimulatedRespondent) -> dict[str, str]:
-    """Return resident id → statement of the last round shown, "" for residents without one."""
+    """Return resident id → statement in the last round shown. It is "" if there is no statement."""
     statements = [
         passage for passage in public_statements(mind) if passage.source.speaker not in LEADERS
     ]
@@ -237,12 +234,12 @@ def last_round(mind: SimulatedRespondent) -> dict[str, str]:
 
 
 def items_in(mind: SimulatedRespondent) -> dict[str, str]:
-    """Return item id → text of the ballot."""
+    """Return the ballot as item id → text."""
     return {_last_key(passage): passage.text for passage in shown_passages(mind, "items.text")}
 
 
 def passed_in(mind: SimulatedRespondent) -> list[str]:
-    """Return the texts of the items with more yes than no votes."""
+    """Return the texts of the items that got more yes than no votes."""
     yes, no = (
         {_last_key(passage): int(passage.text) for passage in shown_passages(mind, column)}
         for column in ("items.yes", "items.no")
@@ -253,7 +250,7 @@ def passed_in(mind: SimulatedRespondent) -> list[str]:
 
 
 def stance_before(mind: SimulatedRespondent, resident_id: str) -> str:
-    """Return the earlier stance that a resident is shown, or ""."""
+    """Return the earlier stance that the prompt shows to a resident, or ""."""
     texts = (
         passage.text.casefold()
         for passage in of_kind(mind.reading.passages, "utterance")
@@ -266,7 +263,7 @@ def stance_before(mind: SimulatedRespondent, resident_id: str) -> str:
 
 
 class Statement(TypedDict):
-    """The answer of SPEAK."""
+    """The answer of the embedded respondent to SPEAK."""
 
     references: list[dict[str, str]]
     new_points: list[str]
@@ -275,7 +272,7 @@ class Statement(TypedDict):
 
 
 class PlayedResident:
-    """One resident in one reply."""
+    """One resident with id `me`, played by the embedded respondent for one request."""
 
     def __init__(self, mind: SimulatedRespondent, me: str, hall: HeardStatements) -> None:
         self.mind, self.me, self.hall = mind, me, hall
@@ -285,7 +282,7 @@ class PlayedResident:
         self._eager: dict[str, float] = {}
 
     def view_of_plan(self, title: str = "stance") -> float:
-        """Return the view of the plan, −1 … 1: the leaning plus the effect of being named."""
+        """Return the view of the plan (−1 to 1): stable leaning plus effect of being named."""
         naming_effect, leaning = (
             saturating_share(self.hall.naming_weight(self.me)) * self.push,
             self.mind.stable_leaning(title),
@@ -300,7 +297,7 @@ class PlayedResident:
         return self.mind.agreement_with(self.hall.last[other], self.mind.mentioned_names)
 
     def eagerness(self, other: str) -> float:
-        """Return how eager the resident is to respond to `who`."""
+        """Return how eager the resident is to respond to `other`."""
         if other not in self._eager:
             statements, mind = self.hall.statements_by(other), self.mind
             self._eager[other] = (
@@ -313,7 +310,7 @@ class PlayedResident:
         return self._eager[other]
 
     def asked_by(self, other: str) -> str:
-        """Return the last question of `who` to this resident, or ""."""
+        """Return the last question that `other` asked this resident, or ""."""
         questions = _QUESTION.findall(
             f"{self.hall.last[other]} {self.hall.questions.get(other, '')}"
         )
@@ -327,7 +324,7 @@ class PlayedResident:
         )
 
     def kind(self, other: str) -> str:
-        """Return the type of the reference to `who`: "cite" if there is no matter to oppose."""
+        """Return the type of a reference to `other`: "cite" if `other` mentioned no matter."""
         agreement = self.agreement_with_resident(other)
         if not spoken_matters(self.mind, self.hall.statements_by(other)):
             return "cite"
@@ -336,7 +333,7 @@ class PlayedResident:
         return ("agree" if agreement > 0.3 else "partial_agree") if agreement > 0 else "disagree"
 
     def matter_taken_up(self, other: str) -> str:
-        """Return the matter of `who` to respond to: a shared one if possible, or the last."""
+        """Return a matter mentioned by `other`, if possible one that both care about."""
         their_matters = spoken_matters(self.mind, self.hall.last[other]) or spoken_matters(
             self.mind, self.hall.statements_by(other)
         )
@@ -377,7 +374,7 @@ class PlayedResident:
         }
 
     def answer_speaking(self) -> Statement:
-        """Return a statement: responses and own matters, or sometimes silence."""
+        """Return a statement with responses and new points. It is sometimes empty (silence)."""
         draws = self.mind.draws
         is_terse = self.mind.who.voice == "terse"
         statement: Statement = {
@@ -410,7 +407,7 @@ class PlayedResident:
         return statement
 
     def _answer_resident(self, other: str) -> tuple[str, str]:
-        """Return type and words of the response to `who`, who may have asked a question."""
+        """Return the type and words of a response to `other` that answers any question."""
         kind, taken_up = self.kind(other), self.matter_taken_up(other)
         matter = with_article(taken_up) if taken_up else "where we stand"
         words = self.fill_frame(kind, T=self.hall.name(other), M=matter)
@@ -421,7 +418,7 @@ class PlayedResident:
         return kind, words
 
     def _fresh_matters(self) -> list[str]:
-        """Return the resident's matters, with those they have mentioned least first."""
+        """Return the resident's matters, sorted by how often they were mentioned, rarest first."""
         earlier_counts = Counter(spoken_matters(self.mind, self.hall.statements_by(self.me)))
         return sorted(self.matters, key=lambda matter: earlier_counts[matter])
 
@@ -430,7 +427,7 @@ class PlayedResident:
         return self.fill_frame(kind, M=with_article(matter), N=self.mind.speech.draw_noun())
 
     def reflection(self, before: str = "") -> Fields:
-        """Return the liked and disliked opinions, and the change since the stance `before`."""
+        """Return a reflection. `before` is the stance before the round."""
         by_agreement = sorted(
             self.others,
             key=lambda other: -(self.agreement_with_resident(other) + 0.2 * self.eagerness(other)),
@@ -463,7 +460,7 @@ class PlayedResident:
         return {"agent_id": other, "opinion_summary": self.describe_matter(other), **reason}
 
     def answer_satisfaction(self) -> Fields:
-        """Return a stable level, plus the effects of being named and of passed items."""
+        """Return a rating: a stable level plus the effects of being named and of passed items."""
         mind = self.mind
         level = (
             5.5
@@ -509,7 +506,7 @@ def _clip_level(level: float) -> int:
 def _played_residents(
     mind: SimulatedRespondent, ids: Iterable[str], hall: HeardStatements
 ) -> dict[str, PlayedResident]:
-    """Return the residents whom one session plays, by id."""
+    """Return the residents that one session plays, by id."""
     personas = {
         resident_id: "\n".join(persona_of(mind.reading.passages, resident_id)) or resident_id
         for resident_id in ids
@@ -532,7 +529,7 @@ _PARTS: Mapping[str, Callable[[PlayedResident], Fields]] = {
 
 
 def _answer_for_residents(mind: SimulatedRespondent) -> Fields | None:
-    """Return the parts of several residents. The schema says which residents and which part."""
+    """Return an answer for several residents. The schema names them and the kind of answer."""
     parts = mind.schema.get("properties", {})
     first: Mapping[str, str] = next(iter(parts.values()), {})
     answer = _PARTS.get(first.get("title") or first.get("$ref", "").rsplit("/", 1)[-1])
@@ -544,7 +541,7 @@ def _answer_for_residents(mind: SimulatedRespondent) -> Fields | None:
 
 
 def _answer_round(mind: SimulatedRespondent) -> Fields:
-    """Return a whole round of a shared session: turns, then reflections on them."""
+    """Return the answer to a whole round of a shared session: all turns, then all reflections."""
     ids = list(mind.schema["properties"]["turns"]["properties"])
     hall = read_hall(mind)
     residents = _played_residents(mind, ids, hall)
@@ -580,7 +577,7 @@ _MINE = re.compile(r"\b(?:I|me|my|mine)\b", re.IGNORECASE)
 
 
 def _raised_matters(mind: SimulatedRespondent, hall: HeardStatements) -> dict[str, list[str]]:
-    """Return matter → residents who mention it in the first person, the most frequent first."""
+    """Return matter → residents who mention it in the first person, most residents first."""
     residents_by_matter: dict[str, list[str]] = {}
     for speaker, text in hall.statements:
         for sentence in split_sentences(text):
@@ -606,7 +603,7 @@ def _describe_count(hall: HeardStatements, matter: str, resident_ids: Sequence[s
 
 
 def answer_moderation(mind: SimulatedRespondent) -> Fields:
-    """Return the moderation: matters, quiet residents and concerns that others left unanswered.
+    """Return the moderation: matters, quiet residents, and concerns without a response.
 
     Concerns of residents on the list of the vulnerable come first.
     """
@@ -696,7 +693,7 @@ def answer_planning(mind: SimulatedRespondent) -> Fields:
 
 
 def answer_closing(mind: SimulatedRespondent) -> Fields:
-    """Return the closing text: the items that passed, and the residents with matters in them."""
+    """Return the closing text. It names the items that passed and the residents behind them."""
     hall = read_hall(mind)
     passed = passed_in(mind)
     if not passed:

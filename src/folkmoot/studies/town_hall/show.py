@@ -1,7 +1,7 @@
 """The lines that `folkmoot show RUN [ID]` adds for a town hall.
 
-For a discussion: the votes and the closing text. For a resident: responses, the outcome of the
-resident's concern, and the resident's votes.
+For a discussion, these are the votes and the closing text. For a resident, these are responses, the
+outcome of the resident's concern, and votes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ SCORE = "weighted_inclusivity_score"
 
 
 def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
-    """Yield the lines for a run (empty `key`), a discussion or a resident, as rich markup."""
+    """Yield the lines for the run, discussion or resident at `key`, as rich markup.
+
+    An empty `key` means the run.
+    """
     if not key:
         yield from _list_discussions(run)
         return
@@ -114,7 +117,7 @@ def _list_responses(run: RunFolder, key: Sequence[str], names: Mapping[str, str]
 
 
 def _describe_concern(run: RunFolder, concern: str) -> Iterator[str]:
-    """Yield the codes of the resident's concern, each with the quote that shows it."""
+    """Yield the codes of a resident's concern, each with the quote that supports it."""
     codings = coding.read_codings(run).get(CONCERN)
     codes = codings.codes_of(concern) if codings else None
     if codings is None or codes is None:

@@ -1,9 +1,9 @@
-"""The stages of a discussion: the history in each prompt, the question, and the result.
+"""The stages of a discussion: each builds the history and the question, and reads the result.
 
-Each stage takes the speakers and the discussion so far, and returns its result with its calls.
-Thoughts and reflections are shown to their own resident alone. In a shared session one reply holds
-the turns of all residents in a round. A reply that would be too long is split, and missing
-residents are asked about again. `Round.parts` counts the calls.
+Each stage takes the speakers and the discussion so far, and returns its result with its calls. Only
+the same resident is shown a resident's thoughts and reflections. In a shared session one reply
+holds the turns of all residents in a round. If the reply would be too long, it is split. Missing
+residents are asked about again.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ Rounds = tuple[Round, ...]
 async def ask_satisfaction(
     scope: Scope, hall: HallSpeakers, so_far: Discussion, stage_name: str
 ) -> tuple[dict[str, Satisfaction], list[Call]]:
-    """Ask for satisfaction, 1–10 with a reason.
+    """Ask all residents for their satisfaction: a rating from 1 to 10 with a reason.
 
-    `when` is `BEFORE` the first round or `AFTER` the outcome.
+    `stage_name` is `BEFORE` (before the first round) or `AFTER` (after the outcome).
     """
     is_after = stage_name == AFTER
     outcomes = with_outcomes(so_far)
@@ -159,9 +159,9 @@ class CompletedTurn(NamedTuple):
 
 
 async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple[Round, list[Call]]:
-    """Hold THINK and SPEAK of one round, with each resident in a separate session.
+    """Hold THINK and SPEAK of one round, with a separate session for each resident.
 
-    Residents speak at the same time, so none sees statements of the same round.
+    Residents speak at the same time, so they see no statements of the same round.
     """
     number, meeting = len(earlier) + 1, hall.meeting
 
@@ -197,7 +197,7 @@ async def take_turns(scope: Scope, hall: HallSpeakers, earlier: Rounds) -> tuple
 async def ask_thinking(
     scope: Scope, hall: HallSpeakers, speaker: Speaker, earlier: Rounds
 ) -> SpeakerAnswer[Thinking]:
-    """Ask one resident for THINK: private reactions to the last round, and a stance."""
+    """Ask one resident for THINK: private reactions to the last round and a stance."""
     number, last_round = len(earlier) + 1, earlier[-1] if earlier else None
     history = resident_history(hall, earlier, speaker.id)
     note = last_round.notes.get(speaker.id) if last_round else None
@@ -216,7 +216,7 @@ async def ask_thinking(
 
 
 def quote_fields(reflection: Reflection, note: Utterance) -> dict[str, object]:
-    """Return the fields of a reflection for its resident's prompts, with their source."""
+    """Return the fields of a reflection, with their source, for prompts to the same resident."""
 
     def quote_field(value: object) -> object:
         if isinstance(value, Mapping):
@@ -234,7 +234,8 @@ async def ask_statement(
 ) -> SpeakerAnswer[Speaking]:
     """Ask one resident for SPEAK: a public statement.
 
-    `mind` holds the speaker and the speaker's thoughts of this round, which are None without THINK.
+    `speaker_and_thoughts` holds the speaker and the speaker's thoughts in this round. The thoughts
+    are None at levels without THINK.
     """
     speaker, thoughts = speaker_and_thoughts
     number = len(earlier) + 1
@@ -254,10 +255,10 @@ async def ask_statement(
 
 
 async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tuple[Round, Call]:
-    """Ask the moderator about the last of `rounds`, and return this round with the moderation.
+    """Ask the moderator about the last round of `rounds`, and return it with the moderation.
 
     The moderator sums up, names neglected opinions, invites quiet residents and points to
-    overlooked concerns. The moderator sees the same rounds as the residents, and always the last
+    overlooked concerns. The prompt shows the same rounds as those of residents, and always the last
     moderation.
     """
     assert hall.moderator is not None
@@ -289,7 +290,7 @@ async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tu
 
 
 def quiet_residents(round_: Round) -> list[str]:
-    """Return residents with no words or less than half of the median, sorted by id."""
+    """Return the residents who said nothing or less than half of the median, sorted by id."""
     word_counts = {
         resident_id: len(turn.speaking.full_statement.split())
         for resident_id, turn in round_.turns.items()
@@ -307,7 +308,10 @@ def quiet_residents(round_: Round) -> list[str]:
 async def ask_reflections(
     scope: Scope, hall: HallSpeakers, rounds: Rounds
 ) -> tuple[Round, list[Call]]:
-    """Ask all residents for REFLECT on the last of `rounds`, and return it with reflections."""
+    """Ask all residents for REFLECT on the last round of `rounds`.
+
+    Returns this round with the reflections, and the calls.
+    """
     round_, meeting = rounds[-1], hall.meeting
     if hall.session is not None:
         notes, calls = await _ask_missing_reflections(scope, hall, rounds, list(round_.order))
@@ -346,7 +350,7 @@ async def ask_reflections(
 class ReflectionNote(NamedTuple):
     """A resident's reflection and its utterance.
 
-    The utterance is None if no later prompt can show it.
+    The utterance is None if no later prompt can show the reflection.
     """
 
     reflection: Reflection
@@ -437,7 +441,7 @@ async def ask_votes(
 async def write_consensus(
     scope: Scope, hall: HallSpeakers, so_far: Discussion
 ) -> tuple[Closing, Utterance, Call]:
-    """Ask the planner for the closing text, given the votes and the discussion."""
+    """Ask the planner for the closing text. The prompt shows the votes and the discussion."""
     history = hall.meeting.public_history(so_far.rounds)
     answer_type = Json(Closing, validation_context=hall.reading_context("planner"))
     prompt = scope.prompt(
@@ -454,7 +458,7 @@ async def write_consensus(
 
 
 def with_outcomes(so_far: Discussion) -> list[dict[str, Any]]:
-    """Return the ballot items with their votes and outcome, for prompts."""
+    """Return the ballot items with their votes and outcomes, for prompts."""
     meeting = so_far.meeting
     return [
         {
@@ -479,9 +483,9 @@ Notes = dict[str, ReflectionNote]
 
 @dataclass(frozen=True, slots=True)
 class UpcomingRound:
-    """One round of the shared session before it is held.
+    """One round of a shared session that has not been held yet.
 
-    `reflects`: its reply also holds reflections.
+    `reflects` is True if the round has reflections.
     """
 
     hall: HallSpeakers
@@ -505,13 +509,13 @@ class UpcomingRound:
         return self.hall.meeting.level.think
 
     def expected_tokens(self, *, reflects: bool) -> int:
-        """Return the expected length of one resident's part of a reply, in tokens."""
+        """Return the expected length, in tokens, of one resident's part of a reply."""
         # A resident reacts to each other resident, but not in round 1 and not without THINK.
         others = len(self.speaking_order) - 1 if self.has_thinking and self.earlier else 0
         return TURN_TOKENS + REACTION_TOKENS * others + (REFLECTION_TOKENS if reflects else 0)
 
     def turns(self) -> dict[str, Json[Turn]]:
-        """Return resident id → the answer type of the resident's turn, in the order of speaking."""
+        """Return resident id → answer type of the resident's turn, in speaking order."""
         contexts = {
             resident_id: self.hall.reading_context(
                 resident_id, round=self.round_number, think=self.has_thinking
@@ -521,7 +525,7 @@ class UpcomingRound:
         return {resident_id: turn_answer_type(context) for resident_id, context in contexts.items()}
 
     def whole_round(self) -> WholeRound:
-        """Return the answer type of the whole round in one reply."""
+        """Return the answer type of a reply that holds the whole round."""
 
         def reflection_type(resident_id: str, stance: str) -> Json[Reflection]:
             return reflection_answer_type(self.hall.reading_context(resident_id, stance=stance))
@@ -531,8 +535,8 @@ class UpcomingRound:
     def prompt(self, scope: Scope, residents: list[str], completed: Turns, *, whole: bool) -> str:
         """Return the prompt that asks for the turns of `residents`.
 
-        `there` holds turns from earlier replies, which the prompt lists. `whole`: the prompt asks
-        for the whole round in one reply, with reflections if the round has them.
+        The prompt lists the turns in `completed`, which earlier replies gave. With `whole`, it asks
+        for the whole round in one reply, including reflections if the round has them.
         """
         notes = self.earlier[-1].notes if self.earlier else {}
         meeting = self.hall.meeting
@@ -564,7 +568,7 @@ class UpcomingRound:
         )
 
     def record_turn(self, scope: Scope, resident: str, turn: Turn, address: str) -> CompletedTurn:
-        """Record the utterances of a resident's turn in a shared reply."""
+        """Record the utterances of one resident's turn in a shared reply."""
         reply = reply_of(self.hall.meeting, resident, self.round_number, address, shared=True)
         thoughts = record_thoughts(scope, reply, turn.thinking)
         return CompletedTurn(turn, record_statement(scope, reply, turn, thoughts))
@@ -573,7 +577,7 @@ class UpcomingRound:
 async def shared_round(
     scope: Scope, hall: HallSpeakers, earlier: tuple[Round, ...], *, reflects: bool
 ) -> tuple[Round, list[Call]]:
-    """Hold one round of the shared session, with turns and, if asked for, reflections."""
+    """Hold one round of a shared session. With `reflects`, the round includes reflections."""
     ahead = UpcomingRound(hall, earlier, reflects)
     turns: Turns = {}
     notes: Notes = {}
@@ -621,7 +625,7 @@ async def shared_round(
 
 
 async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Notes, list[Call]]:
-    """Ask for a whole round in one reply. The turns are empty if it could not be read."""
+    """Ask for a whole round in one reply. If it cannot be read, turns and reflections are empty."""
     session, stage = session_of(ahead.hall), ahead.round_stage
     question = ahead.prompt(scope, list(ahead.speaking_order), {}, whole=True)
     longest = ahead.hall.longest_reply
@@ -649,7 +653,7 @@ async def _in_one_reply(scope: Scope, ahead: UpcomingRound) -> tuple[Turns, Note
 def record_note(
     scope: Scope, meeting: Meeting, number: int, resident: str, reflection: Reflection, address: str
 ) -> ReflectionNote:
-    """Record a resident's reflection in a shared reply."""
+    """Record one resident's reflection in a shared reply."""
     reply = reply_of(meeting, resident, number, address, shared=True)
     return ReflectionNote(reflection, record_reflection(scope, reply, reflection))
 
@@ -657,7 +661,7 @@ def record_note(
 async def _ask_missing_turns(
     scope: Scope, ahead: UpcomingRound, completed: Turns, missing: list[str]
 ) -> tuple[Turns, list[Call]]:
-    """Ask for the turns of the `missing` residents, in as many replies as they need."""
+    """Ask for the turns of the `missing` residents, in several replies if necessary."""
 
     def build_prompt(residents: list[str], answered: Mapping[str, CompletedTurn]) -> str:
         return ahead.prompt(scope, residents, {**completed, **answered}, whole=False)
@@ -681,7 +685,7 @@ async def _ask_missing_turns(
 async def _ask_missing_reflections(
     scope: Scope, hall: HallSpeakers, rounds: tuple[Round, ...], missing: list[str]
 ) -> tuple[Notes, list[Call]]:
-    """Ask the shared session for reflections of the `missing` residents on the last of `rounds`."""
+    """Ask the shared session for the `missing` residents' reflections on the last round."""
     round_, meeting = rounds[-1], hall.meeting
     answer_types = {
         resident_id: reflection_answer_type(

@@ -1,4 +1,4 @@
-"""The tables of a run and the meanings of their columns, for the codebook."""
+"""The tables of a run and the descriptions of their columns for the codebook."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PASSED = "more yes than no; a tie fails"
 
 
 class OfDiscussion(Row):
-    """The columns that assign a row to a discussion."""
+    """A row that belongs to one discussion. Base class of most tables."""
 
     discussion_id: str = column("one discussion: a set at a level")
     set: int = column(SET)
@@ -85,7 +85,7 @@ class ResidentRow(Row, table="residents", key=("set", "id")):
 
 
 class PortraitRow(OfDiscussion, table="portraits", key=("discussion_id", "agent_id")):
-    """The persona of one resident in one discussion."""
+    """The persona text of one resident in one discussion."""
 
     agent_id: str = column("the resident")
     portrait: str = column("the description that the model was given")
@@ -96,7 +96,7 @@ class PortraitRow(OfDiscussion, table="portraits", key=("discussion_id", "agent_
 
 
 class RoundRow(OfDiscussion, table="rounds"):
-    """One resident in one round: statement, stance, and the reactions of others."""
+    """One resident in one round: statement, stance, and the reactions of other residents."""
 
     round: int = column("round of discussion, from 1")
     agent_id: str = column("the resident")
@@ -156,8 +156,8 @@ class RoundRow(OfDiscussion, table="rounds"):
 class SpokenRow(UtteranceRow, table=UTTERANCES, key=("utterance_id",)):
     """One utterance of a speaker, public or private.
 
-    `speaker_role` is resident, moderator or planner. `stage` is think, speak, moderate, reflect or
-    consensus.
+    The speaker's role is resident, moderator or planner. The stage is think, speak, moderate,
+    reflect or consensus.
     """
 
     discussion_id: str = column("one discussion: a set at a level")
@@ -172,7 +172,7 @@ class SpokenRow(UtteranceRow, table=UTTERANCES, key=("utterance_id",)):
 
 
 class ReactionRow(OfDiscussion, table="reactions"):
-    """One possible reaction of a speaker to a target in a round."""
+    """One possible reaction of one resident (the speaker) to another (the target) in a round."""
 
     round: int = column("round of discussion, from 1")
     speaker: str = column("who could react")
@@ -201,7 +201,7 @@ class ReactionRow(OfDiscussion, table="reactions"):
 
 
 class ReferenceRow(OfDiscussion, table="references"):
-    """One public reference, as its speaker stated it."""
+    """One public reference of a speaker to another resident, as the speaker stated it."""
 
     round: int = column("round of discussion, from 1")
     speaker: str = column("who referred")
@@ -217,7 +217,7 @@ class ReferenceRow(OfDiscussion, table="references"):
 class TypedAnswerRow(OfDiscussion, table="typed_answers"):
     """One parsed answer of a resident, the moderator or the planner.
 
-    Ratings of satisfaction are in the table `satisfaction`.
+    Satisfaction ratings have a separate table, `satisfaction`.
     """
 
     stage: str = column("think, speak, moderate, reflect, plan, vote or consensus")
@@ -278,7 +278,7 @@ class SatisfactionRow(OfDiscussion, table="satisfaction"):
 
 
 class RepairRow(OfDiscussion, table="repairs"):
-    """One value of an answer that was repaired or dropped."""
+    """One value of an answer that a validator repaired or dropped."""
 
     stage: str = column("part of the discussion")
     round: int | None = column("round of discussion, from 1")
@@ -311,7 +311,7 @@ def _with_figures(base: type[Row]) -> type[Row]:
 
 
 class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: ignore[misc, call-arg]
-    """All figures of one discussion."""
+    """One discussion with all its figures."""
 
     total_vote_items: int = column("items on the ballot")
     items_passed: int = column("items that passed")
@@ -333,7 +333,7 @@ class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: 
 
 
 class QualityRow(OfDiscussion, table="quality"):
-    """One count of how well the answers of a discussion could be read."""
+    """One count on how well the answers of a discussion could be read."""
 
     count: str = column("what is counted, as in quality.json")
     stage: str | None = column("part of the discussion, where it is counted by part")
@@ -342,7 +342,7 @@ class QualityRow(OfDiscussion, table="quality"):
 
 
 class OptionOrderRow(Row, table="option_orders", key=("set", "field", "position")):
-    """One option of a closed field, and its position in the prompts and schemas of a set."""
+    """One option of a closed field, and its position in all prompts and schemas of a set."""
 
     set: int = column(SET)
     field: str = column("stances, feelings, interactions, changes or votes")
@@ -351,14 +351,14 @@ class OptionOrderRow(Row, table="option_orders", key=("set", "field", "position"
 
 
 class OfLevel(Row):
-    """The columns that assign a row to a level."""
+    """A row that belongs to one level."""
 
     part: str = column(PART)
     level: str = column("level of technical implementation")
 
 
 class OfStep(Row):
-    """The columns that name the two levels that a row compares."""
+    """A row that compares two levels."""
 
     part: str = column(PART)
     from_level: str = column("level that is compared from")
@@ -368,7 +368,7 @@ class OfStep(Row):
 
 
 class Compared(Row):
-    """The estimate of a figure with its interval over sets."""
+    """An estimate of a figure for a group, with its interval over sets."""
 
     figure: str = column("measure that is compared; levels.json says what each is")
     group: str = column("vulnerable, general, or gap (vulnerable minus general)")

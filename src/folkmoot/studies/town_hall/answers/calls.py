@@ -1,6 +1,6 @@
-"""The record of each answer: the question's stage, the call, and the answer with its call.
+"""The record of each question of a discussion: its stage, its call and its answer.
 
-Every question of a discussion leaves a `Call` for quality counts and logs.
+Quality counts and logs are made from these records.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ QUESTION_MATTERS = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The place of a question in a discussion. `memory` is the number of earlier entries shown."""
+    """The stage and round of a question. `memory`: number of earlier entries in its prompt."""
 
     name: str
     round: int | None = None
@@ -42,17 +42,18 @@ class Stage:
 
     @property
     def question_matter(self) -> str:
-        """The matter of the question, for the embedded respondent."""
+        """The name of the question, by which the embedded respondent recognises it."""
         return QUESTION_MATTERS[self.name]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One answer of one seat or of the shared session, for quality counts and logs.
+    """The record of one answer by one speaker, for quality counts and logs.
 
-    `parse_step`: the step that read the answer. `minimal`: number of residents with a minimal
-    structure. A declined answer is `missing` and not minimal. Times, tokens and cost of `reply`
-    come from the journal, so a replay gives the same values.
+    `parse_step`: the step of the parser that read the answer. `missing`: the reason why there is no
+    answer, or "". `minimal`: number of residents that got a minimal structure because the answer
+    could not be read. It is 0 for a declined answer. Times, tokens and cost of `reply` come from
+    the journal, so a replay gives the same values.
     """
 
     stage: Stage
@@ -74,9 +75,10 @@ class Call:
 def call_of(
     stage: Stage, speaker: Speaker, residents: int, question: str, result: AskResult[T]
 ) -> Call:
-    """Return the record of one answer, which holds the parts of `residents` residents.
+    """Return the record of one answer.
 
-    If the answer is lost, each of these residents gets a minimal structure.
+    `residents` is the number of residents that the answer covers. If the answer could not be read,
+    each of them gets a minimal structure.
     """
     value = result.value
     missing = value.reason if isinstance(value, Missing) else ""
@@ -97,13 +99,13 @@ def call_of(
 
 @dataclass(frozen=True, slots=True)
 class SpeakerAnswer(Generic[T]):
-    """The answer of one speaker. `value` is None if the answer was declined or unreadable."""
+    """The answer of one speaker. `value` is None if it was declined or could not be read."""
 
     value: T | None
     call: Call
 
     def or_else(self, unread: T, declined: T) -> T:
-        """Return the answer, or `unread` or `declined` if there is none."""
+        """Return the answer. If there is none, return `declined` or `unread`."""
         if self.value is not None:
             return self.value
         return declined if self.call.missing == DECLINED else unread
@@ -111,13 +113,16 @@ class SpeakerAnswer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[T]):
-    """The answers of several residents by id, and the ids of those who declined."""
+    """The answers of several residents by resident id, and the ids of those who declined."""
 
     values: dict[str, T]
     declined: frozenset[str] = frozenset()
 
     def of_all(self, ids: Iterable[str], unread: T, declined: T) -> dict[str, T]:
-        """Return the answer of each resident, or `unread` or `declined` where there is none."""
+        """Return resident id → answer for all `ids`.
+
+        A resident without an answer gets the value `declined` or `unread`.
+        """
         missing = {
             resident_id: declined if resident_id in self.declined else unread for resident_id in ids
         }

@@ -1,6 +1,6 @@
-"""The statements that a resident has heard, and who is named in them.
+"""The statements that a resident has heard, and the residents that each statement names.
 
-The embedded respondent reads them. In its answers, residents who are named get more responses.
+The embedded respondent reads them. It responds more often to residents who are named.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ def _any_name(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 class HeardStatements:
-    """The statements of a meeting in a request.
+    """The public statements of a meeting that one request shows.
 
-    `statements`: (resident id, words) in order. `names`: resident id → name. `leader_texts`: words
-    of the leaders. `questions`: resident id → questions asked.
+    `statements`: (resident id, text) in order. `names`: resident id → name. `leader_texts`:
+    utterances of moderator and planner. `questions`: resident id → text of the questions that the
+    resident asked.
     """
 
     def __init__(
@@ -68,13 +69,13 @@ class HeardStatements:
                     self._mentions.append((speaker, named_ids))
 
     def with_statements(self, statements: Sequence[tuple[str, str]]) -> HeardStatements:
-        """Return a copy with further statements."""
+        """Return a copy with these statements added."""
         return HeardStatements(
             (*self.statements, *statements), self.names, self.leader_texts, self.questions
         )
 
     def named_in(self, text: str) -> set[str]:
-        """Return the ids of the residents whom a text names by id or name."""
+        """Return the ids of the residents that a text names by id or by name."""
         if not self._id_by_name:
             return set()
         return {self._id_by_name[name] for name in _any_name(tuple(self._id_by_name)).findall(text)}
@@ -87,9 +88,10 @@ class HeardStatements:
         return self.names.get(resident_id, resident_id)
 
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
-        """Return the weighted number of sentences that name a resident, by others than `excluding`.
+        """Return the weighted number of sentences by other speakers that name a resident.
 
-        By default leaders are left out, because being called upon is not yet being answered.
+        Sentences of the speaker `excluding` do not count. By default these are the leaders, because
+        a leader's invitation is not yet a response.
         """
         return sum(
             1.0 if speaker == LEADER else ASIDE_WEIGHT
@@ -99,5 +101,5 @@ class HeardStatements:
 
 
 def saturating_share(amount: float) -> float:
-    """Return the share (0 … 1) of the maximum effect that `amount` sentences have."""
+    """Return the share (0 to 1) of the maximum effect that `amount` weighted sentences have."""
     return amount / (amount + HALF_SATURATION)

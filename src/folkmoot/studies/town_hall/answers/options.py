@@ -35,7 +35,10 @@ CLOSED_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class OptionOrders:
-    """The order in which prompts and schemas of one set list the options of each closed field."""
+    """The orders of options in one set. Each field is the order of one closed field.
+
+    Prompts and schemas list the options in this order.
+    """
 
     stances: tuple[str, ...] = STANCES
     feelings: tuple[str, ...] = FEELINGS
@@ -51,8 +54,8 @@ class OptionOrders:
 def draw_option_orders(seed: int, set_number: int) -> OptionOrders:
     """Draw the option orders of one set.
 
-    The draw does not depend on the level, because levels are compared within sets. The five stances
-    form a scale, so they are listed from either end. The other options are permuted.
+    All levels of a set have the same orders, because levels are compared within sets. The five
+    stances form a scale, so only its direction is drawn. Other options are permuted.
     """
     rng = generator(seed, ("town_hall", f"set{set_number:02d}", "options"))
 

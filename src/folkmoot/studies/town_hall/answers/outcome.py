@@ -1,4 +1,4 @@
-"""Answer types of the moderator, the planner and the residents' votes and satisfaction."""
+"""Answer types of moderator and planner, and of residents' votes and satisfaction ratings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Concern(Record):
 
 
 class Moderation(Minimal):
-    """The answer type of the moderator after a round."""
+    """The answer type of the moderator, who is asked after each round."""
 
     model_config = pin_schema("Moderating", "What the moderator is asked for.")
 
@@ -67,7 +67,7 @@ class Moderation(Minimal):
     @model_validator(mode="before")
     @classmethod
     def _fill_missing_speech(cls, raw: object) -> object:
-        """Use the summary as the speech if the moderator left the speech out."""
+        """If the moderator left the speech out, use the summary as the speech."""
         if isinstance(raw, Mapping) and not read_text(raw.get("spoken")):
             return {**raw, "spoken": read_text(raw.get("summary"))}
         return raw
@@ -95,7 +95,7 @@ class Moderation(Minimal):
 
 
 class ReflectedConcern(Record):
-    """A concern of one resident that the closing text mentions."""
+    """A resident's concern that the closing text mentions."""
 
     model_config = pin_schema(
         "ReflectedConcern", "A concern of one resident that the text takes up."
@@ -142,7 +142,7 @@ class Closing(Minimal):
 def _with_targets(
     concerns: Sequence[Mapping[str, object]], field: str, info: ValidationInfo
 ) -> list[dict[str, object]]:
-    """Return the concerns of known residents with their ids, and note the dropped ones."""
+    """Return the concerns of known residents, with the resident's id. Note the dropped ones."""
     repairer = Repairer.from_info(info)
     with_targets = [
         (repairer.target(read_text(concern.get("resident")), f"{field}.resident"), concern)
@@ -184,9 +184,9 @@ class Planned(Record):
     @field_validator("items", mode="before")
     @classmethod
     def _keep_proposals(cls, raw: object, info: ValidationInfo) -> object:
-        """Keep the items that hold a proposal.
+        """Keep the items that hold a proposal, and drop the others.
 
-        An item that only repeats the prompt is left out alone, so it does not cost the other items.
+        Dropping a single item that only repeats the prompt keeps the rest of the ballot.
         """
         echoed = ValidationContext.from_info(info).echoed
         return (
@@ -204,7 +204,7 @@ class Planned(Record):
     def _drop_repeated_items(
         cls, items: tuple[PlannedItem, ...], info: ValidationInfo
     ) -> tuple[PlannedItem, ...]:
-        """Drop unknown ids, repeated items and items beyond the maximum, and note each."""
+        """Drop unknown ids, repeated items and items above the maximum number. Note each one."""
         repairer = Repairer.from_info(info)
         kept: dict[str, PlannedItem] = {}
         for item in items:
@@ -228,7 +228,7 @@ class Planned(Record):
 
 
 def planned_ballot_type(asked: AskContext) -> Json[Planned]:
-    """Return the answer type of the planner's ballot, read in the context `asked`."""
+    """Return the answer type for the planner's ballot. `asked` is the context for reading it."""
     return Json(Planned, validation_context=asked, schema=asked_schema(Planned))
 
 
@@ -238,10 +238,10 @@ _YES_NO |= {"reject": "no", "against": "no"}
 
 
 class Ballot(BaseModel):
-    """The votes of one resident with a reason for each.
+    """The votes of one resident on all ballot items.
 
-    `votes` maps item id → yes or no, `reasons` item id → reason. `missing` maps each item without a
-    vote → why there is none.
+    `votes` maps item id → yes or no. `reasons` maps item id → the resident's reason. `missing` maps
+    the id of each item without a vote → the reason why the vote is missing.
     """
 
     model_config = pin_schema("Ballot")
@@ -256,9 +256,9 @@ class Ballot(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _parse_votes(cls, raw: object, info: ValidationInfo) -> object:
-        """Read the entry of each item, whatever the case of its key.
+        """Read the vote on each item. The case of item ids is ignored.
 
-        Raises ValueError for an item without a clear yes or no and without a way out. The question
+        Raises ValueError for an item that is neither a clear yes or no nor a way out. The question
         is then re-asked, so that no vote is guessed.
         """
         reading = ValidationContext.from_info(info)
@@ -293,7 +293,7 @@ class Ballot(BaseModel):
         return {"votes": votes, "reasons": reasons, "missing": missing}
 
     def to_json(self) -> dict[str, object]:
-        """Return votes, reasons and the reasons of missing votes under the source's names."""
+        """Return votes, reasons, and why votes are missing, in the format of the source."""
         flags = {"_parse_error": self.parse_error, "_declined": self.declined}
         votes_and_reasons = {"votes": self.votes, "reasons": self.reasons}
         missing = {"_missing": self.missing} if self.missing else {}
@@ -310,14 +310,14 @@ UNREAD_BALLOT = Ballot(parse_error=True)
 
 
 def refused_ballot(items: Iterable[str]) -> Ballot:
-    """Return the replacement of a ballot on these items that was declined as a whole."""
+    """Return the ballot of a resident who declined to vote. All `items` have a missing vote."""
     return Ballot(missing=dict.fromkeys(items, DECLINED), declined=True)
 
 
 def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ballot]:
     """Return the answer type of a ballot: a vote with a reason on each of `items`.
 
-    `options` are yes and no in the order in which the prompt lists them.
+    `options` holds yes and no in the order in which the prompt lists them.
     """
     # The reason comes before the vote, so that a model reasons before it decides.
     vote_schema = {
@@ -346,13 +346,16 @@ def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ba
 
 
 def yes_or_no(raw: object) -> str | None:
-    """Return "yes", "no" or None. Variants such as true, "Yes." and "against" are accepted."""
+    """Return "yes" or "no" for a vote. Accepts variants such as true, "Yes." and "against".
+
+    Returns None for any other value.
+    """
     folded = str(raw).strip().casefold().replace(" ", "_") if raw is not None else ""
     return match_option(_YES_NO.get(folded.strip("."), raw), VOTES)
 
 
 class Satisfaction(Record):
-    """The satisfaction of one resident at one time, 1 to 10, or None if it could not be read."""
+    """One satisfaction rating of a resident, from 1 to 10. It is None if the answer is missing."""
 
     model_config = pin_schema("Satisfaction")
 
@@ -363,7 +366,7 @@ class Satisfaction(Record):
 
     @classmethod
     def _find_missing(cls, raw: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        """Return the fields without an answer. A null means that the resident cannot say."""
+        """Map each field without an answer to the reason. Null means "cannot say"."""
         missing = super()._find_missing(raw, echoed)
         if "satisfaction" in raw and raw["satisfaction"] is None:
             missing["satisfaction"] = CANNOT_SAY
@@ -372,7 +375,7 @@ class Satisfaction(Record):
     @field_validator("satisfaction", mode="before")
     @classmethod
     def _check_score(cls, stated: object, info: ValidationInfo) -> object:
-        """Read the score. Raises ValueError for a score out of range, which is never clipped."""
+        """Read the rating. Raises ValueError for a rating out of range, which is not clipped."""
         score = parse_whole_number(stated, 10)
         if score is None:
             raise ValueError("must be a whole number from 1 to 10, or null if you cannot say")

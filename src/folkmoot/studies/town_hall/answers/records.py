@@ -1,4 +1,4 @@
-"""Base classes of all answers: fields without an answer, their reasons, and the order of fields."""
+"""Base classes of all answers. They handle missing fields, reasons, and the order of fields."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def _is_plain_text(model_field: FieldInfo) -> bool:
 
 
 class Record(BaseModel):
-    """Base class of all answers. Unknown fields are ignored, and instances are frozen.
+    """Base class of all answers. Instances are frozen. Unknown fields are ignored.
 
-    `missing` maps each field without an answer → the reason: a way out, `template_sentence`,
+    `missing` maps each field without an answer to the reason: a way out, `template_sentence`,
     `missing_value` or `unknown_value`.
     """
 
@@ -87,10 +87,11 @@ class Record(BaseModel):
     def _with_missing(
         cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        """Validate all fields but the missing ones, so that the rest of an answer is kept.
+        """Validate all fields that are not missing, so that the rest of an answer is kept.
 
         An absent field is passed on as null if it has a validator that repairs or refuses null.
-        Missing fields hold a placeholder during validation and their empty value afterwards.
+        During validation, missing fields hold a placeholder. Afterwards they hold their empty
+        value.
         """
         if not isinstance(raw, Mapping):
             return handler(raw)
@@ -127,7 +128,7 @@ class Record(BaseModel):
 
     @classmethod
     def _find_missing(cls, raw: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        """Return the fields without an answer, each with the reason."""
+        """Return a mapping of each field without an answer to the reason."""
         repeated = {path.rpartition(".")[2] for path in echoed if not _INSIDE_LIST.search(path)}
         missing = {
             name: TEMPLATE_SENTENCE
@@ -141,7 +142,7 @@ class Record(BaseModel):
 
     @classmethod
     def _placeholder_value(cls, name: str) -> object:
-        """Return a valid value that a missing field holds while the other fields are validated."""
+        """Return a valid value for a missing field. It is used while other fields are validated."""
         empty = cls._empty_value(name)
         return cls.CLOSED.get(name, "…" if empty == "" else empty)
 
@@ -151,9 +152,9 @@ class Record(BaseModel):
         return "" if annotation is str else () if get_origin(annotation) is tuple else None
 
     def to_json(self) -> dict[str, object]:
-        """Return the fields under the source's names.
+        """Return the fields in the format of the source.
 
-        A field without an answer is null, with its reason under `_missing`. `_parse_error` and
+        A field without an answer is null, and `_missing` holds its reason. `_parse_error` and
         `_declined` are present only if they are true.
         """
         data = self.model_dump(mode="json", by_alias=True)
@@ -161,7 +162,7 @@ class Record(BaseModel):
         return data
 
     def to_prompt(self) -> dict[str, object]:
-        """Return the fields as later prompts show them to their speaker, without reasons."""
+        """Return the fields for later prompts to the same speaker. Reasons are left out."""
         return cast("dict[str, object]", _without_flags(self.to_json()))
 
 
@@ -173,7 +174,7 @@ _INSIDE_LIST = re.compile(r"\.\d+\.")
 
 
 def _null_missing(data: dict[str, Any]) -> None:
-    """Set missing fields to null, also in nested records, and remove marks that are false."""
+    """Set missing fields to null, including those in nested records, and remove false flags."""
     missing = data.pop("_missing", {})
     for name in missing:
         data[name] = None
@@ -196,24 +197,27 @@ def _without_flags(data: Any) -> Any:
 
 
 class Minimal(Record):
-    """An answer with a minimal structure, to replace an answer that was declined or unreadable."""
+    """An answer that has a minimal structure.
+
+    The minimal structure replaces an answer that was declined or could not be read.
+    """
 
     parse_error: SkipJsonSchema[bool] = Field(False, alias="_parse_error")
     declined: SkipJsonSchema[bool] = Field(False, alias="_declined")
 
     @property
     def unanswered(self) -> bool:
-        """True if there is no answer: it could not be read, or the speaker declined."""
+        """True if the speaker declined or the answer could not be read."""
         return self.parse_error or self.declined
 
     @classmethod
     def minimal_answer(cls) -> Self:
-        """Return the minimal structure that replaces an answer that could not be read."""
+        """Return the minimal structure for an answer that could not be read."""
         return cls._empty_answer(parse_error=True)
 
     @classmethod
     def refused_answer(cls) -> Self:
-        """Return the minimal structure that replaces an answer that was declined."""
+        """Return the minimal structure for an answer that was declined."""
         return cls._empty_answer(declined=True)
 
     @classmethod
@@ -230,11 +234,11 @@ def asked_schema(
     options: tuple[tuple[str, tuple[str, ...]], ...] = (),
     excluded_fields: tuple[str, ...] = (),
 ) -> Schema:
-    """Return the schema of an answer model with its fields in `ASKED_ORDER`.
+    """Return the JSON schema of an answer model with its fields in the order of `ASKED_ORDER`.
 
-    `options` holds (field path, options in order) pairs of closed fields. Ways out are added to
-    each. `without` names fields to leave out. The result is cached and shared, so callers must not
-    change it.
+    `options` holds a pair (field path, options in order) for each closed field. Ways out are added
+    to the options. `excluded_fields` names fields to leave out. The result is cached and shared, so
+    callers must not change it.
     """
     # The arguments are tuples so that they can be keys of the cache. All residents of a set share
     # them.

@@ -1,7 +1,7 @@
 """Read ids, options and numbers in the forms in which models write them.
 
-A value with a clear meaning is repaired, and any other value is dropped. `Repairer` notes each
-case, so the quality counts include it.
+A value with a clear meaning is repaired. Any other value is dropped. `Repairer` notes both cases
+for the quality counts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SYNONYMS = {
 
 
 def resolve_id(raw: object, ids: Sequence[str]) -> str:
-    """Return the one id that a text names, or "" if it names none or several.
+    """Return the id that a text names. Returns "" if it names no id or several.
 
     `a3`, `Resident A03` and `A03 (teacher)` all name A03.
     """
@@ -60,9 +60,9 @@ def resolve_id(raw: object, ids: Sequence[str]) -> str:
 
 
 def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
-    """Return the ids that a text names, each once, then words that look like an id but are unknown.
+    """Return the distinct known ids in a text, followed by words that look like unknown ids.
 
-    A bare number counts only if the text holds nothing beside it. `A99` is an example of an unknown
+    A number without a letter counts only if it is the whole text. `A99` is an example of an unknown
     id.
     """
     by_key = {_comparison_key(resident_id): resident_id for resident_id in ids}
@@ -103,9 +103,9 @@ def _strip_accents(text: str) -> str:
 
 
 def _has_case(name: str) -> bool:
-    """Return whether a name has upper and lower case.
+    """Return whether the script of a name has upper and lower case.
 
-    In a script without capitals a word may follow a name without a space.
+    In scripts without case, words may follow a name without a space.
     """
     return name.upper() != name.lower()
 
@@ -116,9 +116,9 @@ MIN_SIMILARITY = 85
 
 
 def is_quoted(words: str, statement: str) -> bool:
-    """Return whether `words` occur in `statement`, apart from spelling, punctuation and omissions.
+    """Return whether `statement` contains `words`, ignoring spelling, punctuation and omissions.
 
-    An ellipsis in `words` marks an omission. The parts beside it are looked up one by one.
+    An ellipsis in `words` marks an omission. The parts before and after it are searched separately.
     """
     normalised = _normalise_words(statement)
     parts = [part for part in map(_normalise_words, re.split(r"…|\.\.\.", words)) if part]
@@ -139,28 +139,30 @@ def _word_stems(text: str) -> set[str]:
 
 
 def match_option(raw: object, options: Sequence[str]) -> str | None:
-    """Return the option that `raw` means, or None.
+    """Return the option that `raw` means. Returns None if there is no such option.
 
-    Case, spaces, hyphens and plain synonyms are ignored.
+    Case, spaces and hyphens are ignored, and plain synonyms are accepted.
     """
     return match_folded(raw, options) or match_folded(_SYNONYMS.get(fold_option(raw)), options)
 
 
 def parse_whole_number(raw: object, top: int) -> int | None:
-    """Return a whole number, or None. Digits, words and `4/5` (if `top` is 5) are accepted."""
+    """Return a whole number given as digits, as a word, or as `4/5` if `top` is 5.
+
+    Returns None for any other value.
+    """
     number = read_number(raw, top)
     return int(number) if number is not None and number.is_integer() else None
 
 
 @dataclass(frozen=True, slots=True)
 class AskContext:
-    """The context in which the answer of one speaker is read.
+    """The context in which one speaker's answer is read.
 
     `ids`: all residents. `names`: resident id → name. `me`: id of the speaker. `round`: number of
     the round. In round 1 there is no earlier statement to react to. `stance`: the resident's
     recorded stance before a reflection, or "". `think`: True if the question asks for thoughts.
-    `most`: maximum number of ballot items. `options`: the orders in which closed fields list their
-    options.
+    `most`: maximum number of ballot items. `options`: the orders of options in closed fields.
     """
 
     ids: Sequence[str] = ()
@@ -173,7 +175,10 @@ class AskContext:
     options: OptionOrders = field(default_factory=OptionOrders)
 
     def find_resident(self, raw: object) -> str:
-        """Return the id of the one resident that a text names by id or name, or ""."""
+        """Return the id of the resident that a text names by id or name.
+
+        Returns "" if it names no resident or several.
+        """
         match = resolve_id(raw, self.ids)
         if match or not isinstance(raw, str):
             return match
@@ -190,10 +195,10 @@ class AskContext:
         return matches[0] if len(matches) == 1 else ""
 
     def is_mentioned(self, target: str, text: str) -> bool:
-        """Return whether a text names a resident, whatever the accents and apostrophes.
+        """Return whether a text names a resident. Accents and forms of apostrophes are ignored.
 
-        The whole name counts, and so does a part of it that no other resident shares ("Siobhán",
-        "O’Brien").
+        Either the whole name counts, or a part of it that belongs to no other resident, such as
+        "Siobhán" or "O’Brien".
         """
         name, others = self.names.get(target, target), " ".join(self.names.values())
         # Parts of one or two letters are initials or particles, which match too easily.
@@ -208,11 +213,11 @@ class AskContext:
         )
 
     def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
-        """Return whether `statement` holds this answer to `target`, by a rule over words.
+        """Return whether `statement` appears to contain `words`, the speaker's answer to `target`.
 
-        The rule is a robustness check of the measures and decides nothing, because paraphrases
-        escape it. It holds if the words occur in the statement. It also holds if a sentence that
-        names `target` shares a word stem with them, because models quote themselves only roughly.
+        This holds if the words occur in the statement. It also holds if a sentence names `target`
+        and shares a word stem with the words, because models quote themselves only roughly. The
+        rule misses paraphrases. So it serves only as a robustness check of the measures.
         """
         if is_quoted(words, statement):
             return True
@@ -228,7 +233,7 @@ class AskContext:
 
 @dataclass(frozen=True, slots=True)
 class Repairer:
-    """Repair the fields of one reply and note each repair.
+    """Repairs the fields of one reply and notes each repair. Validators create it.
 
     Kinds of repair: unknown_id, self_reference, several_ids, spelling, out_of_range, unknown_value,
     missing_value, repeated, too_many, no_origin, nothing_said_yet, contradiction, wrong_shape.
@@ -239,19 +244,19 @@ class Repairer:
 
     @classmethod
     def from_info(cls, info: ValidationInfo) -> Repairer:
-        """Return the repairer of a pydantic validator.
+        """Return the repairer for a call of a pydantic validator.
 
-        An answer that is built in Python has no context, so its repairer knows no residents.
+        An answer that Python code builds has no context. Its repairer knows no residents.
         """
         reading = ValidationContext.from_info(info)
         return cls(reading.context or AskContext(), reading)
 
     def note(self, field: str, kind: str, original: object, replacement: str = "") -> None:
-        """Note a repair of the field `where`. If `became` is empty, the value was dropped."""
+        """Note a repair of `field`. An empty `replacement` means that the value was dropped."""
         self.reading.add_repair(field, kind, read_text(original), replacement)
 
     def target(self, raw: object, field: str) -> str:
-        """Return the id of the resident whom `raw` names, or "" if the value was dropped."""
+        """Return the id of the resident that `raw` names. Returns "" if the value was dropped."""
         match = self.asked.find_resident(raw)
         if not match:
             has_several_ids = isinstance(raw, str) and len(ids_in(raw, self.asked.ids)) > 1
@@ -265,12 +270,12 @@ class Repairer:
         return match
 
     def parse_targets(self, raw: Sequence[object], field: str) -> list[str]:
-        """Return the ids of the residents whom the entries of `raw` name, each once."""
+        """Return the distinct ids of the residents that the entries of `raw` name."""
         targets = [self.target(entry, field) for entry in raw]
         return list(dict.fromkeys(resident_id for resident_id in targets if resident_id))
 
     def choice(self, raw: object, options: Sequence[str], field: str) -> str | None:
-        """Return the option that `raw` means, in its own spelling, or None if it was dropped."""
+        """Return the option that `raw` means. Returns None if the value was dropped."""
         option = match_option(raw, options)
         if option is None:
             self.note(field, "unknown_value" if raw else "missing_value", raw)
@@ -279,9 +284,9 @@ class Repairer:
         return option
 
     def choice_or_reask(self, raw: object, options: Sequence[str], field: str) -> object:
-        """Return the option that `raw` means in its own spelling, or a value that the type refuses.
+        """Return the option that `raw` means, or a value that fails validation.
 
-        A refused value makes the session re-ask the question.
+        A failed validation makes the session re-ask the question.
         """
         option = match_option(raw, options)
         if option is not None and option != raw:
@@ -289,7 +294,7 @@ class Repairer:
         return option if option is not None else (raw or "none given")
 
     def parse_entries(self, value: object, name: str) -> list[Mapping[str, object]]:
-        """Return the objects of a list and drop other entries. A single object becomes a list."""
+        """Return the objects in a list and drop other entries. One object becomes a list."""
         if isinstance(value, Mapping):
             self.note(name, "wrong_shape", "object", "list")
             value = [value]

@@ -1,4 +1,4 @@
-"""Answer types of replies that hold the parts of several residents of a shared session."""
+"""Answer types of replies in which a shared session answers for several residents."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def each_of(answers: Mapping[str, Json[M]]) -> JsonMap[M]:
-    """Return the answer type of one object with an entry for each resident."""
+    """Return the answer type of an object with one entry for each resident."""
     name_fields = ("resident", "id", "agent_id")
     return JsonMap(answers, match_key=resolve_id, name_fields=name_fields, title="Residents")
 
 
 @dataclass(frozen=True, slots=True)
 class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
-    """The answer type of a whole round in one reply: all turns, then all reflections.
+    """The answer type of a whole round in one reply: all turns, followed by all reflections.
 
-    `turn_types`: resident id → the type of the turn, in the order of speaking. `reflection_type`:
-    builds the type of a reflection from a resident's id and stance. It is None if the reply holds
-    no reflections.
+    `turn_types` maps resident id → the answer type of the turn, in speaking order.
+    `reflection_type` builds the answer type of a reflection from a resident's id and stance. It is
+    None if the reply has no reflections.
     """
 
     turn_types: Mapping[str, Json[Turn]]
@@ -99,7 +99,7 @@ def _reflection_types(
 
 
 class AnyObject(BaseModel):
-    """Any JSON object. `WholeRound` reads its parts separately."""
+    """Any JSON object. `WholeRound` parses it with this model and then reads its parts."""
 
     model_config = pin_schema("AnyObject", "", ConfigDict(extra="allow"))
 

@@ -64,7 +64,7 @@ def _parse_feeling(raw: object, info: ValidationInfo) -> str | None:
 
 
 def _parse_level(raw: object, info: ValidationInfo) -> int | None:
-    """Return a level from 1 to 5, or None. A value out of range is dropped and never clipped."""
+    """Return a level from 1 to 5. Returns None for other values, because they are never clipped."""
     repairer, value, field = (
         Repairer.from_info(info),
         parse_whole_number(raw, 5),
@@ -108,7 +108,7 @@ OptionalBool = Annotated[
 
 
 class Reference(Record):
-    """A public response to another resident."""
+    """A public response of one resident to another, as part of a statement."""
 
     model_config = pin_schema("Reference", "A public response to another resident.")
 
@@ -127,9 +127,9 @@ class Reference(Record):
     def _keep_untyped_reference(
         cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        """Keep a reference with an unreadable type, with the type as a missing value.
+        """If the type of a reference cannot be read, keep the reference with a missing type.
 
-        The resident did refer to another, so the reference counts as a reaction of unknown kind.
+        The resident did refer to another resident, so this counts as a reaction of unknown kind.
         """
         if not isinstance(raw, Mapping) or not ValidationContext.from_info(info).context:
             return handler(raw)
@@ -148,7 +148,7 @@ class Reference(Record):
 
 
 class Reaction(Record):
-    """A private reaction to an opinion of another resident."""
+    """A resident's private reaction to an opinion of another resident."""
 
     model_config = pin_schema("Reaction", "A private reaction to what another resident said.")
 
@@ -168,7 +168,7 @@ class Reaction(Record):
 
     @classmethod
     def _find_missing(cls, said: Mapping[str, object], echoed: frozenset[str]) -> dict[str, str]:
-        """Return the fields without an answer. A null level means that the resident cannot say."""
+        """Map each field without an answer to the reason. A null level means "cannot say"."""
         missing = super()._find_missing(said, echoed)
         if "agree_level" in said and said["agree_level"] is None:
             missing["agree_level"] = CANNOT_SAY
@@ -179,7 +179,10 @@ T = TypeVar("T", Reaction, Reference)
 
 
 def _keep_after_first_round(entries: list[T], name: str, repairer: Repairer) -> list[T]:
-    """Drop all entries of round 1, in which no resident has heard another yet."""
+    """Return the entries, or an empty list in round 1.
+
+    In round 1 no resident has heard another one yet.
+    """
     if repairer.asked.round > 1:
         return entries
     # A model may refer to statements that have not been made.
@@ -189,7 +192,7 @@ def _keep_after_first_round(entries: list[T], name: str, repairer: Repairer) -> 
 
 
 class Thinking(Minimal):
-    """The private thoughts of a resident before they speak (THINK). No other resident sees them."""
+    """A resident's private thoughts before a statement (THINK). No other resident sees them."""
 
     model_config = pin_schema("Thinking", "THINK: private, never shown to anyone else.")
 
@@ -226,7 +229,7 @@ class Thinking(Minimal):
 
 
 class Question(Record):
-    """A public question: to a resident, `all`, `moderator` or `planner`."""
+    """A question in a public statement. `target` is a resident, `all`, `moderator` or `planner`."""
 
     model_config = pin_schema(
         "Question", "A public question: to a resident, `all`, `moderator` or `planner`."
@@ -310,7 +313,7 @@ class Disagreed(Record):
 
 
 class StanceEvolution(Record):
-    """The stance of a resident before and after a round, and the change between them."""
+    """A resident's stances before and after a round, and the change between them."""
 
     model_config = pin_schema("StanceEvolution", "How one's stance moved in a round.")
 
@@ -324,10 +327,9 @@ class StanceEvolution(Record):
     @model_validator(mode="before")
     @classmethod
     def _keep_recorded_stance(cls, raw: object, info: ValidationInfo) -> object:
-        """Correct the previous stance and the change so that they agree with the record.
+        """Replace the previous stance by the recorded one, and derive the change from both stances.
 
-        The previous stance is the recorded one. The change follows from both stances. If a stance
-        is missing, the change is missing too.
+        If a stance is missing, the change is missing too.
         """
         if not isinstance(raw, Mapping):
             return raw
@@ -380,9 +382,9 @@ class StanceEvolution(Record):
 
 
 class Reflection(Minimal):
-    """The private reflection of a resident between rounds (REFLECT).
+    """The private reflection of a resident between two rounds (REFLECT).
 
-    Only the next THINK prompt of the same resident shows it.
+    Only the next THINK prompt to the same resident shows it.
     """
 
     model_config = pin_schema(
@@ -448,7 +450,7 @@ class Turn(Record):
     @model_validator(mode="wrap")
     @classmethod
     def _expand_declined_turn(cls, raw: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Decline both parts if the resident declined the turn as a whole."""
+        """If a resident declined the whole turn, mark both of its parts as declined."""
         if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
             raw = {part: {DECLINED: True} for part in ("thinking", "speaking")}
         return handler(raw)
@@ -466,12 +468,12 @@ class Turn(Record):
 
     @property
     def has_statement(self) -> bool:
-        """True if the statement could be read. Silence counts as a statement."""
+        """True if the statement could be read. An empty statement counts as a statement."""
         return bool(self.speaking.full_statement) or self.is_silent
 
     @property
     def has_known_references(self) -> bool:
-        """True if the residents to whom this resident referred are known."""
+        """True if it is known to which residents the statement refers."""
         return not self.speaking.unanswered and "references" not in self.speaking.missing
 
     @property
@@ -480,12 +482,12 @@ class Turn(Record):
 
     @property
     def stance(self) -> str:
-        """The stance stated in THINK, before the round. It is "" if none was stated."""
+        """The stance in THINK, before the statement. It is "" if THINK has no stance."""
         return (self.thinking.overall_stance if self.thinking else None) or ""
 
 
 def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
-    """Return the answer type of THINK. In the first round it has no reactions."""
+    """Return the answer type of THINK. In round 1 it has no reactions."""
     options = asked.options
     closed = (("overall_stance", options.stances), ("reactions.my_feeling", options.feelings))
     schema = asked_schema(Thinking, closed, ("reactions",) * (asked.round == 1))
@@ -493,16 +495,16 @@ def thinking_answer_type(asked: AskContext) -> Json[Thinking]:
 
 
 def speaking_answer_type(asked: AskContext) -> Json[Speaking]:
-    """Return the answer type of SPEAK. In the first round it has no references."""
+    """Return the answer type of SPEAK. In round 1 it has no references."""
     closed = (("references.interaction_type", asked.options.interactions),)
     schema = asked_schema(Speaking, closed, ("references",) * (asked.round == 1))
     return Json(Speaking, validation_context=asked, schema=schema, may_decline=True)
 
 
 def turn_answer_type(asked: AskContext) -> Json[Turn]:
-    """Return the answer type of one resident's part of a shared session's reply.
+    """Return the answer type of one resident's turn in a reply of a shared session.
 
-    It joins `thinking_answer_type`, if thoughts are asked for, and `speaking_answer_type`.
+    It combines THINK, if the question asks for thoughts, and SPEAK.
     """
     schemas = {
         "speaking": {**(speaking_answer_type(asked).schema or {}), "description": "said in public"}
@@ -518,7 +520,7 @@ def turn_answer_type(asked: AskContext) -> Json[Turn]:
 
 
 def reflection_answer_type(asked: AskContext) -> Json[Reflection]:
-    """Return the answer type of REFLECT, read in the context `asked`."""
+    """Return the answer type of REFLECT. `asked` is the context for reading the answer."""
     options = asked.options
     closed = tuple(
         (f"stance_evolution.{name}", texts)
@@ -535,7 +537,7 @@ def reflection_answer_type(asked: AskContext) -> Json[Reflection]:
 def change_between(before: str, after: str) -> str:
     """Return the change between two stances: maintain, soften, harden or flip.
 
-    A flip is a change of side. A change away from neutral hardens, and a change to neutral softens.
+    A flip changes the side. A change away from neutral hardens, and a change to neutral softens.
     """
     # Map the scale to 2 (strong support) … −2 (strong opposition), so that the sign is the side.
     before_value, after_value = (2 - STANCES.index(text) for text in (before, after))
