@@ -1,23 +1,23 @@
 """The embedded respondent (`--model synthetic`), a documented model of opinion dynamics.
 
-It answers if no model is named: in demos, dry runs, cost and power estimates and tests of planted
-effects. All its answers are labelled SYNTHETIC and are no evidence about real people.
-docs/respondent.md describes the model. This page says how a study type uses it.
+It answers if the study file names no model, and in demos, dry runs, cost and power estimates and
+tests of planted effects. All its answers are labelled SYNTHETIC and are no evidence about real
+people. docs/respondent.md describes the model. This page tells study authors how to use it.
 
-**What it reads.** It reads two things of a request and nothing else:
+**What it reads.** It reads two parts of a request and nothing else:
 
 - the passages: the texts of known source in the messages (`ModelRequest.spans`). Each passage has a
   kind, an id and a speaker. Instructions, which are all characters outside the spans, are not read.
-- the hints (`RespondentHints`): who is asked, in which role, for which kind of answer, about what
-  (`ask(about=…)`), with which options, bounds and signal.
+- the hints (`RespondentHints`): the speaker, the role, the kind of answer, the question
+  (`ask(about=…)`), and the options, bounds and signal.
 
-So any wording of a prompt has the same effects, as long as it contains the passages. An effect is
-gone if the prompt does not show its text. Inside one passage the respondent looks for argument
-words and for names of options.
+So all prompts with the same passages have the same effects, whatever their wording. A text has no
+effect if the prompt does not contain it. Inside a passage the respondent looks for argument words
+and for names of options.
 
-**Without code of the study.** The respondent answers by form: one of the options of a choice, a
-number within the bounds, JSON by its schema, or a text with reasons for the current option. Each
-field follows from a stable opinion. A `RespondentPart` says what the answers *mean*:
+**Without code of the study,** the respondent answers by the form of the answer: one of the options,
+a number within the bounds, JSON according to its schema, or a text with reasons for the current
+option. Each field follows from a stable opinion. A `RespondentPart` says what the answers *mean*:
 
     from folkmoot.respondent import RespondentPart, SimulatedRespondent, of_kind
 
@@ -47,16 +47,16 @@ field follows from a stable opinion. A `RespondentPart` says what the answers *m
 A key of `answers` is the title of the JSON schema, which is the name of the pydantic model
 (`JsonList` adds "List"). For other answers it is role and kind: "participant text", "moderator
 text", "participant number", "judge choice". `option_names` returns options, a concept or proposals.
-A name counts only if it occurs in a passage, in any case and white space. A function that returns
-None leaves the answer to the shared rules.
+A name counts only if it occurs in a passage. Case and white space are ignored. If a function
+returns None, the shared rules give the answer.
 
 **`mind.reading`** is the reading of one request:
 
     role, kind        of the speaker (`Speaker.role`) and of the answer (`AnswerType.kind`)
     speaker           the id of the speaker who is asked
     names             the names of the speakers of the history, by id
-    about             the question, from `ask(about=…)`. Without it: the text outside all spans, or
-                      the prompt itself if there is none
+    about             the question, from `ask(about=…)`. Without it: the text outside all spans. If
+                      there is no such text: the prompt itself
     passages          the texts of known source, in order: `Passage(text, source, message, own,
                       inner)`. `own` passages were said or chosen by the speaker who is asked. A
                       passage inside another one comes after it. `of_kind(passages, "utterance",
@@ -73,10 +73,11 @@ None leaves the answer to the shared rules.
 
     who               the persona: camp 0–2, susceptibility, warmth, voice, calling, tastes
     person            True for a participant, False for a moderator, coder and so on
-    options           what opinions are about here: the offered options, or else the distinct texts
-                      of `option` passages, or else the `option_names` that occur in passages
-    current_option    the last own answer or utterance that is one of the options, or else the
-                      option that the persona likes best
+    options           the options that opinions are about: the offered options. If there are none:
+                      the texts of `option` passages. If there are none of these: the
+                      `option_names` that occur in passages
+    current_option    the last own answer or utterance that is one of the options. If there is none:
+                      the option that the persona likes best
     talked_about_matters
                       the topics of talk if there are no options, from `about`, then from passages
     stable_leaning(words)
@@ -94,21 +95,21 @@ None leaves the answer to the shared rules.
     exposure_dose     arguments for other options, answered turns, whether interviewed
     compose_reasons(about, n)
                       n sentences of reasons in the persona's voice
-    tongue, draws     single sentences, and the random draws of this reply (never use `random`)
+    speech, draws     single sentences, and the random draws of this reply (never use `random`)
     mind_of(text)     the mind of another person, by the text of their `persona` passage. Use it if
                       one reply contains utterances of several people
     mark_unread()     record that the answer has no relation to the question. The run counts these
     schema, knobs     the JSON schema ({} if there is none) and the settings
 
-A person follows from the `persona` passage, `quote_value(text, "persona", id, speaker.id)` in the
-system message or the prompt. Without one, the text of unknown source in the system message is the
-person. A treatment in that text then makes another person. A study with arguments about its own
-topic can bring a `Lexicon` (`RespondentPart.lexicon`, three camps, as in lexicon.yaml). The
-respondent then uses no phrase of another topic.
+The `persona` passage determines the person. It is made by `quote_value(text, "persona", id,
+speaker.id)` in the system message or the prompt. Without it, the text of unknown source in the
+system message determines the person. A treatment in that text then changes the person. A study type
+can bring arguments about its topic as a `Lexicon` (`RespondentPart.lexicon`, three camps, as in
+lexicon.yaml). The respondent then uses no phrase of another topic.
 
-**Studies without sources.** A prompt from an f-string is one unattributed passage. The respondent
-reads it as one text of another speaker, and the notes of the run say so. `ask(shows=…)` and quoted
-variables of templates add sources.
+**Studies without sources.** A prompt from an f-string is one passage without a known source. The
+respondent reads it as one text of another speaker, and the notes of the run say so. `ask(shows=…)`
+and quoted variables of templates add sources.
 """
 
 from __future__ import annotations
@@ -143,6 +144,6 @@ __all__ = [
 def provider(settings: ProviderSettings) -> Provider:
     """Return the embedded respondent with these settings.
 
-    Raises InputError on an unknown setting.
+    Raises InputError for an unknown setting.
     """
     return Respondent(settings)

@@ -1,4 +1,4 @@
-"""The embedded respondent as a provider. A reply follows from seed, address and request alone."""
+"""The provider of the embedded respondent. A reply depends only on seed, address and request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PERSONS = frozenset({"", "participant"})
 
 
 class Respondent:
-    """A provider that answers from a documented opinion-dynamics model."""
+    """The provider that answers from a documented model of opinion dynamics."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         self._seed = settings.seed
@@ -52,11 +52,11 @@ class Respondent:
         self._meet = lru_cache(maxsize=2048)(lambda text: persona_from_text(text, settings.seed))
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
-        """Return the reply to a request. Refusals are replies, so it raises nothing."""
+        """Return the reply to a request. A refusal is a reply too, so no error is raised."""
         return self.reply(request, address)
 
     def reply(self, request: ModelRequest, address: str) -> Completion:
-        """Return the reply to a request, as `complete_request` does, for synchronous tests."""
+        """Return the reply to a request. This is the synchronous form of `complete_request`."""
         # A re-ask with a higher token limit has this suffix. It must get the same reply.
         address = address.removesuffix(".long")
         mind = self.build_mind(read_prompt(request), address)
@@ -71,10 +71,10 @@ class Respondent:
         return Completion(text, usage, MODEL_SERVED, finish=finish)
 
     def build_mind(self, reading: PromptReading, address: str) -> SimulatedRespondent:
-        """Return the mind that answers a request.
+        """Return the respondent that answers a request.
 
-        The person is the persona in the messages, otherwise the description in the system message,
-        otherwise the id of the speaker.
+        The person follows from the persona in the messages. If there is none, the person follows
+        from the description in the system message, or else from the speaker's id.
         """
         is_participant = bool(reading.persona) or reading.role in PERSONS
         context = ReplyContext(
@@ -92,11 +92,11 @@ class Respondent:
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        """Return hashed embeddings of `hashed_embeddings.embed_texts`, shape (n, 512)."""
+        """Return hashed embeddings with shape (number of texts, 512)."""
         # Do not use a thread. A batch takes a few ms of pure Python, so a thread would only compete
         # for the interpreter lock with the coroutines that wait for the result.
         vectors = hashed_embeddings.embed_texts(texts)
         return vectors, Usage(estimate_tokens(*texts), 0, 0)
 
     async def close(self) -> None:
-        """Do nothing, because the respondent holds no connections."""
+        """Do nothing. The respondent has no connections to close."""

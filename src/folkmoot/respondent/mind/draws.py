@@ -1,6 +1,7 @@
-"""Counter-based random draws: BLAKE2b(version | seed | address | purpose).
+"""Counter-based random draws: a BLAKE2b hash of version, seed, address and purpose.
 
-No two draws share a stream. So a new question or another schedule changes no other answer.
+Each combination of these gives an independent stream. So a new question or another order of calls
+changes no other answer.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ _PER_BLOCK = 8
 
 
 def uniform_draw(seed: int, *parts: str | int) -> float:
-    """Return one uniform draw in (0, 1) for these parts."""
+    """Return one uniform draw in (0, 1). `parts` identify the draw."""
     return uniform_values(seed, VERSION, *parts)
 
 
 def normal_draw(seed: int, *parts: str | int) -> float:
-    """Return one standard normal draw for these parts."""
+    """Return one standard normal draw. `parts` identify the draw."""
     return _NORMAL.inv_cdf(uniform_draw(seed, *parts))
 
 
 def gumbel_draw(seed: int, *parts: str | int) -> float:
-    """Return one standard Gumbel draw for these parts."""
+    """Return one standard Gumbel draw. `parts` identify the draw."""
     return -math.log(-math.log(uniform_draw(seed, *parts)))
 
 
 class Draws:
-    """A private stream of draws for one reply. One hash yields eight draws."""
+    """The stream of random draws for one reply. One hash gives eight draws."""
 
     __slots__ = ("_block", "_key", "_values")
 
@@ -67,14 +68,14 @@ class Draws:
         return mean + sd * _NORMAL.inv_cdf(self.unit())
 
     def draw_integer(self, low: int, high: int) -> int:
-        """Return a whole number from `low` to `high`, both included."""
+        """Return a whole number from `low` to `high`. Both bounds are included."""
         return low + self._next_value() % (high - low + 1)
 
     def pick_item(self, items: Sequence[T]) -> T:
         return items[self._next_value() % len(items)]
 
     def draw_weighted_index(self, weights: Sequence[float]) -> int:
-        """Return an index with a probability in proportion to its weight."""
+        """Return an index. The probability of each index is proportional to its weight."""
         position = self.unit() * sum(weights)
         for index, weight in enumerate(weights):
             position -= weight

@@ -1,6 +1,6 @@
 """The settings of the embedded respondent: planted effect sizes and pathologies.
 
-`planted_effects` lists everything in force, so that a run with the respondent can print it.
+`planted_effects` lists all settings in force, so that a run with the respondent can print them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Chance = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class RespondentSettings(BaseModel):
-    """The keys of a study file under `respondent:`. Every pathology is off (0) by default."""
+    """The settings under the key `respondent:` of a study file. Pathologies are off by default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -131,9 +131,9 @@ def _is_chance(key: str) -> bool:
 
 
 def planted_effects(options: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return all effect sizes in force, for the notice of built-in effects of a run.
+    """Return all effect sizes in force, which a run prints in its notice of built-in effects.
 
-    Raises InputError on a bad key.
+    Raises InputError for an unknown or invalid key.
     """
     knobs = RespondentSettings.from_mapping(options or {})
     values = knobs.model_dump()

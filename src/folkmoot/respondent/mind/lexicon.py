@@ -1,8 +1,7 @@
-"""Argument words: three ways to justify a choice, and how they are found in a text.
+"""The argument words of three camps (ways to justify a choice).
 
-An argument counts for the respondent only if its words occur in a passage. The respondent writes
-these phrases and reads these words. A study type may bring phrases for its topic
-(`RespondentPart.lexicon`).
+The respondent writes arguments with the phrases and recognises arguments by the words. Only words
+in a passage count. A study type may bring a lexicon for its topic (`RespondentPart.lexicon`).
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ Counts = tuple[int, int, int]
 
 
 class Camp(NamedTuple):
-    """One way to justify a choice.
+    """One way to justify a choice, with its vocabulary.
 
-    `nouns` fit after "about" and "for", `verbs` after "would" and "to". The respondent recognises
-    the camp by `words`.
+    `nouns` fit after "about" and "for". `verbs` fit after "would" and "to". `words` are the words
+    by which the respondent recognises the camp.
     """
 
     name: str
@@ -34,14 +33,17 @@ class Camp(NamedTuple):
 
 
 class Lexicon:
-    """Three camps with their phrases and words. A word belongs to one camp only."""
+    """The vocabulary of three camps. Each word belongs to one camp only."""
 
     def __init__(self, camps: Sequence[Camp]) -> None:
         self.camps = tuple(camps)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Any]]) -> Lexicon:
-        """Return a lexicon of three camps: {camp: {nouns: […], verbs: […], words: "one two …"}}."""
+        """Return a lexicon from a mapping of three camps.
+
+        Its form is {camp: {nouns: […], verbs: […], words: "one two …"}}.
+        """
         return cls(
             [
                 Camp(
@@ -74,27 +76,27 @@ class Lexicon:
 
     @cached_property
     def any_word(self) -> re.Pattern[str]:
-        """The pattern of all argument words, for text in lower case."""
+        """The pattern that matches any argument word in lower-case text."""
         return re.compile(rf"\b(?:{'|'.join(sorted(self.camp_of))})\b")
 
     @cached_property
     def any_phrase(self) -> re.Pattern[str]:
-        """The pattern of all phrases, for text in lower case. Longer phrases come first."""
+        """The pattern that matches any argument phrase in lower-case text, longest first."""
         longest_first = sorted(self.phrase_camps, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest_first)))
 
 
 @cache
 def general_lexicon() -> Lexicon:
-    """Return the lexicon of public choices, for study types without a lexicon."""
+    """Return the lexicon of public choices. Study types without a lexicon use it."""
     return Lexicon.from_data(packaged_yaml(__file__, "lexicon.yaml"))
 
 
 def camp_match(counts: Sequence[float], camp: int) -> float:
-    """Return how well arguments fit a listener of `camp`, 0 to 1.
+    """Return how well arguments fit a person of `camp`, from 0 to 1.
 
-    Camp shares are weighted by the listener's mixture, relative to that mixture itself. So 1 is the
-    mixture in which the listener speaks, and 0 means no arguments.
+    `counts` holds the argument words of each camp. The result is 1 if their proportions equal the
+    camp's mixture, with which the person would argue. It is 0 if there are no arguments.
     """
     total = sum(counts)
     if not total:

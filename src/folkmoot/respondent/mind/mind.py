@@ -1,6 +1,6 @@
-"""`SimulatedRespondent`: what a speaker knows and thinks, for one reply.
+"""`SimulatedRespondent`: the opinions and decisions of one speaker for one reply.
 
-The shared rules and those of study types (`RespondentPart.answers`) are functions of it.
+Shared rules and study types (`RespondentPart.answers`) are functions that take it as argument.
 docs/respondent.md gives the formulas.
 """
 
@@ -54,10 +54,10 @@ MUCH = 12
 
 @dataclass(frozen=True, slots=True)
 class ReplyContext:
-    """The inputs that all minds of one reply share.
+    """The inputs of one reply. All persons who are played in the reply share them.
 
-    `names` are what opinions are about in this study. `resolve_persona` returns the persona of a
-    description.
+    `names` are the options or proposals of the study that opinions are about. `resolve_persona`
+    returns the traits of a person from a description.
     """
 
     reading: PromptReading
@@ -70,7 +70,7 @@ class ReplyContext:
 
 
 class SimulatedRespondent:
-    """The mind of the speaker who is asked.
+    """The speaker who gives one reply. Rules of study types use it to compute answers.
 
     `person` is False for a role without opinions, such as moderator, summarizer or coder.
     """
@@ -96,10 +96,10 @@ class SimulatedRespondent:
 
     @cached_property
     def options(self) -> tuple[str, ...]:
-        """What opinions are about in this request.
+        """The options that opinions are about in this request.
 
-        These are the offered options, otherwise the texts of `option` passages, otherwise the
-        study's names that occur in the passages.
+        These are the offered options. If there are none, they are the texts of `option` passages.
+        If there are none of these, they are the study's names that occur in the passages.
         """
         reading = self.reading
         if reading.kind == "choice" and reading.offered:
@@ -113,7 +113,7 @@ class SimulatedRespondent:
         return names_in("\n".join(passage.text for passage in self.reading.passages), self.at.names)
 
     def mind_of(self, persona: str) -> SimulatedRespondent:
-        """Return the mind of another person, by the text of their persona passage.
+        """Return the respondent for another person, given the text of the persona passage.
 
         Use it if one reply contains utterances of several people.
         """
@@ -121,9 +121,9 @@ class SimulatedRespondent:
 
     @property
     def is_unpersuaded_by_text(self) -> bool:
-        """True if the request shows a long text without any argument that the lexicon knows.
+        """True if the request shows a long text that contains no argument of the lexicon.
 
-        It is always False in a study that names what opinions are about.
+        Always False if the study names the options that opinions are about.
         """
         reading = self.reading
         if self.at.names or any(
@@ -139,13 +139,13 @@ class SimulatedRespondent:
         return len(new_words) >= MUCH
 
     def mark_unread(self) -> None:
-        """Record that this answer has no relation to the question. The run counts such answers."""
+        """Record that this answer is unrelated to the question. The run counts such answers."""
         self.finish = FINISH_UNREAD
 
     # --- opinions --------------------------------------------------------------------------------
 
     def initial_utilities(self) -> list[float]:
-        """Return u(0), the utility of each option before any passage (standard deviation 1.3)."""
+        """Return the utility of each option before any passage, u(0) (standard deviation 1.3)."""
         spread = 1 - 0.8 * self.knobs.shrinking_variance
         return [self._option_taste(option, spread) for option in self.options]
 
@@ -156,10 +156,10 @@ class SimulatedRespondent:
 
     @cached_property
     def current_option(self) -> str:
-        """The option that the person holds, or "" without options.
+        """The option that the person holds now. It is "" if there are no options.
 
-        It is the last own answer or utterance that is one of the options, otherwise the option with
-        the highest initial utility.
+        It is the person's last answer or utterance that equals an option. If there is none, it is
+        the option with the highest initial utility.
         """
         return next(reversed(self._own_choices), "") or self._liked_best
 
@@ -202,9 +202,10 @@ class SimulatedRespondent:
         return utilities
 
     def _most_favoured_option(self) -> str:
-        """Return the option that others favour, or "" if none is clear.
+        """Return the option that other speakers favour. Returns "" if it is unclear.
 
-        It is the option with most arguments, otherwise the one that others name most.
+        It is the option with the most arguments. If there are no arguments, it is the option that
+        other speakers name most often.
         """
         arguments = self.exposure_dose.arguments
         if any(map(sum, arguments.values())):
@@ -219,10 +220,10 @@ class SimulatedRespondent:
         return self.option_utilities()[self.options.index(option)]
 
     def choose_option(self, options: Sequence[str] = (), purpose: str = "choice") -> str:
-        """Return the option with the highest utility + position bias + σ·Gumbel.
+        """Return the option with the highest utility + position bias + noise · Gumbel draw.
 
         Args:
-            options: the options to choose from, by default all.
+            options: the options to choose from. The default is all options.
             purpose: the name of the draw, if one reply makes several choices.
         """
         asked_options = tuple(options) or self.options
@@ -251,9 +252,10 @@ class SimulatedRespondent:
         return asked_options[max(range(len(noisy_utilities)), key=noisy_utilities.__getitem__)]
 
     def _moved_by_length(self, purpose: str) -> bool:
-        """Return whether the length of the passages decides, whatever they say.
+        """Return whether the length of the passages decides the choice, whatever their content.
 
-        A person is moved by any text of the same length.
+        The random draw is the same in all conditions, so a person reacts equally to any text of
+        this length.
         """
         knobs, at = self.knobs, self.at
         if not knobs.length_bias:
@@ -263,10 +265,10 @@ class SimulatedRespondent:
         return uniform_draw(at.seed, self.who.key, purpose, "length") < chance
 
     def stable_leaning(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return the person's leaning on a question, −1 to 1, by its content words.
+        """Return the person's leaning (−1 to 1) on a question, which its content words determine.
 
-        It is the same in every reply. `answer` and `part` select one answer to the question and one
-        part of it.
+        The leaning is the same in every reply. `answer` selects one possible answer to the
+        question, and `part` one part of the question.
         """
         knobs = self.knobs
         leaning = (1 - knobs.shrinking_variance) * self.who.question_lean(about, answer, part)
@@ -274,17 +276,17 @@ class SimulatedRespondent:
         return _clip_to_scale(leaning + knobs.acquiescence + 0.5 * knobs.sycophancy)
 
     def draw_rating(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return `stable_leaning` with the random noise of this reply, for answers on a scale."""
+        """Return `stable_leaning` plus random noise that differs between replies."""
         at = self.at
         noise = normal_draw(at.seed, at.address, "rating", about, answer, *filter(None, [part]))
         sd = self.knobs.noise + 2 * self.knobs.instability
         return _clip_to_scale(self.stable_leaning(about, answer, part) + sd * noise)
 
     def draw_judgement(self, about: str, part: str = "") -> float:
-        """Return `draw_rating`, moved towards 1 by the arguments in the passages.
+        """Return `draw_rating`, moved towards 1 by arguments in the passages of others.
 
-        It counts arguments that name no option, and those for options that the question (`about`)
-        names.
+        Arguments count if they name no option, or if they are for an option that the question
+        (`about`) names.
         """
         question_words = content_words(about) - ASKING
         rating = self.draw_rating(" ".join(sorted(question_words)) or about, part=part)
@@ -295,9 +297,9 @@ class SimulatedRespondent:
         return rating + (1 - rating) * persuasion_strength(counts, self.who, self.knobs)
 
     def choose_on_scale(self, options: tuple[str, ...], about: str, part: str = "") -> str:
-        """Return the answer nearest to the person's judgement of a question.
+        """Return the answer that is nearest to the person's judgement of a question.
 
-        Return "" if the answers form no rating scale.
+        Returns "" if the answers form no rating scale.
         """
         scale = scale_of(options)
         if not scale:
@@ -318,10 +320,10 @@ class SimulatedRespondent:
         return options[distances.index(min(distances))]
 
     def agreement_with(self, text: str, options: tuple[str, ...] = ()) -> float:
-        """Return how far the person agrees with a statement, −1 to 1.
+        """Return how far the person agrees with a statement, from −1 to 1, without random noise.
 
-        It follows from the arguments of the statement, the options that it supports, and its
-        content words. It has no noise. `options` are by default all.
+        Agreement follows from the statement's arguments, the options that it supports, and its
+        content words. `options` defaults to all options.
         """
         counts_by_option = argument_counts(text, options or self.options, self.at.lexicon)
         total = [sum(counts[camp] for counts in counts_by_option.values()) for camp in range(3)]
@@ -336,17 +338,16 @@ class SimulatedRespondent:
         return _clip_to_scale(score + 0.5 * self.knobs.sycophancy)
 
     def arguments_by_option(self, text: str) -> dict[str, Counts]:
-        """Return option → distinct argument words of a text, counted by camp."""
+        """Return option → numbers of distinct argument words in a text, one number per camp."""
         return argument_counts(text, self.options, self.at.lexicon)
 
     # --- words -----------------------------------------------------------------------------------
 
     def compose_reasons(self, about: str = "", count: int = 0) -> str:
-        """Return sentences in the person's voice.
+        """Return sentences in the person's voice that give reasons for `about`.
 
-        They are reasons for `about`, by default the current option. Without options they are about
-        the topics of the question. `count` is the number of sentences, by default a number that
-        fits the voice.
+        `about` defaults to the current option. Without options, the sentences are about the topics
+        of the question. `count` is the number of sentences. Its default depends on the voice.
         """
         matter = about or self.current_option
         if matter:
@@ -359,8 +360,9 @@ class SimulatedRespondent:
     def talked_about_matters(self) -> tuple[str, ...]:
         """The topics of talk if there are no options.
 
-        These are the study's names in the passages, otherwise the runs of content words in the
-        question. If those are few, topics of other speakers follow, the last speaker first.
+        These are the study's names in the passages. If there are none, they are groups of content
+        words in the question. If there are few of these, topics of other speakers follow, the last
+        speaker first.
         """
         if self.mentioned_names:
             return self.mentioned_names
@@ -388,13 +390,13 @@ def apply_persuasion(
     persona: PersonaTraits,
     knobs: RespondentSettings,
 ) -> list[float]:
-    """Return the utilities after persuasion.
+    """Return the utilities of all options after persuasion.
 
-    u_j += .75·s·κ_j·n_j/(n_j + 8)·match(a_j, r)·exp(−((max u − u_j)/3)²), see
-    `persuasion_strength`.
+    For option j: u_j += .75·s·κ_j·n_j/(n_j + 8)·match(a_j, r)·exp(−((max u − u_j)/3)²). The terms
+    are explained in `persuasion_strength`.
 
-    κ_j is κ_read, times `factor_interviewed` after an interview. With t answered turns for j it is
-    multiplied by 1 + (`factor_addressed` − 1)·t/(t + 1).
+    κ_j is κ_read, times `factor_interviewed` after an interview. If the person answered arguments
+    for j in t turns, it is multiplied by 1 + (`factor_addressed` − 1)·t/(t + 1).
     """
     if not dose.arguments or not knobs.persuasion:
         return list(initial)
@@ -410,9 +412,11 @@ def apply_persuasion(
 
 
 def persuasion_strength(counts: Counts, persona: PersonaTraits, knobs: RespondentSettings) -> float:
-    """Return .75·s·κ_read·n/(n + 8)·match(a, r), the effect of n distinct argument words.
+    """Return the effect of argument words: .75·s·κ_read·n/(n + 8)·match(a, r).
 
-    `counts` are the argument words by camp, a their shares and r the camp of the person.
+    s is the person's susceptibility, κ_read the setting `kappa_read`, and n the number of distinct
+    argument words. `counts` holds their number in each camp, a are the shares of the camps, and r
+    is the person's camp. `camp_match` computes match(a, r).
     """
     n = sum(counts)
     kappa = knobs.persuasion * knobs.kappa_read

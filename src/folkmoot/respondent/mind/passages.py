@@ -17,10 +17,11 @@ _NUMBER = re.compile(r"(\d+)")
 
 
 class Passage(NamedTuple):
-    """A text of one source.
+    """A text in a request with a known source, such as an utterance or a persona.
 
-    `message` is the index of the message that contains it. `own` is True if the speaker who is
-    asked said or chose it. `inner` is True if it is inside another passage.
+    `message` is the index of the message that contains the text. `own` is True for an utterance or
+    answer of the speaker to whom the request is put. `inner` is True if another passage contains
+    this one.
     """
 
     text: str
@@ -31,7 +32,7 @@ class Passage(NamedTuple):
 
 
 def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
-    """Return the texts of known source in the messages, in order.
+    """Return all passages of a request in order.
 
     A passage inside another one comes after it.
     """
@@ -48,7 +49,7 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 
 
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
-    """Return the passages of these kinds: only own ones or only others' if `own` is set."""
+    """Return the passages of these kinds. If `own` is set, `Passage.own` must equal it."""
     return [
         passage
         for passage in passages
@@ -57,9 +58,9 @@ def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -
 
 
 def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
-    """Return the texts that describe a speaker, in the order of their ids.
+    """Return the persona texts of a speaker, sorted by their ids.
 
-    A prompt may show them in any order, and the person stays the same.
+    A prompt may show them in any order. Sorting keeps the person the same.
     """
     personas = {
         (passage.source.id, passage.text)
@@ -72,9 +73,9 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
     """Return passages grouped by conversation.
 
-    The utterances of one scope are a conversation if the speaker who is asked and another speaker
-    both spoke in it. They are sorted by their ids, which follow the order of speech, because a
-    prompt may show them in any order. All other passages form the last group, in their order.
+    The utterances of one scope are a conversation if they include own utterances and those of
+    another speaker. They are sorted by their ids, which follow the order of speech, because prompts
+    may show them in any order. All other passages form the last group in unchanged order.
     """
     scopes: dict[str, list[Passage]] = {}
     for passage in passages:
@@ -96,15 +97,16 @@ def _scope_of(passage: Passage) -> str:
 
 
 def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
-    """Return a sort key that places `ask10` after `ask9`."""
+    """Return a sort key for a passage's id, in which `ask10` comes after `ask9`."""
     last = passage.source.id.rpartition("/")[2]
     return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(last)]
 
 
 def text_outside(request: ModelRequest) -> str:
-    """Return the text of the last prompt outside all passages, or else its text without a source.
+    """Return the text of the last prompt that is outside all passages.
 
-    It replaces `ask(about=…)` if the study author did not give that.
+    If there is none, return the text that has no known source. The result replaces `ask(about=…)`
+    if the study author did not set it.
     """
     # In a re-ask the question is the message before the reply that is quoted back.
     reply_messages = (span.message for span in request.spans if span.source.kind == "reply")

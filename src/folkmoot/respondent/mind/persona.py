@@ -1,7 +1,7 @@
 """The traits of a persona: reason camp, tastes, leanings, susceptibility and voice.
 
-They follow from the text of the persona and the seed of the run, never from an address. So a person
-is the same in all stages of a study.
+They depend only on the text of the persona and the seed of the run, and never on an address. So a
+person is the same in all stages of a study.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ _VOICED = {
 class PersonaTraits:
     """The latent traits of one persona.
 
-    `camp` (0 to 2) is the index of the reason camp and `susceptibility` is in (0, 1). `warmth` in
-    (−1, 1) is a general tendency to agree. `calling` is the self-description ("a retired teacher")
-    or "". `key` is the text of the persona.
+    `key` is the text of the persona. `camp` (0 to 2) is the index of the reason camp.
+    `susceptibility` is in (0, 1). `warmth` in (−1, 1) is a general tendency to agree. `calling` is
+    the self-description ("a retired teacher") or "".
     """
 
     key: str
@@ -78,20 +78,21 @@ class PersonaTraits:
     words: frozenset[str]
 
     def option_taste(self, option: str, spread: float = 1.0) -> float:
-        """Return u(0) of one option, N(μ, 1.3²), fixed for persona and option.
+        """Return the initial utility u(0) of one option, drawn from N(μ, 1.3²).
 
-        μ is .8 if the option shares a content word with the persona, otherwise 0. `spread` scales
-        the standard deviation.
+        The draw is fixed for persona and option. μ is .8 if the option shares a content word with
+        the persona, and 0 otherwise. `spread` scales the standard deviation.
         """
         text = " ".join(option.casefold().split())
         mean = 0.8 if content_words(text) & self.words else 0.0
         return mean + spread * TASTE_SD * normal_draw(self.seed, self.key, "taste", text)
 
     def question_lean(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return a fixed leaning in (−1, 1) on a question or one `answer` to it.
+        """Return a fixed leaning in (−1, 1) on a question or on one `answer` to it.
 
-        It is uniform over people. It is made of one draw per content word, so two questions
-        correlate over people as their words do. Two parts of one question correlate by a third.
+        Leanings are uniform over people. Each content word contributes one draw, so leanings on two
+        questions correlate as the questions share words. Leanings on two parts of a question
+        correlate by 1/3.
         """
         words = sorted(content_words(about))
         if not words:
@@ -111,7 +112,7 @@ class PersonaTraits:
 
 @lru_cache(maxsize=4096)
 def content_words(text: str) -> frozenset[str]:
-    """Return the words of a text that say what it is about, in lower case."""
+    """Return the content words of a text in lower case. Function words are left out."""
     tokens = _TOKEN.findall(text.casefold())
     return frozenset(word for word in tokens if len(word) > 2 and word not in _STOP)
 
@@ -146,9 +147,9 @@ _PAST = re.compile(r"[a-z]{2,}[^e\W]ed")
 
 
 def extract_topics(text: str) -> tuple[str, ...]:
-    """Return the topics of a text: runs of one to three content words, in its order.
+    """Return the topics of a text in order: groups of one to three content words.
 
-    Verbs ("you look", "worries you") are no topics.
+    Verbs ("you look", "worries you") are left out.
     """
     runs: list[list[str]] = [[]]
     tokens = re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w]|\d+", text)
@@ -164,7 +165,7 @@ def extract_topics(text: str) -> tuple[str, ...]:
 
 
 def persona_from_text(text: str, seed: int) -> PersonaTraits:
-    """Return the traits of the persona that a text describes. White space does not matter."""
+    """Return the traits of the persona that a text describes. White space is ignored."""
     key = " ".join(text.split())
     unmarked_text = _MARKED.sub("", key.casefold())
     shift = 0.4 * (_count_hits(unmarked_text, _OPEN) - _count_hits(unmarked_text, _CLOSED))
@@ -183,9 +184,10 @@ def persona_from_text(text: str, seed: int) -> PersonaTraits:
 
 
 def beta_quantile(probability: float) -> float:
-    """Return the quantile of Beta(4, 3).
+    """Return the quantile of the distribution Beta(4, 3).
 
-    It bisects the distribution function, which is a binomial tail for integer parameters.
+    The method is bisection of the distribution function. For integer parameters it is a binomial
+    tail.
     """
     low, high = 0.0, 1.0
     a, n = int(BETA[0]), int(BETA[0] + BETA[1]) - 1
@@ -234,7 +236,7 @@ def with_article(phrase: str) -> str:
 
 
 def _self_description(text: str) -> str:
-    """Return how the person would name themselves, with an article, or "" if that is unclear."""
+    """Return how the person would describe themselves, with an article. Returns "" if unclear."""
     match = _CALLING.search(text)
     description = _TAIL.sub("", match[1]).strip(" -'’") if match else ""
     if not description or len(description.split()) > 5 or _NOT_A_CALLING.search(description):

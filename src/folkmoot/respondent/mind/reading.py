@@ -1,7 +1,7 @@
-"""The reading of a request: speaker, passages, and the arguments in a text.
+"""Read a request: the speaker, the passages, and the arguments in a text.
 
-Inside a passage the respondent looks for argument words and names of options. No other wording
-counts, and nothing outside the passages is read.
+In a passage, the respondent looks only for argument words and names of options. It ignores all text
+outside the passages.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ ENOUGH_WORDS = 2
 
 @dataclass(frozen=True)
 class PromptReading:
-    """The reading of one request. The docstring of `folkmoot.respondent` describes its fields.
+    """Everything that the embedded respondent reads in one request. `read_prompt` makes it.
 
-    Instructions, which are the characters outside all passages, are no part of it. `told` holds the
-    passages that can contain arguments. `described` is text without a source in the system message,
-    which describes the person if no passage does.
+    The docstring of `folkmoot.respondent` describes most fields. `told` holds the passages that can
+    contain arguments. `described` is text without a source in the system message. It describes the
+    person if no passage does. Instructions are not included.
     """
 
     role: str
@@ -60,7 +60,7 @@ class PromptReading:
 
     @property
     def number_bounds(self) -> tuple[float, float, bool] | None:
-        """The bounds (low, high) of the number and whether it must be whole, or None."""
+        """The bounds of the number as (low, high, whole numbers only), or None without bounds."""
         if self.kind != "number" or len(self.offered) != 2:
             return None
         low, high = map(float, self.offered)
@@ -68,17 +68,17 @@ class PromptReading:
 
     @cached_property
     def heard_passages(self) -> tuple[Passage, ...]:
-        """The passages of other speakers and of the study material."""
+        """The passages that can contain arguments and are not the speaker's own."""
         return tuple(passage for passage in self.told if not passage.own)
 
     @cached_property
     def own_utterances(self) -> tuple[Passage, ...]:
-        """The earlier utterances of the speaker. Closed answers are no utterances."""
+        """The speaker's earlier utterances. Answers such as a choice are not utterances."""
         return tuple(of_kind(self.told, "utterance", own=True))
 
 
 def read_prompt(request: ModelRequest) -> PromptReading:
-    """Return the reading of a request."""
+    """Read a request and return what the embedded respondent uses of it."""
     hints = request.hints
     passages = passages_of(request)
     has_system_message = bool(request.messages) and request.messages[0].role == "system"
@@ -113,7 +113,7 @@ def read_prompt(request: ModelRequest) -> PromptReading:
 
 
 def normalise_spaces(text: str) -> str:
-    """Return a text with single spaces, for comparisons across line breaks."""
+    """Return a text with single spaces. Texts can then be compared across line breaks."""
     return " ".join(text.split())
 
 
@@ -130,7 +130,7 @@ def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
 
 @lru_cache(maxsize=2048)
 def count_names(text: str, names: tuple[str, ...]) -> Counter[str]:
-    """Return how often each name occurs in a text, in any case and white space.
+    """Return how often each name occurs in a text. Case and white space are ignored.
 
     A name inside a longer name does not count.
     """
@@ -141,7 +141,7 @@ def count_names(text: str, names: tuple[str, ...]) -> Counter[str]:
 
 
 def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that occur in a text, also inside longer names."""
+    """Return the names that occur in a text, including names inside longer names."""
     given_names = tuple(name for name in dict.fromkeys(names) if name.strip())
     texts_found = (
         [normalise_spaces(name).casefold() for name in count_names(text, given_names)]
@@ -156,7 +156,10 @@ def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Parts(NamedTuple):
-    """The end positions of names and the start positions of argument words in a sentence."""
+    """The names and argument words in one sentence, as (position, text) pairs.
+
+    The position of a name is its end, and the position of a word is its start.
+    """
 
     named: tuple[tuple[int, str], ...]
     words: tuple[tuple[int, str], ...]
@@ -164,8 +167,9 @@ class _Parts(NamedTuple):
     def option(self, position: int, before: str) -> str:
         """Return the option that an argument word at this position supports.
 
-        It is the last option named before it in the sentence. If there is none, it is the first one
-        in the sentence, otherwise the one named last `before` the sentence.
+        It is the last option in the sentence before the word. If there is none, it is the first
+        option of the sentence. If the sentence names none, it is `before`, the last option of
+        earlier sentences.
         """
         names_before = [name for end, name in self.named if end <= position]
         return names_before[-1] if names_before else self.named[0][1] if self.named else before
@@ -204,7 +208,7 @@ def _sentence_phrases(sentence: str, lexicon: Lexicon) -> tuple[tuple[int, str],
 def _iterate_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> Iterator[tuple[str, _Parts, str]]:
-    """Yield each sentence of a text, its parts, and the option named last before it."""
+    """Yield (sentence, its parts, last option named before it) for each sentence of a text."""
     before = ""
     for raw in _SENTENCE_END.split(text):
         parts = _sentence_parts(raw, names, lexicon)
@@ -216,9 +220,9 @@ def _iterate_sentences(
 def argument_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-    """Return the sentences of a text that contain arguments.
+    """Return one mapping of option → argument words for each sentence with arguments.
 
-    Each is a mapping from option to its argument words ("" if no option was named).
+    The key is "" for words without a named option.
     """
     sentences = []
     for _, parts, before in _iterate_sentences(text, names, lexicon):
@@ -234,7 +238,10 @@ def argument_sentences(
 def argument_phrases(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> Mapping[str, Counter[str]]:
-    """Return option → argument phrases of a text with their counts ("" if no option is named)."""
+    """Return option → counts of argument phrases in a text.
+
+    The key is "" for phrases without a named option.
+    """
     phrases: dict[str, Counter[str]] = {}
     for raw, parts, before in _iterate_sentences(text, names, lexicon):
         for position, phrase in _sentence_phrases(raw, lexicon) if parts.words else ():
@@ -243,9 +250,9 @@ def argument_phrases(
 
 
 def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
-    """Return option → distinct argument words of a text, counted by camp.
+    """Return option → numbers of distinct argument words in a text, one number per camp.
 
-    The key is "" if no option is named.
+    The key is "" for words without a named option.
     """
     words: dict[str, set[str]] = {}
     for sentence in argument_sentences(text, names, lexicon):
@@ -263,11 +270,11 @@ def by_camp(words: Sequence[str] | set[str], lexicon: Lexicon) -> Counts:
 
 @dataclass(frozen=True)
 class ExposureDose:
-    """The exposure of a person to arguments for other options than the current one.
+    """A person's exposure to arguments for options that the person did not hold.
 
-    `arguments` maps an option to distinct argument words by camp. `turns` counts the turns in which
-    the person answered an argument for the option. `interviewed` is True if the person spoke in a
-    turn that answered no such argument.
+    `arguments` maps option → numbers of distinct argument words, one per camp. `turns` maps option
+    → number of turns in which the person answered an argument for it. `interviewed` is True if the
+    person spoke without answering such an argument.
     """
 
     arguments: Mapping[str, Counts]
@@ -278,17 +285,17 @@ class ExposureDose:
 def dose_of(
     told: Sequence[Passage], names: tuple[str, ...], held_option: str, lexicon: Lexicon
 ) -> ExposureDose:
-    """Return the dose of the passages for a person who holds an option.
+    """Return the exposure to the passages `told` for a person who holds `held_option`.
 
-    A turn is an argument of another speaker for another option that the person answered. A person
-    who spoke without such an argument to answer was interviewed.
+    If the person speaks after an argument of another speaker for another option, this counts as a
+    turn. If the person speaks without such an argument, the person counts as interviewed.
     """
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}
     interviewed = False
     for conversation in in_order_of_speech(told):
-        # `put` is the option of the last argument of another speaker, and `speaks` is who spoke
-        # last. So several own utterances in a row are one turn.
+        # `last_option` is the option of the last argument of another speaker. `last_speaker` makes
+        # several own utterances in a row one turn.
         last_option, last_speaker = "", ""
         for passage in conversation:
             if passage.own:
@@ -316,7 +323,7 @@ def dose_of(
 def arguments_heard_for(
     options: Sequence[str], passages: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
 ) -> Counts:
-    """Return the distinct argument words for some options in passages of others, by camp."""
+    """Return the numbers of distinct argument words for these options in the passages, per camp."""
     sentences = (
         sentence
         for passage in passages

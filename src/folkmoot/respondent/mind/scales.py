@@ -1,4 +1,4 @@
-"""Rating scales among listed answers: agree–disagree, yes–no, degrees and numbers."""
+"""Recognise rating scales in a list of answers: agree–disagree, yes–no, degrees and numbers."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _DEGREES = re.compile(
 
 
 def is_unsure(option: str) -> bool:
-    """Return whether an answer says that the participant has no opinion."""
+    """Return whether an answer means that the participant has no opinion."""
     return bool(_UNSURE.search(option))
 
 
 @lru_cache(maxsize=1024)
 def scale_of(options: tuple[str, ...]) -> tuple[float, ...]:
-    """Return the position of each answer on a rating scale, or () if the answers form none.
+    """Return the position of each answer on a rating scale. Returns () if the answers form none.
 
-    An answer such as "I do not know" is in the middle. If another answer is already there, its
-    position is infinite, so it is never chosen.
+    An answer such as "I do not know" is in the middle. If another answer is already there, the
+    position is infinite, so that the answer is never chosen.
     """
     labels = [option.replace("_", " ") for option in options if not is_unsure(option)]
     places = _scale_numbers(labels) or _for_and_against(labels) or _scale_degrees(labels)

@@ -1,6 +1,6 @@
 """Sentences of the embedded respondent.
 
-Frames by voice (`speech.yaml`) are filled with argument phrases.
+They are made from sentence frames in `speech.yaml` and from argument phrases.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _GOLDEN = 0.6180339887498949
 
 @cache
 def load_frames() -> Mapping[str, Any]:
-    """Return all sentence frames by kind, and also by voice if voices differ."""
+    """Return all sentence frames by kind. If voices differ, a kind has frames by voice."""
     frames: Mapping[str, Any] = packaged_yaml(__file__, "speech.yaml")
     return frames
 
 
 class SentenceGenerator:
-    """The sentences of one speaker in one reply.
+    """Generates the sentences of one speaker in one reply.
 
-    It avoids frames and phrases that occur in `said`, the earlier utterances of the speaker.
+    It avoids frames and phrases of `earlier_text`, which holds the speaker's earlier utterances.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class SentenceGenerator:
         self._at = -1.0
 
     def draw_camp(self) -> int:
-        """Return the camp of the next argument phrase, from the speaker's mixture of camps.
+        """Draw the camp of the next argument phrase from the speaker's mixture of camps.
 
-        Steps of the golden ratio spread the draws evenly over a reply, so that few phrases already
-        show the mixture.
+        Steps of the golden ratio spread the draws evenly over a reply. So even a few phrases
+        represent the mixture.
         """
         self._at = (self._at + _GOLDEN) % 1.0 if self._at >= 0 else self.draws.unit()
         low, middle, _ = MIXTURES[self.who.camp]
@@ -62,8 +62,7 @@ class SentenceGenerator:
     def pick_unused(self, items: Sequence[str]) -> str:
         """Return a random item that does not occur in this reply or in earlier utterances.
 
-        For a frame its longest fixed part is compared. If all items were used, a used one is
-        returned.
+        Frames are compared by their longest fixed part. If all items were used, return a used one.
         """
         start = self.draws.draw_integer(0, len(items) - 1)
         for offset in range(len(items)):
@@ -76,7 +75,7 @@ class SentenceGenerator:
         return item
 
     def fill_frame(self, frame: str, **names: str) -> str:
-        """Return the frame with phrases from the speaker's mixture of camps and the given names."""
+        """Return a frame with the given names, and with drawn phrases in all other slots."""
         for slot, phrase in (
             ("N", self.draw_noun),
             ("M", self.draw_noun),
@@ -88,18 +87,18 @@ class SentenceGenerator:
         return capitalise_first(frame.format(C=self.who.calling, **names))
 
     def draw_sentence(self, kind: str, **names: str) -> str:
-        """Return a sentence of a kind in `speech.yaml`, in the speaker's voice if voices differ."""
+        """Return a sentence of this kind (a key of `speech.yaml`) in the speaker's voice."""
         frames = load_frames()[kind]
         voice_frames = frames[self.who.voice] if isinstance(frames, dict) else frames
         return self.fill_frame(self.pick_unused(voice_frames), **names)
 
     def draw_reasons(self, about: str, sentence_count: int = 0) -> str:
-        """Return `sentence_count` reasons for `about`, by default a number that fits the voice."""
+        """Return sentences with reasons for `about`. Their default number depends on the voice."""
         count = sentence_count or self.draws.draw_integer(*LENGTH[self.who.voice])
         return " ".join(self.draw_sentence("reasons", O=about) for _ in range(count))
 
     def talk(self, topics: Sequence[str], sentence_count: int = 0) -> str:
-        """Return sentences about some topics without reasons for or against anything."""
+        """Return sentences about topics. They contain no reasons for or against anything."""
         count = sentence_count or self.draws.draw_integer(*LENGTH[self.who.voice])
         topic_order = self.draws.shuffled_copy(topics) * 2 * count
         frames = [item for item in load_frames()["talks"] if len(topics) > 1 or "{U}" not in item]

@@ -1,6 +1,6 @@
-"""Answers by their form: a listed option, a number within its bounds, or text.
+"""Answers by their form: a listed option, a number within bounds, or text.
 
-The answers of a study type (`RespondentPart.answers`) have precedence.
+If a study type gives a rule for an answer (`RespondentPart.answers`), the rule is used instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from folkmoot.respondent.replies.filling import fill_schema
 
 
 def answer_as_text(mind: SimulatedRespondent, answers: Mapping[str, Answering]) -> str:
-    """Return the reply of a mind as text, by the study's rules or by the form of the answer."""
+    """Return the reply as text, by the rule of the study type or by the form of the answer."""
     reading = mind.reading
     kind = reading.kind or "text"
     own_answer = answers.get(str(mind.schema.get("title", ""))) or answers.get(
@@ -52,7 +52,7 @@ def _field_names(mind: SimulatedRespondent) -> Sequence[str]:
 def answer_choice(mind: SimulatedRespondent) -> str:
     """Return one of the options.
 
-    On a rating scale it follows from the leaning on the question, otherwise from utilities.
+    On a rating scale, the leaning on the question decides. Otherwise, the utilities decide.
     """
     options = mind.options
     if len(options) < 2:
@@ -64,7 +64,7 @@ def answer_choice(mind: SimulatedRespondent) -> str:
 
 
 def answer_number(mind: SimulatedRespondent) -> str:
-    """Return a number within the bounds of the answer type, by the leaning on the question."""
+    """Return a number within the bounds, according to the leaning on the question."""
     bounds = mind.reading.number_bounds
     if bounds is None or not mind.person:
         mind.mark_unread()
@@ -75,7 +75,7 @@ def answer_number(mind: SimulatedRespondent) -> str:
 
 
 def answer_text(mind: SimulatedRespondent) -> str:
-    """Return free text: the reasons of a participant, or the text of another role."""
+    """Return free text: a participant's reasons, or the text of another role."""
     if not mind.person:
         return roles.answer_role(mind)
     reading, tongue = mind.reading, mind.speech
@@ -101,9 +101,9 @@ def answer_text(mind: SimulatedRespondent) -> str:
 
 
 def _meet_argument(mind: SimulatedRespondent, rival: str) -> str:
-    """Return the answer to an argument for another option.
+    """Return a response to an argument for the option `rival`.
 
-    The more the argument moved the person, the more often the person concedes it.
+    The closer the utility of the rival is, the more often the person concedes the argument.
     """
     utility_of = dict(zip(mind.options, mind.option_utilities(), strict=True))
     gap = utility_of[mind.current_option] - utility_of[rival]

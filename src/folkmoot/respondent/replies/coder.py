@@ -1,8 +1,8 @@
-"""The embedded coder. It codes texts by the words that they share with a codebook, without a model.
+"""The embedded coder: code texts by the words that they share with a codebook, without a model.
 
-It serves tests, demos and dry runs. Its codes are marked `embedded` and support no finding. It
-reads the texts of known source in a request. The system message holds the codebook and the subject
-of the question. The other messages hold the text to code.
+It serves tests, demos and dry runs. Its codes are marked `embedded` and support no finding. The
+system message holds the codebook and the subject of the question. The other messages hold the text
+to code.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def is_coding(request: ModelRequest) -> bool:
 
 
 def _code_fields(request: ModelRequest) -> dict[str, Any]:
-    """Return the fields of one code in the schema, {} if the request asks for no codes."""
+    """Return the schema of one code's fields. Returns {} if the request asks for no codes."""
     part: Any = request.schema or {}
     for name in ("properties", "codes", "items", "properties"):
         part = part.get(name, {}) if isinstance(part, dict) else {}
@@ -57,7 +57,7 @@ def _code_fields(request: ModelRequest) -> dict[str, Any]:
 
 
 def codes_of(request: ModelRequest) -> str:
-    """Return the reply of the embedded coder in JSON. Without a codebook it has no codes."""
+    """Return the coder's reply as JSON. It has no codes if the request has no codebook."""
     passages = [
         passage
         for passage in passages_of(request)
@@ -95,7 +95,7 @@ def codes_of(request: ModelRequest) -> str:
 def _all_matching_codes(
     book: _Codebook, text: str, references: Sequence[str]
 ) -> list[dict[str, str]]:
-    """Return every code that some sentence resembles enough, with the most similar sentence."""
+    """Return every code that is similar enough to a sentence, with the most similar sentence."""
     reference_words = [_stemmed_words(value) for value in references]
     candidates = [
         text
@@ -111,11 +111,11 @@ def _all_matching_codes(
 
 
 def _best_code(book: _Codebook, text: str, references: Sequence[str]) -> dict[str, str]:
-    """Return the one code of a text.
+    """Return the code that fits a text best.
 
-    If codes have an order and the question has a subject, the share of the subject's words in the
-    text decides. If the codes lead from praise to blame, the sentiment of the text decides.
-    Otherwise it is the most similar code.
+    If the codes have an order and the question has a subject, the share of the subject's words in
+    the text decides. If the codes lead from praise to blame, the sentiment of the text decides.
+    Otherwise the most similar code is chosen.
     """
     codes, sentences = book.codes, _split_sentences(text) or [text]
     if references and book.data.get("level") == "ordinal":
@@ -150,10 +150,11 @@ def _best_code(book: _Codebook, text: str, references: Sequence[str]) -> dict[st
 def _codes_by_slot_values(
     book: _Codebook, text: str, slots: Mapping[str, Sequence[str]]
 ) -> list[dict[str, str]]:
-    """Return one code for each combination of values.
+    """Return one code for each combination of slot values.
 
-    The last sentence decides that resembles a code and names the values. A sentence that names no
-    value of a slot counts for all of them. Without such a sentence the code for absence is given.
+    It comes from the last sentence that is similar to a code and names these values. A sentence
+    that names no value of a slot counts for all its values. If there is no such sentence, the code
+    for absence is used.
     """
     codes = book.codes
     items: dict[tuple[str, ...], dict[str, str]] = {}
@@ -184,9 +185,9 @@ Likeness = Callable[[str], float]
 
 
 class _Codebook(NamedTuple):
-    """A codebook, with a similarity function for each code.
+    """A codebook. `codes` holds each code with its similarity function.
 
-    `tones` are the sentiments of the codes if they lead from praise to blame, otherwise ().
+    If the codes lead from praise to blame, `tones` holds their sentiments. Otherwise it is ().
     """
 
     data: Mapping[str, object]
@@ -202,9 +203,10 @@ def _parse_codebook(block: str) -> _Codebook:
 
 
 def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return the tone of each code, or () if the codes do not lead from praise to blame.
+    """Return the sentiment of each code. Returns () if codes do not lead from praise to blame.
 
-    The tones are equal steps between the sentiments of the first and the last code.
+    The first and the last code have the sentiments of their texts. The others lie at equal
+    distances between them.
     """
     if data.get("level") != "ordinal":
         return ()
@@ -222,10 +224,11 @@ def _code_tones(data: Mapping[str, Any]) -> tuple[float, ...]:
 def _code_likenesses(
     codes: Sequence[Mapping[str, Any]],
 ) -> list[tuple[Mapping[str, Any], Likeness]]:
-    """Return each code with the function that gives the similarity of a sentence to it.
+    """Return each code with a function that computes its similarity to a sentence.
 
     The similarity is the weight of the common words, minus the common words of counter-examples,
-    divided by the root of the sentence length. A word weighs 1 / number of codes that use it.
+    divided by the square root of the sentence length. The weight of a word is 1 divided by the
+    number of codes with this word.
     """
     texts = [
         [code["name"].replace("_", " "), code["definition"], *code.get("examples", ())]
@@ -258,7 +261,7 @@ def _split_sentences(text: str) -> list[str]:
 
 
 def _stemmed_words(text: str) -> frozenset[str]:
-    """Return the content words without endings."""
+    """Return the stems of the content words in a text."""
     words: Iterable[str] = re.findall(r"[a-z]+", text.casefold().replace("’", "'"))
     return frozenset(
         _ENDINGS.sub("", word) for word in words if word not in _EMPTY and len(word) > 2

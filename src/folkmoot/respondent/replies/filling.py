@@ -1,7 +1,7 @@
-"""JSON answers by their schema.
+"""JSON answers that follow a schema.
 
-A stable opinion determines every numeric and categorical field. Every text is about the topic of
-the study.
+A stable opinion determines each numeric and categorical field. Each text is about the study's
+topic.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Schema = Mapping[str, Any]
 
 
 def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False) -> object:
-    """Return an object that is valid by the schema of the request.
+    """Return an object that is valid according to the schema of the request.
 
-    `given` holds the fields from the study's rules, which are used if they are valid. `known` means
-    that the study's rules answered, so the answer does not count as unread.
+    `given` holds fields from the study's rules. Valid ones are used. Set `known` if the study's
+    rules answered. The answer then does not count as unread.
     """
     schema = mind.schema or {"type": "object", "properties": {"answer": {"type": "string"}}}
     if not mind.person and not known:
@@ -32,7 +32,7 @@ def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False
 
 
 class _Filler:
-    """The filling of one schema. It holds the definitions that the schema refers to."""
+    """Fills one schema with values. It holds the definitions to which the schema refers."""
 
     def __init__(self, root: Schema, mind: SimulatedRespondent) -> None:
         self._defs: Schema = root.get("$defs") or root.get("definitions") or {}
@@ -40,8 +40,7 @@ class _Filler:
         self._parts = tuple(_parts_of(root))
 
     def fill_schema(self, schema: Schema, name: str, given: object, depth: int = 0) -> object:
-        """Return a value for a schema. `name` is the path of field names and says what it is
-        about."""
+        """Return a value for a schema. `name` is the path of field names, used as its topic."""
         schema = self._resolve_schema(schema)
         if "const" in schema:
             return schema["const"]
@@ -59,7 +58,7 @@ class _Filler:
         return self._fill_scalar(schema, kind, name)
 
     def _resolve_schema(self, schema: Schema) -> Schema:
-        """Return the schema behind a reference, or the first alternative that is not null."""
+        """Follow a reference, or choose the first alternative that is not null."""
         for _ in range(_MAX_DEPTH):
             own_keys = {
                 key: value
@@ -108,9 +107,9 @@ class _Filler:
         return values if given else values | self._distribute_total(values, fields)
 
     def _distribute_total(self, values: Mapping[str, Any], fields: Schema) -> dict[str, object]:
-        """Return the numbers of an object scaled to the total of the answer type.
+        """Return the numbers of an object, scaled to the total of the answer type.
 
-        Return {} if there is no total, or if the bounds of the fields exclude it.
+        Returns {} if there is no total, or if the bounds of the fields make it impossible.
         """
         total = self._mind.reading.total
         kinds = {
@@ -165,7 +164,7 @@ class _Filler:
         ]
 
     def _fill_scalar(self, schema: Schema, kind: str, name: str) -> object:
-        """Return a valid value from the person's opinion on the question and the field's name."""
+        """Return a valid value that follows from the person's opinion on the field."""
         mind = self._mind
         about, part = self._field_question(schema, name)
         if schema.get("enum"):
@@ -180,10 +179,10 @@ class _Filler:
         return fit_text(mind.compose_reasons(count=1), schema)
 
     def _field_question(self, schema: Schema, name: str) -> tuple[str, str]:
-        """Return the question of a field and the part of it that the field is about.
+        """Return the question text and the part for the opinion on a field.
 
-        A single field is asked about its own words and the question. Several fields share the
-        question, and each is a part of it.
+        If the schema has a single field, the text includes the field's words. If it has several,
+        they share the question, and the part names the field.
         """
         about = self._mind.reading.about
         words = f"{name} {schema.get('description', '')}".replace("_", " ")
@@ -203,7 +202,7 @@ class _Filler:
 
 
 def _parts_of(schema: Schema) -> Iterator[str]:
-    """Yield the fields of a schema, on any level, with a number or a category as answer."""
+    """Yield the names of all numeric and categorical fields of a schema, on any level."""
     for key, subschema in schema.items():
         if isinstance(subschema, Mapping):
             if key == "properties":
@@ -234,7 +233,7 @@ def type_of(schema: Schema) -> str:
 
 
 def fits_schema(value: Any, schema: Schema, kind: str) -> bool:
-    """Return whether a plain value is valid by its schema."""
+    """Return whether a plain value is valid according to its schema."""
     if schema.get("enum"):
         return value in schema["enum"]
     if kind == "boolean":
@@ -251,7 +250,7 @@ def fits_schema(value: Any, schema: Schema, kind: str) -> bool:
 
 
 def number_limits(schema: Schema, kind: str) -> tuple[float, float]:
-    """Return the bounds of a number, infinite if the schema has none."""
+    """Return the lower and the upper bound of a number. A missing bound is infinite."""
     step = 1 if kind == "integer" else 1e-6
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
@@ -261,10 +260,10 @@ def number_limits(schema: Schema, kind: str) -> tuple[float, float]:
 
 
 def number_within(schema: Schema, kind: str, rating: float) -> int | float:
-    """Return a leaning in −1 … 1 as a number within the bounds of the schema.
+    """Convert a rating (−1 to 1) to a number within the bounds of the schema.
 
-    A missing upper bound is 100 above the lower one. A missing lower bound is 0, or 100 below an
-    upper bound that is not positive.
+    If the upper bound is missing, 100 above the lower one is used. If the lower bound is missing,
+    it is 0, or 100 below an upper bound that is not positive.
     """
     low, high = number_limits(schema, kind)
     if low == float("-inf"):

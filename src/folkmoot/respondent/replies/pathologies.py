@@ -1,4 +1,5 @@
-"""The faults of bad models in a reply: refusals, broken formats, unlisted options, essays and cuts.
+"""Typical faults of weak models: refusals, broken formats, unlisted options, essays and cut
+replies.
 
 All are off by default. The other pathologies (position bias, acquiescence, sycophancy, shrinking
 variance, instability) act where choices and numbers are made.
@@ -29,11 +30,11 @@ _PADDING = (
 
 
 def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
-    """Return the reply after its pathologies, and its finish reason."""
+    """Return the reply with the pathologies applied, and its finish reason."""
     knobs = mind.knobs
 
     def draw_pathology(knob: str) -> Draws | None:
-        """Return the draws of a pathology if it strikes this reply, otherwise None."""
+        """Return the draws of a pathology if it affects this reply, and None otherwise."""
         chance = getattr(knobs, knob)
         draw_key = (mind.at.seed, mind.at.address, knob)
         return Draws(*draw_key, "how") if chance and uniform_draw(*draw_key) < chance else None
@@ -54,7 +55,7 @@ def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
 
 
 def _break_json(text: str, draws: Draws) -> str:
-    """Return JSON that is cut, inside other text, or has a trailing comma.
+    """Return JSON that is cut, has text around it, or has a trailing comma.
 
     A choice is cut and wrapped in a phrase.
     """

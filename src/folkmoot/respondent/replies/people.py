@@ -1,4 +1,4 @@
-"""Personas that the respondent writes: demographics, and a fuller description of a line."""
+"""Personas that the respondent writes from a one-line description: demographics and a portrait."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _count_matches(words: str, text: str) -> int:
 
 
 def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
-    """Return plausible demographics for the described line."""
+    """Return plausible demographics for the person whom the line in the prompt describes."""
     line, draws = mind.who.key, mind.draws
     wordings = _load_words()
     low, high = next(
@@ -62,7 +62,7 @@ def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
 
 
 def answer_portrait(mind: SimulatedRespondent) -> str:
-    """Return two or three sentences that join a line with the demographics in the prompt."""
+    """Return two or three sentences that combine the line and the demographics in the prompt."""
     draws, values = mind.draws, of_kind(mind.reading.passages, "value")
     value_of = {
         passage.source.id.partition("/")[0].rpartition(".")[2]: passage.text for passage in values

@@ -1,6 +1,6 @@
-"""Replies of speakers who are no participants: they lead a conversation, summarise or judge.
+"""Replies of speakers other than participants, who lead a conversation, summarise or judge.
 
-They have no opinions. Their texts use argument phrases from the passages, for the same options.
+They have no opinions. Their texts repeat argument phrases of the passages for the same options.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONTENT = (0.0, 0.0, 0.35, 0.55, 0.75)
 
 
 def answer_role(mind: SimulatedRespondent) -> str:
-    """Return the text of a role: a turn of a moderator, or a summary of the passages."""
+    """Return the text of a role: a moderator's turn, or a summary of the passages."""
     reading = mind.reading
     is_in_conversation = reading.own_utterances and of_kind(reading.heard_passages, "utterance")
     if is_in_conversation or reading.role in LEADING:
@@ -39,7 +39,7 @@ def answer_role(mind: SimulatedRespondent) -> str:
 
 
 def summarise_arguments(mind: SimulatedRespondent) -> str:
-    """Return two or three sentences for each option with arguments in the passages."""
+    """Return two or three sentences on each option with arguments in the passages."""
     phrases = phrases_of(mind, mind.reading.told)
     options = [option for option in (*mind.options, "") if phrases.get(option)]
     if options:
@@ -53,7 +53,7 @@ def summarise_arguments(mind: SimulatedRespondent) -> str:
 
 
 def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[str, Counter[str]]:
-    """Return option → argument phrases of the passages with their counts."""
+    """Return option → counts of argument phrases in the passages."""
     phrases_by_option: dict[str, Counter[str]] = {}
     for passage in passages:
         for option, counts in argument_phrases(passage.text, mind.options, mind.at.lexicon).items():
@@ -62,9 +62,9 @@ def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[s
 
 
 def restate_reasons(mind: SimulatedRespondent, option: str) -> str:
-    """Return the reasons of the people who hold an option, from the passages.
+    """Return the reasons that the passages give for an option.
 
-    If the passages give none, return reasons that the person would have for it.
+    If they give none, return reasons that the person would have for it.
     """
     heard_phrases = phrases_of(mind, mind.reading.heard_passages).get(option, Counter())
     shuffled = Counter(dict(mind.draws.shuffled_copy(list(heard_phrases.items()))))
@@ -98,9 +98,9 @@ def _current_matter(mind: SimulatedRespondent) -> str:
 
 
 def _proportional_phrases(phrase_counts: Counter[str], lexicon: Lexicon) -> list[str]:
-    """Return the most frequent phrases, at most `MAX_PHRASES`.
+    """Return frequent argument phrases, at most `MAX_PHRASES`.
 
-    The camps have the same proportions as in the passages.
+    Each camp has the same share as in the passages.
     """
     weights = [0, 0, 0]
     for phrase, count in phrase_counts.items():
@@ -116,7 +116,7 @@ def _proportional_phrases(phrase_counts: Counter[str], lexicon: Lexicon) -> list
 
 
 def answer_turn(mind: SimulatedRespondent) -> str:
-    """Return a moderator's question or challenge, or the signal that ends the conversation."""
+    """Return a moderator's question or challenge. It may be the signal that ends a conversation."""
     reading, tongue, draws = mind.reading, mind.speech, mind.draws
     answer_count = len(reading.own_utterances)
     if reading.signal and draws.draw_chance(_CONTENT[min(answer_count, len(_CONTENT) - 1)]):
@@ -156,7 +156,7 @@ def answer_turn(mind: SimulatedRespondent) -> str:
 def _argument_sentence(
     mind: SimulatedRespondent, option: str, phrase_counts: Counter[str], kind: str
 ) -> str:
-    """Return a sentence with two arguments for an option, if possible ones not yet used."""
+    """Return a sentence with two arguments for an option. Unused arguments are preferred."""
     lexicon, tongue = mind.at.lexicon, mind.speech
     by_kind: dict[bool, list[str]] = {True: [], False: []}
     earlier_text = " ".join(passage.text for passage in mind.reading.own_utterances).casefold()
@@ -178,9 +178,9 @@ def _argument_sentence(
 
 
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
-    """Return the options that the request singles out.
+    """Return the options to which the request draws attention.
 
-    These are options that `about` names, and options quoted alone and not in a list of several,
+    These are options that `about` names, and options that a source contains without other options,
     such as the choice of a participant.
     """
     option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
@@ -196,10 +196,10 @@ def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
 
 
 def judge_opposition(mind: SimulatedRespondent) -> str:
-    """Return the option with arguments least similar to those for the option of the question.
+    """Return the option with arguments that differ most from those for the option in question.
 
-    The option of the question is the only one that `about` names. Otherwise it is the first with
-    arguments in the passages.
+    The option in question is the one that `about` names. If `about` names none or several, it is
+    the first option with arguments in the passages.
     """
     options, lexicon = mind.options, mind.at.lexicon
     counts = {option: Counter[int]() for option in options}
@@ -219,7 +219,7 @@ def judge_opposition(mind: SimulatedRespondent) -> str:
 
 
 def _mixture_distance(first: Counter[int], second: Counter[int]) -> float:
-    """Return half the L1 distance between two mixtures of camps, 0 to 1."""
+    """Return the distance (0 to 1) of two mixtures: half the sum of absolute differences."""
     return (
         sum(abs(first[camp] / first.total() - second[camp] / second.total()) for camp in range(3))
         / 2
