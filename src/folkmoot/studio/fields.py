@@ -1,4 +1,4 @@
-"""The form of a study file: make its fields from a configuration class, and read a sent form.
+"""The form of a study file: make its fields from a configuration class, and read a submitted form.
 
 The fields come from the annotated JSON Schema of the class. The name of a field is its path in the
 file, written as JSON. An empty field means that the key is not set.
@@ -29,11 +29,11 @@ SWITCHES = {"true": True, "false": False, "yes": True, "no": False, "on": True, 
 
 @dataclass(frozen=True, slots=True)
 class StudyField:
-    """One field of the form.
+    """One field of the form, for one key of the study file.
 
-    `value` is the text in the file, and `default` is the meaning of an empty field. `inner` holds
-    the fields of a group, or one field per row of a list. `new_row` is the value of an added row.
-    `low` and `high` are bounds of a number, as text.
+    `value` is the text in the file. `default` describes the meaning of an empty field. `inner`
+    holds the fields of a group, or one field per row of a list. `new_row` is the value of an added
+    row. `low` and `high` are the bounds of a number, as text.
     """
 
     path: KeyPath
@@ -54,28 +54,28 @@ class StudyField:
 
     @property
     def name(self) -> str:
-        """The name of the field in a form."""
+        """The name of the field in the HTML form."""
         return json.dumps(self.path)
 
     @property
     def id(self) -> str:
-        """The id of the field's element in the page."""
+        """The id of the field's HTML element."""
         return "f-" + "-".join(str(part) for part in self.path)
 
     @property
     def label(self) -> str:
-        """The key in words, or the number of a row, counted from 1."""
+        """The key with spaces for underscores, or the number of a row, counted from 1."""
         last = self.path[-1]
         return f"{last + 1}" if isinstance(last, int) else last.replace("_", " ")
 
     @property
     def is_long(self) -> bool:
-        """True if the text needs a field of several lines."""
+        """True if the text needs an input of several lines."""
         return self.kind == "yaml" or "\n" in self.value or len(self.value) > LONG_TEXT
 
     @property
     def is_essential_inside(self) -> bool:
-        """True if the field, or one in its group, belongs to the first section of the form."""
+        """True if the field, or a field inside it, belongs to the first section of the form."""
         has_essential_field = self.kind == "group" and any(
             field.is_essential_inside for field in self.inner
         )
@@ -84,14 +84,14 @@ class StudyField:
 
 @dataclass(frozen=True, slots=True)
 class FormSection:
-    """Fields under a title. The first section has no title."""
+    """A group of fields under a title. The first section has no title."""
 
     title: str
     fields: tuple[StudyField, ...]
 
 
 def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, ...]:
-    """Return the form of a study file with these values: essential fields, then by section."""
+    """Return the form of a study file with these values. Essential fields come first."""
     schema = annotated_schema(study.config)
     definitions = schema.get("$defs", {})
     fields = [
@@ -121,7 +121,7 @@ def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, 
 
 
 def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
-    """Yield all fields, each group before its inner fields."""
+    """Yield all fields. A group comes before its inner fields."""
     for field in fields:
         yield field
         yield from walk_fields(field.inner)
@@ -130,9 +130,9 @@ def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
 def read_form(
     sections: Sequence[FormSection], values: Mapping[str, object], sent: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the values of the study file after a form was sent, and the problems of fields.
+    """Return the values of the study file after a form was submitted, and problems of its fields.
 
-    Fields that were not sent keep their values.
+    Fields that the form does not contain keep their values.
     """
     changed = copy.deepcopy(dict(values))
     problems: list[Problem] = []
@@ -145,7 +145,7 @@ def read_form(
 def change_rows(
     sections: Sequence[FormSection], values: dict[str, Any], action: str
 ) -> dict[str, Any]:
-    """Return the values with a row added, removed or moved up.
+    """Return the values after adding, removing or moving a row of a list.
 
     `action` is `add PATH`, `remove PATH` or `up PATH`. An unknown path changes nothing.
     """
@@ -171,7 +171,7 @@ def change_rows(
 def place_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """Return problems by the id of their field, and the problems without a field."""
+    """Return problems by the id of their field, and the problems that belong to no field."""
     keys = {
         format_path(field.path): field.id
         for section in sections
@@ -318,9 +318,9 @@ def _as_text(value: Any, kind: Kind) -> str:
 
 
 def _rows_at(values: dict[str, Any], field: StudyField) -> list[Any]:
-    """Return the list of a field in `values`.
+    """Return the list in `values` that belongs to a field.
 
-    If the key is not set, create the list from the rows that the form shows.
+    If its key is not set, create the list from the rows that the form shows.
     """
     container: Any = values
     for part in field.path[:-1]:
@@ -338,7 +338,7 @@ def _rows_at(values: dict[str, Any], field: StudyField) -> list[Any]:
 def _read_into(
     field: StudyField, container: Any, sent: Mapping[str, str], problems: list[Problem]
 ) -> None:
-    """Write the value that was sent for a field into the group or list above it."""
+    """Write the submitted value of a field into `container`, its group or list."""
     last: Any = field.path[-1]
     in_list = isinstance(last, int)
     present = container[last] if in_list else container.get(last, UNSET)

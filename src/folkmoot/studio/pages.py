@@ -1,8 +1,8 @@
 """The pages of the studio: every address and its handler.
 
 `/study/NAME/-/…` belongs to one study. NAME is the path of its file. All pages of the run viewer
-are included, and the first page of a run has controls. Each form contains a token, because a
-browser treats pages of other servers on this machine as the same site.
+are included, and the first page of a run also has controls. Every form contains a token. Without
+it, a page of another server on this machine could submit forms.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Receiver = Callable[[Request, FormData], Awaitable[Response]]
 
 
 class Studio:
-    """The pages for a folder of studies. `form_token` is contained in every form."""
+    """The request handlers for a folder of studies. `form_token` is in every form."""
 
     def __init__(self, root: Path) -> None:
         self.projects = Projects(root)
@@ -93,7 +93,7 @@ class Studio:
     def routes(self) -> list[BaseRoute]:
         """Return all routes.
 
-        Those of the run viewer come last, so that the studio's own routes have precedence.
+        Routes of the run viewer come last, so that the studio's own routes take precedence.
         """
         study_pages: dict[str, tuple[Callable[[Request], object], Receiver | None]] = {
             "": (self.study, self.save),
@@ -145,7 +145,7 @@ class Studio:
     # --- all studies ---------------------------------------------------------------------------
 
     def home(self, _request: Request) -> Response:
-        """Show all studies, the form for a new one, and the runs."""
+        """Show all studies, the form for a new study, and the runs."""
         return self._home([])
 
     def _home(self, problems: Sequence[Problem]) -> Response:
@@ -165,7 +165,7 @@ class Studio:
         return RedirectResponse(_study_address(study_name), 303)
 
     async def open_file(self, _request: Request, form: FormData) -> Response:
-        """Store an uploaded study file and open it."""
+        """Store an uploaded study file and open its page."""
         try:
             file, content = await _upload_of(form)
             study_name = await run_in_threadpool(self.projects.add_file, file, content)
@@ -176,7 +176,7 @@ class Studio:
     # --- one study -----------------------------------------------------------------------------
 
     def study(self, request: Request) -> Response:
-        """Show the form of a study file, or the options for a file that is not YAML."""
+        """Show the form of a study file. For a file that is not YAML, show options only."""
         name = request.path_params["name"]
         path = self.projects.path(name)
         return self._study(name, path, [])
@@ -188,7 +188,7 @@ class Studio:
         return self._page("study.html.j2", variables)
 
     def _describe(self, name: str, path: Path) -> dict[str, Any]:
-        """Return the template variables of a study's page: form, problems, files in its folder."""
+        """Return the template variables of a study's page: form, problems and files."""
         text, study, values = _read_study(path)
         sections = make_form(study, values) if study is not None and text is not None else ()
         problems = _check(path)
@@ -252,13 +252,13 @@ class Studio:
         return self._page("_form_and_status.html.j2" if action else "_saved.html.j2", variables)
 
     async def estimate(self, request: Request) -> Response:
-        """Show the output of `folkmoot check`: calls, cost and time."""
+        """Show the output of `folkmoot check`: number of calls, cost and time."""
         path = await run_in_threadpool(self.projects.path, request.path_params["name"])
         check_messages = await self.processes.check(path)
         return self._page("_estimate.html.j2", {"told": check_messages})
 
     def text(self, request: Request) -> Response:
-        """Show the study file as text for editing."""
+        """Show the study file as text that can be edited."""
         name = request.path_params["name"]
         return self._text(name, self.projects.path(name), None)
 
@@ -271,7 +271,7 @@ class Studio:
         return self._page("study_text.html.j2", variables)
 
     async def save_text(self, request: Request, form: FormData) -> Response:
-        """Write the study file with the edited text."""
+        """Replace the text of the study file by the edited text."""
         name = request.path_params["name"]
         path = await run_in_threadpool(self.projects.path, name)
         if _text_of(form, "version") == _version(path) and not _is_own_kind(path):
@@ -283,7 +283,7 @@ class Studio:
         )
 
     def file(self, request: Request) -> Response:
-        """Send the study file, or a file in its folder, as a download."""
+        """Send the study file or a file in its folder as a download."""
         path = self.projects.path(request.path_params["name"])
         neighbour = request.query_params.get("beside", "")
         if neighbour:
@@ -295,7 +295,7 @@ class Studio:
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
     async def upload(self, request: Request, form: FormData) -> Response:
-        """Store a file in the folder of the study: personas, groups, a picture or a workbook."""
+        """Store a file in the study's folder: personas, groups, a picture or a workbook."""
         name = request.path_params["name"]
         path = await run_in_threadpool(self.projects.path, name)
         try:
@@ -315,7 +315,10 @@ class Studio:
     # --- prompts -------------------------------------------------------------------------------
 
     def prompts(self, request: Request) -> Response:
-        """Show all prompts of a study, with one for editing next to the first prompts as sent."""
+        """Show all prompts of a study, and one of them for editing.
+
+        Beside it, the page shows the first prompts as a run would send them.
+        """
         name = request.path_params["name"]
         path = self.projects.path(name)
         return self._prompts(name, path, request.query_params.get("prompt", ""), [])
@@ -348,7 +351,7 @@ class Studio:
         return self._page("prompts.html.j2", variables)
 
     async def save_prompt(self, request: Request, form: FormData) -> Response:
-        """Write the researcher's version of a prompt, or restore the packaged one."""
+        """Write the researcher's version of a prompt, or restore the packaged version."""
         name, prompt = request.path_params["name"], _text_of(form, "prompt")
         path = await run_in_threadpool(self.projects.path, name)
         text = str(form.get("text", "")).replace("\r\n", "\n")
@@ -387,7 +390,7 @@ class Studio:
     # --- runs ----------------------------------------------------------------------------------
 
     def ask_budget(self, request: Request) -> Response:
-        """Ask for the maximum cost of a run before it starts."""
+        """Ask for the maximum cost before a run starts."""
         name = request.path_params["name"]
         return self._ask_budget(name, self.projects.path(name), "")
 
@@ -431,7 +434,7 @@ class Studio:
         return RedirectResponse(f"/starting/{quote(run.name)}", 303)
 
     def starting(self, request: Request) -> Response:
-        """Redirect to a run as soon as its folder exists, else show the output of the process."""
+        """Redirect to a run if its folder exists. Otherwise show the output of its process."""
         name = request.path_params["name"]
         run = self.projects.outputs / plain_name(name)
         if (run / PLAN).is_file():
@@ -463,14 +466,14 @@ class Studio:
         return _render_part("_controls.html.j2", variables)
 
     async def pause(self, request: Request, _form: FormData) -> Response:
-        """Stop a run so that it can be resumed."""
+        """Stop a run. It can be resumed later."""
         name = request.path_params["name"]
         run = await run_in_threadpool(self.shelf.run, name)
         await run_in_threadpool(self.processes.pause, run.path)
         return RedirectResponse(_run_address(name), 303)
 
     async def resume(self, request: Request, form: FormData) -> Response:
-        """Resume a run, with a larger budget if one is given."""
+        """Resume a run. If the form holds a budget, use it."""
         name, budget = request.path_params["name"], _text_of(form, "budget")
         run = await run_in_threadpool(self.shelf.run, name)
         if budget and not _is_amount(budget):
@@ -482,14 +485,14 @@ class Studio:
     # --- keys ----------------------------------------------------------------------------------
 
     def key_page(self, _request: Request) -> Response:
-        """Show which API keys are set. The keys themselves are never shown."""
+        """Show which API keys are set, without the keys themselves."""
         states = [
             (name, self.keys.state(name, self.projects.root)) for name in self.keys.variables()
         ]
         return self._page("keys.html.j2", {"states": states})
 
     async def enter_key(self, _request: Request, form: FormData) -> Response:
-        """Keep an API key in the memory of this process, or forget it."""
+        """Keep an API key in the memory of this process, or delete it from there."""
         variable, key = _text_of(form, "variable"), _text_of(form, "key")
         if variable not in self.keys.variables():
             raise HTTPException(404, "There is no such key.")
@@ -508,7 +511,7 @@ class Studio:
         return HTMLResponse(part.html, status)
 
     def _guarded(self, post: Receiver) -> Answer:
-        """Return a handler that accepts a form only with this studio's token."""
+        """Wrap a handler so that it accepts a form only if the form holds this studio's token."""
 
         async def answer_guarded(request: Request) -> Response:
             async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
@@ -531,7 +534,7 @@ def _reading_only(route: Route) -> Route:
 
 @cache
 def _environment() -> Environment:
-    """Return the template environment: templates of the studio, then those of the run viewer."""
+    """Return the template environment. It looks for a template first in the studio's folder."""
     reader = reader_environment()
     assert reader.loader is not None
     loader = ChoiceLoader([FileSystemLoader(HERE / "templates"), reader.loader])
@@ -541,7 +544,7 @@ def _environment() -> Environment:
 
 
 def mark_code(text: str) -> Markup:
-    """Return a description as HTML, with text between backticks as code."""
+    """Return a description as HTML in which text between backticks is marked as code."""
     parts = [escape(part) for part in text.split("`")]
     marked = (
         Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts)
@@ -557,7 +560,7 @@ def _render_part(template: str, variables: Mapping[str, object]) -> LivePart:
 def _read_study(path: Path) -> tuple[str | None, Study | None, dict[str, Any]]:
     """Return the text of a study file, its study type and its values.
 
-    A workbook has no text. The study type is None if it cannot be told.
+    The text is None for a workbook. The study type is None if the file does not determine it.
     """
     if _is_own_kind(path):
         suffix = path.suffix.lower()
@@ -593,7 +596,7 @@ def _is_own_kind(path: Path) -> bool:
 
 
 def _check(path: Path) -> list[Problem]:
-    """Return the problems of a study file that show without a dry run."""
+    """Return the problems of a study file that can be found without a dry run."""
     try:
         load_study_file(
             path, models=True, consent=Consent(command_hint=f"folkmoot check {path} --trust")

@@ -1,8 +1,8 @@
 """Start the command line for checks and runs, and keep the API keys that were entered.
 
-A run is a separate process in its own session, so that it continues when the studio ends. Its
-messages and its arguments are written to files, so that a later studio can resume it. Keys are
-passed in the environment only, because other users can read the arguments of a process.
+A run is a separate process in its own session, so it continues when the studio ends. Its messages
+and arguments are written to files, so that a later studio can resume it. API keys are passed only
+in the environment, because other users can read the arguments of a process.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @dataclass(slots=True)
 class Keys:
-    """The API keys that were entered, by environment variable. They are held in memory only."""
+    """The API keys that were entered. They are held only in memory.
+
+    `entered` maps environment variable → key.
+    """
 
     entered: dict[str, str] = field(default_factory=dict, repr=False)
 
     def variables(self) -> list[str]:
-        """Return the environment variables of the known models' keys."""
+        """Return the environment variables for the keys of all known models."""
         specs = map(resolve_model, KNOWN_MODELS)
         names = {spec.key_env[0] for spec in specs if spec.key_env}
         return sorted(names | set(self.entered))
@@ -54,24 +57,24 @@ class Keys:
         return "set" if load_environment(folder).get(variable) else "missing"
 
     def environ(self) -> dict[str, str]:
-        """Return the environment for a process that may use the keys."""
+        """Return the environment of a process that needs the keys."""
         return {**os.environ, **self.entered}
 
     def scrub(self, text: str) -> str:
-        """Return a text with all keys removed."""
+        """Return a text with all entered keys removed."""
         return redact_keys(text, self.entered.values())
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessMessages:
-    """The output of a command, with its exit code. `exit_code` is None while the command runs."""
+    """The output of a command and its exit code, which is None while the command runs."""
 
     text: str
     exit_code: int | None
 
 
 class Processes:
-    """Starts `folkmoot` as processes in a folder and reports their state."""
+    """Starts `folkmoot` processes in a folder and reports their state."""
 
     def __init__(self, folder: Path, outputs: Path, keys: Keys) -> None:
         self.folder = folder
@@ -83,8 +86,8 @@ class Processes:
     async def check(self, path: Path) -> ProcessMessages:
         """Run `folkmoot check` on a study file and return its output.
 
-        An earlier check of the same file that still runs is killed, because its result is out of
-        date.
+        If an earlier check of the same file still runs, it is killed, because its result is
+        outdated.
         """
         name = str(path)
         if (
@@ -109,7 +112,7 @@ class Processes:
     def start(self, run: Path, words: Sequence[str]) -> None:
         """Start `folkmoot run` with these arguments and this run folder.
 
-        The process outlives the studio.
+        The process continues if the studio ends.
         """
         self._records.mkdir(parents=True, exist_ok=True)
         # The arguments are written before the start, so that a later studio can resume the run even
@@ -128,7 +131,7 @@ class Processes:
             )
 
     def resume(self, run: Path, study_file: Path, budget: str) -> None:
-        """Resume a run with the arguments of its start, and with another budget if one is given."""
+        """Resume a run with its original arguments, and with a new budget if one is given."""
         arguments = self.started_with(run) or [str(study_file)]
         arguments = [word for word in arguments if word != "--resume"]
         if budget and "--budget" in arguments:
@@ -137,7 +140,10 @@ class Processes:
         self.start(run, [*arguments, "--resume", *(["--budget", budget] if budget else [])])
 
     def started_with(self, run: Path) -> list[str]:
-        """Return the arguments with which the studio started a run, or nothing for other runs."""
+        """Return the arguments with which the studio started a run.
+
+        The list is empty for runs that the studio did not start.
+        """
         try:
             words = json.loads(self._record(run, "json").read_bytes())
         except (OSError, ValueError):
@@ -145,7 +151,7 @@ class Processes:
         return words if isinstance(words, list) else []
 
     def messages_of(self, run: Path) -> ProcessMessages:
-        """Return the messages of a run that the studio started."""
+        """Return the messages and the exit code of a run that the studio started."""
         try:
             output = self._record(run, "log").read_bytes()[-MAX_MESSAGE_BYTES:]
         except OSError:
@@ -157,9 +163,9 @@ class Processes:
         return ProcessMessages(self._clean(output), code)
 
     def pause(self, run: Path) -> None:
-        """Stop a run as Ctrl-C does. Calls in flight are kept, and the run can be resumed.
+        """Stop a run as Ctrl-C does, so that it can be resumed. Calls in flight are completed.
 
-        Raise InputError if the run is not running, or runs on another machine.
+        Raises InputError if the run is not in progress or is on another machine.
         """
         try:
             holder = json.loads((run / HOLDER_FILE).read_bytes())
@@ -188,6 +194,6 @@ def _command(*words: str) -> list[str]:
 
 
 def run_words(study: str, settings: Mapping[str, str]) -> list[str]:
-    """Return the arguments of `folkmoot run` for a study file, without empty settings."""
+    """Return the arguments of `folkmoot run` for a study file. Empty settings are left out."""
     set_options = [(name, value) for name, value in settings.items() if value]
     return [study, *(word for pair in set_options for word in pair)]

@@ -1,7 +1,7 @@
 """The studies of a folder: find them, create them, add files, and choose folders for their runs.
 
-The name of a study is the path of its study file below the folder. Each new study gets its own
-folder, because a template may have further files. Runs are in `outputs/` below the folder.
+The name of a study is the path of its study file below the folder. Each new study gets a separate
+folder, because its template may have further files. Runs are in `outputs/` below the folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORD = re.compile(r"[\w][\w. -]{0,79}")
 
 
 class Projects:
-    """The studies below `root`."""
+    """The studies below the folder `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -45,7 +45,7 @@ class Projects:
         """Return the study file with this name.
 
         The name is looked up in the list of studies, so that an address never leads to another
-        file. Raise HTTPException (404) if there is no such study.
+        file. Raises HTTPException (404) if there is no such study.
         """
         for study_name in self._find():
             if study_name == name:
@@ -72,7 +72,7 @@ class Projects:
                     yield "/".join(parts)
 
     def add_new(self, kind: str, name: str) -> str:
-        """Write the template of a study type into a new folder and return the name of the study."""
+        """Write the template of a study type to a new folder. Return the name of the study."""
         study = find_study(kind)
         folder = self._new_folder(name)
         files = new_files(study)
@@ -83,9 +83,9 @@ class Projects:
         return f"{folder.name}/{first}"
 
     def add_file(self, file_name: str, content: bytes) -> str:
-        """Store an uploaded study file in a new folder and return the name of the study.
+        """Store an uploaded study file in a new folder. Return the name of the study.
 
-        Raise InputError if the file is not a study file.
+        Raises InputError if the file is not a study file.
         """
         file = plain_name(file_name)
         folder = self._new_folder(Path(file).stem)
@@ -103,7 +103,7 @@ class Projects:
             raise InputError(Problem("is no study file", file, hint=hint)) from None
 
     def _import_file(self, path: Path, importer: Callable[[Path], ImportedStudy]) -> str:
-        """Write the study made from a file beside it and return the name of the study."""
+        """Convert a file of another program to a study beside it. Return the name of the study."""
         try:
             made = importer(path)
         except InputError as error:
@@ -128,7 +128,7 @@ class Projects:
         raise AssertionError
 
     def new_run(self, stem: str) -> Path:
-        """Return a run folder that does not exist yet: `outputs/STEM`, or with a number added."""
+        """Return a new run folder: `outputs/STEM`, with a number if that folder exists."""
         for n in count(1):
             folder = self.outputs / (stem if n == 1 else f"{stem}_{n}")
             if not folder.exists():
@@ -136,20 +136,24 @@ class Projects:
         raise AssertionError
 
     def run_stem(self, name: str) -> str:
-        """Return the base name of a study's runs: its folder, or its file at the top level."""
+        """Return the base name for runs of a study.
+
+        It is the name of the study's folder. For a file at the top level it is the name of the
+        file.
+        """
         path = Path(name)
         return path.stem if path.parent == Path() else path.parent.name
 
 
 def _find_importer(file: str) -> Callable[[Path], ImportedStudy] | None:
-    """Return what makes a study of a file of another program, or None for other files."""
+    """Return the function that imports this kind of file as a study, or None."""
     suffix = Path(file).suffix.lower()
     studies = load_installed_studies()[0]
     return next((s.importers[suffix] for s in studies if suffix in s.importers), None)
 
 
 def is_study(path: Path) -> bool:
-    """Return whether a YAML file is a study file, according to its keys."""
+    """Return whether the keys of a YAML file are those of a study file."""
     if path.suffix.lower() not in YAML_SUFFIXES or path.stat().st_size > MAX_STUDY_BYTES:
         return False
     try:
@@ -162,9 +166,9 @@ def is_study(path: Path) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """Return the last part of a file name, checked to be safe inside of a folder.
+    """Return the last part of a file name, after a check that it is safe inside a folder.
 
-    Raise InputError for names that could lead elsewhere.
+    Raises InputError for a name that could lead to another folder.
     """
     # A browser may send a whole path, with the separators of its system.
     last = name.replace("\\", "/").rpartition("/")[2]
@@ -177,7 +181,7 @@ def plain_name(name: str) -> str:
 def own_prompt_path(study: Study, name: str, folder: Path, prompts: str) -> Path:
     """Return the path of the researcher's version of a prompt.
 
-    Raise HTTPException (404) if the study type has no such prompt.
+    Raises HTTPException (404) if the study type has no such prompt.
     """
     library = PromptLibrary(study.prompts)
     if name not in library.default_prompts:

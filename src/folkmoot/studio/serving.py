@@ -23,9 +23,10 @@ LOOPBACK = "127.0.0.1"
 
 
 def studio_guard(token: str) -> Guard:
-    """Return the guard of the studio.
+    """Return the access control of the studio.
 
-    It accepts requests from this machine, with the token, and under this machine's own host names.
+    It accepts requests that come from this machine, hold the token, and use a host name of this
+    machine.
     """
     methods = READING | {"POST"}
     return Guard(own_names(LOOPBACK), token, methods, max_form_bytes=MAX_UPLOAD_BYTES)
@@ -34,7 +35,7 @@ def studio_guard(token: str) -> Guard:
 def serve_studio(folder: Path, host: str, port: int, tell: Callable[[str], None]) -> None:
     """Serve the studies of a folder on this machine. `tell` receives the address with its token.
 
-    Raise InputError if the folder does not exist, if `host` is not a loopback address, or if the
+    Raises InputError if the folder does not exist, if `host` is not a loopback address, or if the
     address is in use.
     """
     if not folder.is_dir():

@@ -1,8 +1,8 @@
-"""Change values of a study file in its text, so that comments and layout stay.
+"""Change values in the text of a study file and keep its comments and layout.
 
-Each change is as small as possible: a scalar in its line, otherwise the value of its top-level key.
-A removed key is commented out, as unset keys are in a template. If it is set again, its commented
-line is used.
+Each change is as small as possible. It replaces a scalar in its line, or else the whole value of a
+top-level key. A removed key is commented out, like unset keys in a template. If the key is set
+again, this commented line is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INLINE_WIDTH = 90
 
 
 class _Edit(NamedTuple):
-    """A replacement of the characters from `start` to `end`."""
+    """One change of a text: replace the characters from `start` to `end` by `text`."""
 
     start: int
     end: int
@@ -31,11 +31,11 @@ class _Edit(NamedTuple):
 
 
 class _TooNested(Exception):
-    """The value cannot be changed without changing its neighbours."""
+    """Raised if a value cannot be changed without changing its neighbours."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """A YAML dumper that writes text of several lines as a block and indents entries of lists."""
+    """A YAML dumper that writes texts of several lines as blocks and indents list entries."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
@@ -52,8 +52,8 @@ _Dumper.add_representer(str, _represent_text)
 def change_values(text: str, wanted: Mapping[str, object]) -> str:
     """Return the text of a study file with exactly these keys and values.
 
-    Comments inside of a list are lost if the number of its entries changes. Raise InputError if the
-    text is not YAML.
+    Comments inside a list are lost if its number of entries changes. Raises InputError if the text
+    is not YAML.
     """
     old_values = parse_yaml(text, "").value or {}
     if not isinstance(old_values, dict):
@@ -76,8 +76,8 @@ def change_values(text: str, wanted: Mapping[str, object]) -> str:
 def _change_key(text: str, name: str, present: Mapping[str, Any], target: Mapping[str, Any]) -> str:
     """Return the text with one top-level key changed.
 
-    Try a narrow edit first, then a replacement of the whole value. If neither gives the wanted
-    values, write the whole file from its values.
+    Try the smallest edit, then a replacement of the whole value. If neither gives the target
+    values, write the whole file again without comments.
     """
     for is_narrow in (True, False):
         try:
@@ -169,7 +169,7 @@ def _edits(text: str, node: yaml.Node, old: Any, new: Any, key: yaml.Node) -> li
 
 
 def _replacement(text: str, node: yaml.Node, new: Any, key: yaml.Node) -> list[_Edit]:
-    """Return the edits that put another value in the place of a node."""
+    """Return the edits that replace the value of a node."""
     start, end = node.start_mark.index, _end(text, node)
     column = key.start_mark.column + (0 if key is node else 2)
     if "\n" in text[start:end].strip() or (
@@ -189,7 +189,7 @@ def _replacement(text: str, node: yaml.Node, new: Any, key: yaml.Node) -> list[_
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Return the position where a node ends, without trailing white space and comments."""
+    """Return the end position of a node, excluding trailing white space and comments."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(text, last[1] if isinstance(last, tuple) else last)
@@ -203,7 +203,7 @@ def _line_end(text: str, position: int) -> int:
 
 
 def _comment_out(text: str, key: yaml.Node, node: yaml.Node) -> list[_Edit]:
-    """Return the edit that puts a `#` before each line of a key and its value."""
+    """Return an edit that comments out all lines of a key and its value."""
     start = text.rfind("\n", 0, key.start_mark.index) + 1
     if text[start : key.start_mark.index].strip():
         # Text before the key is the dash of a list entry, which a `#` would comment out as well.
@@ -215,7 +215,7 @@ def _comment_out(text: str, key: yaml.Node, node: yaml.Node) -> list[_Edit]:
 
 
 def _addition(text: str, name: str, value: Any) -> _Edit:
-    """Return the edit that adds a key: in the place of its commented line, or at the end."""
+    """Return an edit that adds a key, in place of the commented line of the key if possible."""
     new_text = f"{write_value(name)}:{_value_text(value, 2)}"
     commented_key = re.search(rf"^#{re.escape(name)}:(?P<rest>.*)$", text, re.MULTILINE)
     if commented_key is None:
@@ -243,7 +243,7 @@ def _addition(text: str, name: str, value: Any) -> _Edit:
 
 
 def _value_text(value: Any, column: int) -> str:
-    """Return a value as it is written after the colon of its key."""
+    """Return the text of a value after the colon of its key."""
     if _is_inline(value):
         return f" {write_value(value)}"
     if isinstance(value, str):

@@ -1,9 +1,10 @@
-"""The HTTP server of the run viewer and of the seats, protected against exhaustion by strangers.
+"""The HTTP server of the run viewer and of the seats.
 
-A connection is trusted after a request with a valid token has come over it. Other connections are
-limited in time and number. If there are too many, the server closes the oldest one of the address
-that has the most. It prefers one with an incomplete request, because an honest visitor sends a
-whole request at once.
+It limits how many connections a visitor without a token can keep open, and for how long. A
+connection is trusted as soon as it has carried a request with a valid token. If there are too many
+untrusted connections, the server takes the address with the most of them and closes its oldest one.
+Connections with an incomplete request are closed first, because browsers send a whole request at
+once.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ CONNECTION = "folkmoot.connection"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Time limits for visitors, and limits for the number of open connections.
+    """The time limits for visitors, and the limits on the number of open connections.
 
-    `answer_seconds` limits how long a visitor without a token takes to read the response. The limit
-    for one address allows a class of 100 behind one router, where browsers open some connections
-    that they do not use yet. In total, the server uses at most half of the files that the process
-    may open, because the run needs the others.
+    `answer_seconds` limits the time in which a visitor without a token must read the response. The
+    limit per address allows a class of 100 behind one router, because browsers open some
+    connections in advance. In total, the server uses at most half of the files that the process may
+    open. The run needs the others.
     """
 
     head_seconds: float = 15.0
@@ -53,7 +54,7 @@ class ConnectionLimits:
 
 
 class PageConnection(H11Protocol):
-    """One connection with a time limit for each part of a request."""
+    """One HTTP connection. Each part of a request (head, body, answer) has a time limit."""
 
     def __init__(self, server: PageServer) -> None:
         state = {**server.lifespan.state, CONNECTION: self}
@@ -72,18 +73,18 @@ class PageConnection(H11Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Return whether a whole request has arrived and is being answered."""
+        """True if a whole request has arrived and the server is answering it."""
         return self._part == "answer"
 
     def trust(self) -> None:
-        """Mark the connection as trusted after a request with a valid token."""
+        """Mark the connection as trusted. Call this after a request with a valid token."""
         self.trusted = True
         self._pool.release_connection(self)
         if self.is_answering:
             self._stop_timer()
 
     def drop_connection(self) -> None:
-        """Close the connection without a response."""
+        """Close the connection without sending a response."""
         self._stop_timer()
         self.transport.abort()
 
@@ -124,7 +125,7 @@ class PageConnection(H11Protocol):
             self._enter_part(self._awaited_part())
 
     def _awaited_part(self) -> str:
-        """Return the part of a request that comes next: head, body or answer."""
+        """Return the part that comes next on this connection: head, body or answer."""
         states: dict[object, str] = {h11.IDLE: "head", h11.SEND_BODY: "body"}
         return states.get(self.conn.their_state, "answer")
 
@@ -143,7 +144,7 @@ class PageConnection(H11Protocol):
 
 
 class ConnectionPool:
-    """The open connections of a server, with untrusted ones grouped by address."""
+    """The open connections of one server. Untrusted connections are also grouped by address."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -155,7 +156,7 @@ class ConnectionPool:
         self._closed = asyncio.Event()
 
     def add_connection(self, connection: PageConnection) -> None:
-        """Add a new connection, and close another one if a limit is exceeded."""
+        """Add a new connection. If a limit is exceeded, close another one."""
         self._open.add(connection)
         same_address = self._untrusted.setdefault(connection.address, {})
         same_address[connection] = None
@@ -167,26 +168,29 @@ class ConnectionPool:
             )
 
     def release_connection(self, connection: PageConnection) -> None:
-        """Remove a connection from the untrusted ones."""
+        """Remove a connection from the group of untrusted connections."""
         same_address = self._untrusted.get(connection.address, {})
         same_address.pop(connection, None)
         if not same_address:
             self._untrusted.pop(connection.address, None)
 
     def discard_connection(self, connection: PageConnection) -> None:
-        """Remove a closed connection."""
+        """Remove a connection that was closed."""
         self.release_connection(connection)
         self._open.discard(connection)
         self._closed.set()
 
     async def wait_for_room(self) -> None:
-        """Wait until one more connection may be open."""
+        """Wait until the number of open connections is below the limit."""
         while len(self._open) >= self._max_open:
             self._closed.clear()
             await self._closed.wait()
 
     def _close_oldest(self, address: str) -> None:
-        """Close the oldest connection of an address, preferably one with an incomplete request."""
+        """Close the oldest untrusted connection of an address.
+
+        Connections with an incomplete request are closed first.
+        """
         same_address = self._untrusted[address]
         oldest = next(
             (connection for connection in same_address if not connection.is_answering),
@@ -197,10 +201,10 @@ class ConnectionPool:
 
 
 class PageServer(uvicorn.Server):
-    """Serve an app at a socket.
+    """A uvicorn server for the pages at an open socket.
 
-    It accepts one connection at a time, so that new visitors take no time from connected ones. It
-    does not log mistakes of visitors.
+    It accepts connections one at a time, so that new visitors do not slow down connected ones. It
+    does not log invalid requests.
     """
 
     def __init__(self, app: ASGIApp, limits: ConnectionLimits | None = None) -> None:
@@ -256,15 +260,14 @@ class PageServer(uvicorn.Server):
 
 
 def trust_connection(scope: Scope) -> None:
-    """Mark the connection of an ASGI request as trusted, because the request holds a valid
-    token."""
+    """Mark the connection of an ASGI request with a valid token as trusted."""
     connection = scope.get("state", {}).get(CONNECTION)
     if isinstance(connection, PageConnection):
         connection.trust()
 
 
 def address_group(host: str) -> str:
-    """Return the address by which visitors are grouped: IPv4 address, or /64 network of IPv6.
+    """Return the key by which visitors are grouped: an IPv4 address, or the /64 network of IPv6.
 
     A visitor with IPv6 usually has all addresses of a /64 network.
     """
@@ -280,8 +283,7 @@ def address_group(host: str) -> str:
 
 
 def allow_files(max_files: int) -> int:
-    """Raise the number of files that this process may open, if possible, and return the current
-    limit."""
+    """Raise the limit of open files of this process, if possible. Return the new limit."""
     # Windows has no such limit.
     if sys.platform == "win32":
         return max_files

@@ -1,8 +1,8 @@
-"""The one link of an open entry: consent, a seat, and the way back to it.
+"""The pages behind the one link of an open entry: consent, a seat, and the way back to the seat.
 
-Whoever opens the link gets the next free seat after consent. People who return are recognised by
-the id that a recruitment site put into the link, by the cookie of this page, or by the return code
-that they noted. `engine.seats.lobby` decides; these pages only ask.
+A participant who opens the link and consents gets the next free seat. A participant who returns is
+recognised by the id that a recruitment site put into the link, by a cookie, or by a return code.
+`engine.seats.lobby` makes the decisions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BAD_ID = (
 
 
 class EntryPages:
-    """The request handlers of the entry, and what they share."""
+    """The request handlers of the entry and their shared state."""
 
     def __init__(self, seat_manager: SeatManager, lobby: Lobby) -> None:
         self.seat_manager = seat_manager
@@ -52,7 +52,7 @@ class EntryPages:
         ]
 
     async def show_entry(self, request: Request) -> Response:
-        """Show consent and name, or lead a person who returns to their seat."""
+        """Show the form for consent and name. Lead a participant who returns to their seat."""
         self._check_token(request)
         ids = self._link_ids(request)
         seat_state = self._find_returning(request, ids)
@@ -61,7 +61,7 @@ class EntryPages:
         return self._render(ids)
 
     async def enter(self, request: Request) -> Response:
-        """Give the next free seat to a person who agrees to take part."""
+        """Give the next free seat to a participant who consents."""
         self._check_token(request)
         ids = self._link_ids(request)
         sent = await read_form(request)
@@ -82,7 +82,7 @@ class EntryPages:
         return self._lead_to(request, seat_state, visit)
 
     async def return_by_code(self, request: Request) -> Response:
-        """Lead the person with a return code to their seat."""
+        """Lead a participant with a return code to their seat."""
         self._check_token(request)
         sent = await read_form(request)
         seat_state = self.seat_manager.find_seat(self.lobby.find_code(first_of(sent, "code")))
@@ -91,7 +91,7 @@ class EntryPages:
         return await self._lead_back(request, seat_state)
 
     def forget_visit(self, response: Response) -> None:
-        """Remove the cookie from the browser of a person who has left the lobby."""
+        """Delete the cookie of a participant who has left the lobby."""
         response.delete_cookie(self._cookie_name, path="/enter")
 
     def _render(
@@ -127,7 +127,7 @@ class EntryPages:
         trust_connection(request.scope)
 
     def _link_ids(self, request: Request) -> dict[str, str]:
-        """Return the ids in the query of the link. Raises HTTPException for an unusable one."""
+        """Return the ids in the query of the link. Raises HTTPException for an invalid id."""
         ids = {key: request.query_params.get(key, "") for key in self.seat_manager.settings.query}
         ids = {key: platform_id for key, platform_id in ids.items() if platform_id}
         if not all(map(is_platform_id, ids.values())):
@@ -147,7 +147,7 @@ class EntryPages:
         return self.seat_manager.find_seat(name or self.lobby.find_visit(visit))
 
     async def _lead_back(self, request: Request, seat_state: SeatState) -> Response:
-        """Lead a person to their seat, and recognise them by a cookie from now on."""
+        """Redirect a participant to their seat, and set the cookie that recognises them later."""
         visit = request.cookies.get(self._cookie_name, "")
         if self.lobby.find_visit(visit) != seat_state.seat.name:
             visit = _make_visit()

@@ -1,11 +1,10 @@
-"""Create forms for humans from JSON schemas, and convert their answers to JSON.
+"""Create forms for humans from JSON schemas, and convert submitted forms to JSON.
 
 A model writes JSON text, and a human fills in one field for each property. Enumerations become
-options, and numbers have their bounds. A list of texts has one item a line. A list of objects
-becomes rows, and blank rows are ignored. A schema that no field can show is filled in as JSON.
-
-Ways out (`none_of_these`, `declined`, `cannot_say` or null) are separate from the options. A choice
-shows them as further buttons of the same group, and all other fields show a box to tick.
+options, and numbers have bounds. A list of texts is entered with one item per line. A list of
+objects becomes rows, and blank rows are ignored. A schema that no field can show is filled in as
+JSON. Ways out (`none_of_these`, `declined`, `cannot_say` or null) are separate from the options. A
+choice shows them as further buttons, and other fields show a checkbox.
 """
 
 from __future__ import annotations
@@ -43,11 +42,12 @@ WAY_OUT_SUFFIX = "~out"
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field of a form.
+    """One field of a form for humans.
 
-    `name` is its name in the HTML form. `options` are (label, value). `parts` are the fields of an
-    object or the rows of a list. `ways_out` (label, value) are shown separately. An object with
-    `has_declined` has a property `declined`, which declines the whole object.
+    `name` is the name of the HTML field. `options` holds (label, value) pairs. `parts` holds the
+    fields of an object or the rows of a list. `ways_out` holds (label, value) pairs that are shown
+    separately. `has_declined` is True for an object with the property `declined`, which declines
+    the whole object.
     """
 
     name: str
@@ -67,18 +67,21 @@ class FormField:
 
 
 def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
-    """Return ways out with their labels."""
+    """Return these ways out as (label, value) pairs."""
     return tuple((WAY_LABELS[str(value)], value) for value in values)
 
 
 def form_of(schema: Schema) -> FormField:
-    """Build the form of a schema."""
+    """Build the form for a JSON schema."""
     defs = schema.get("$defs")
     return _build_field("a", "", schema, defs if isinstance(defs, dict) else {}, True)
 
 
 def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
-    """Return the JSON value of a submitted form. Raises ValueError that names an invalid field."""
+    """Return the JSON value of a submitted form.
+
+    Raises ValueError with the name of an invalid field.
+    """
     answer = _field_value(form, sent)
     if isinstance(answer, _Nothing):
         return {} if form.kind == "object" else None
@@ -86,7 +89,7 @@ def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
 
 def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
-    """Return the way out that was chosen for the whole form, or None.
+    """Return the way out that was chosen for the whole form. Returns None if there is none.
 
     Raises ValueError if the form also holds an answer.
     """
@@ -100,9 +103,9 @@ def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
 
 def is_blank(sent: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether the form is empty, apart from ways out.
+    """Return whether a submitted form is empty. Ways out are ignored.
 
-    An empty form is no answer, because the second half of a double click may have sent it.
+    An empty form is no answer, because a double click may have sent it.
     """
     texts = (texts for name, texts in sent.items() if _is_answer(name))
     return not any(text.strip() for field_texts in texts for text in field_texts)
@@ -113,7 +116,7 @@ def _is_answer(name: str) -> bool:
 
 
 def problem_with(value: JsonValue, schema: Schema) -> str:
-    """Describe the problem of a value for the participant, or return "" if it fits the schema."""
+    """Describe to the participant why a value does not fit the schema. Returns "" if it fits."""
     checker = jsonschema.Draft202012Validator(dict(schema))
     error = next(iter(sorted(checker.iter_errors(value), key=lambda entry: len(entry.path))), None)
     if error is None:
@@ -146,7 +149,7 @@ _PROBLEMS = {
 
 
 def label_of(key: str) -> str:
-    """Return a key as a label: `top_choice` becomes "Top choice". Ids such as `V1` stay."""
+    """Return the label of a key: `top_choice` becomes "Top choice". Ids such as `V1` are kept."""
     words = key.replace("_", " ").strip()
     return words[:1].upper() + words[1:]
 
@@ -257,8 +260,10 @@ def _list_field(
 def _resolve_schema(
     schema: Schema, defs: Mapping[str, JsonValue]
 ) -> tuple[Schema, tuple[JsonValue, ...]]:
-    """Return a schema without a reference and without ways out, and these ways out. Null is one of
-    them."""
+    """Return a schema with its reference resolved and without ways out, and these ways out.
+
+    Null is one of the ways out.
+    """
     reference = schema.get("$ref")
     if isinstance(reference, str):
         definition = defs.get(reference.rpartition("/")[2])
@@ -286,7 +291,7 @@ def _is_way_out(value: JsonValue) -> bool:
 
 
 def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
-    """Return the values of a schema that allows only ways out, otherwise nothing."""
+    """Return the values of a schema if all of them are ways out. Returns () otherwise."""
     if schema.get("type") == "null":
         return (None,)
     values = tuple(value for _, value in _field_options(schema))
@@ -296,9 +301,9 @@ def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
 def _label_ways_out(
     way_values: Sequence[JsonValue], null: str, required: bool
 ) -> tuple[tuple[str, JsonValue], ...]:
-    """Return ways out with their labels, where `null` is the meaning of null.
+    """Return ways out as (label, value) pairs. `null` is the way out that null means.
 
-    Null is left out for a field that may stay blank, or if another way out has the same meaning.
+    Null is left out if the field may stay blank, or if another way out has the same meaning.
     """
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(
@@ -328,21 +333,21 @@ def _number_limit(schema: Schema, key: str) -> float | None:
 
 
 class _Nothing:
-    """The absence of a value. It differs from null, which is a value."""
+    """The type of `NOTHING`, which marks a blank field. It differs from null, which is a value."""
 
 
 NOTHING = _Nothing()
 
 
 def _ways_taken(field: FormField, sent: Mapping[str, Sequence[str]]) -> list[JsonValue]:
-    """Return the ways out of a field that were chosen. A group of buttons allows at most one."""
+    """Return the ways out that were chosen for a field. A group of buttons allows only one."""
     name = field.name if field.kind == "choice" else field.name + WAY_OUT_SUFFIX
     marks = [text for text in sent.get(name, ()) if text.startswith("~")]
     return [value for number, (_, value) in enumerate(field.ways_out) if f"~{number}" in marks]
 
 
 def _field_value(field: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue | _Nothing:
-    """Return the value of a field, or NOTHING if it is blank."""
+    """Return the value of a field. Returns `NOTHING` if the field is blank."""
     texts = [text.strip() for text in sent.get(field.name, ())]
     text = texts[0] if texts else ""
     chosen_ways = _ways_taken(field, sent)
@@ -391,9 +396,9 @@ def _field_value(field: FormField, sent: Mapping[str, Sequence[str]]) -> JsonVal
 
 
 def _picked_option(field: FormField, text: str) -> JsonValue:
-    """Return the option of a number.
+    """Return the option with the number in `text`.
 
-    Forms send options by number, because an option on the page may lack hidden characters.
+    Forms send options by number, because the text on the page may lack hidden characters.
     """
     if text.isdigit() and int(text) < len(field.options):
         return field.options[int(text)][1]
@@ -419,12 +424,12 @@ def _parse_json(field: FormField, text: str) -> JsonValue:
 
 
 def first_of(sent: Mapping[str, Sequence[str]], name: str) -> str:
-    """Return the first value of a submitted field, or ""."""
+    """Return the first value of a submitted field. Returns "" if there is none."""
     return next(iter(sent.get(name, ())), "")
 
 
 async def read_form(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a form without files."""
+    """Return the fields of a submitted form. Files are left out."""
     form = await request.form(max_files=0, max_fields=MAX_FORM_FIELDS)
     texts_by_name: dict[str, list[str]] = {}
     for name, value in form.multi_items():

@@ -1,4 +1,7 @@
-"""Make the overview of a run: `python -m folkmoot.view.making RUN FOLDER` (see `overview.py`)."""
+"""Make the overview of a run in a separate process (see `overview.py`).
+
+The command is `python -m folkmoot.view.making RUN FOLDER`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from folkmoot.view.site import template_environment
 
 
 def make_pages(run: RunFolder, folder: Path) -> None:
-    """Write the overview of a run into a folder, and the report if the run has tables.
+    """Write the overview of a run into a folder. If the run has tables, write the report too.
 
     The tables of a run in progress are ignored, because some may not be written yet.
     """
@@ -46,7 +49,7 @@ def make_pages(run: RunFolder, folder: Path) -> None:
 
 
 def draw_chart(svg: str) -> Markup:
-    """Return a chart without inline styles, which the policy of the pages forbids."""
+    """Return a chart without inline styles, because the content security policy forbids them."""
     sized = re.sub(r' style="max-width:(\d+)px"', r' width="\1"', svg, count=1)
     return Markup(re.sub(r' style="[^"]*"', "", sized))
 

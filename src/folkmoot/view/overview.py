@@ -1,7 +1,7 @@
-"""Make and cache what a run found: its findings, its design, its lights and its report.
+"""Make and cache the overview of a run: findings, design, quality checks and report.
 
-A separate process computes them (`making.py`). For a large run this takes memory and seconds, and
-the pages of the server should not wait. The cache is outside of the run folder.
+A separate process computes them (`making.py`), because a large run takes memory and seconds and the
+server must not wait. The cache is outside the run folder.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ MADE = "made"
 
 
 def open_overview_cache(run: Path) -> Path:
-    """Return the cache folder of a run (see `cache_folder`), created if needed."""
+    """Return the cache folder of a run (see `cache_folder`). Create it if needed."""
     folder = cache_folder(run)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def title_of(config: Mapping[str, object]) -> str:
-    """Return the title of the page of a run: the title of the study, otherwise its question."""
+    """Return the page title of a run: the title of the study, or its question."""
     return str(config.get("pilot_name") or config.get("title") or question_of(config))
 
 
 class Overviews:
-    """Make overviews that are not in the cache, one run at a time."""
+    """Makes overviews that are not in the cache, one run at a time."""
 
     def __init__(self) -> None:
         self._one = asyncio.Lock()
@@ -47,7 +47,7 @@ class Overviews:
     async def overview_within(self, run: Path, seconds: float) -> Path | None:
         """Return the result of `get`, or None if it takes longer than `seconds`.
 
-        The work continues in the background for the next call. Raises InputError as `get` does.
+        The work continues in the background for the next call. Raises InputError if `get` does.
         """
         task = self._tasks.get(run)
         if task is None:
@@ -61,10 +61,10 @@ class Overviews:
         return task.result()
 
     async def get(self, run: Path) -> Path:
-        """Return the cache folder with `findings.html`, and `report.html` if there is something to
-        report.
+        """Return the cache folder with `findings.html`.
 
-        Raises InputError with the reason if they could not be made.
+        The folder also holds `report.html` if there is something to report. Raises InputError with
+        the reason if the files could not be made.
         """
         folder = open_overview_cache(run)
         async with self._one:
@@ -84,7 +84,7 @@ class Overviews:
 
 
 def _note_error(task: asyncio.Task[Path]) -> None:
-    """Retrieve the error of a task, so that asyncio does not log it as never retrieved."""
+    """Read the exception of a task, so that asyncio does not log it as never retrieved."""
     if not task.cancelled():
         task.exception()
 
@@ -108,7 +108,7 @@ async def _make_overview(run: Path, folder: Path) -> None:
 
 
 def _run_state(run: Path) -> str:
-    """Return the state of a run to which a cached overview must belong."""
+    """Return the state of a run. A cached overview is valid only for this state."""
     parts = [version("folkmoot"), "being written" if is_held(run) else ""]
     for name in (PLAN, MANIFEST, AMENDMENTS_FILE, TABLES):
         parts.append(f"{name} {file_stamp(run / name)}")

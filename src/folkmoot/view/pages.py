@@ -1,7 +1,7 @@
 """The pages of the run viewer: every address and its content.
 
-`/run/NAME/-/…` is one run, where NAME may be `grid/cell`. Free text such as ids and addresses is in
-the query, so that it can hold any character.
+`/run/NAME/-/…` is one run, where NAME may be `grid/cell`. Ids and addresses of the run are in the
+query, so that they can contain any character.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ ENGINES_FILES = (
 
 
 class Reader:
-    """The pages that show the runs of a folder."""
+    """The request handlers of the run viewer for a folder of runs."""
 
     def __init__(self, runs: RunCollection) -> None:
         self.runs = runs
@@ -109,7 +109,7 @@ class Reader:
         self.searches = Searches()
 
     def page_routes(self) -> list[Route]:
-        """Return the routes: each address with its page."""
+        """Return the routes of all pages."""
         pages_of_run: dict[str, Callable[[Request], object]] = {
             "": _retry_while_running(self.run),
             "live": keep_if_unreadable(self.live_run),
@@ -157,7 +157,7 @@ class Reader:
         return render_page("run.html.j2", self.describe_run(request))
 
     def describe_run(self, request: Request) -> dict[str, object]:
-        """Return the content of the first page of a run."""
+        """Return the template variables of a run's first page."""
         run, context = self._resolve_run(request, "")
         study = run.path / STUDY_FILE_NAME
         sealed, config = _read_or_empty(lambda: run.plan), _read_or_empty(lambda: run.config)
@@ -173,16 +173,16 @@ class Reader:
         }
 
     def live_run(self, request: Request) -> Response:
-        """Return the progress of a run if it has changed."""
+        """Return the progress of a run if the progress has changed."""
         run, _ = self._resolve_run(request, "")
         status = read_run_status(run.path, request.path_params["name"])
         part = draw_live_part("_progress.html.j2", {"r": status})
         return answer_poll(request, part, is_last=not status.running)
 
     async def findings_page(self, request: Request) -> Response:
-        """Return the overview of a run, or a waiting page that asks again.
+        """Return the overview of a run, or a waiting page that polls for it.
 
-        The overview takes seconds to compute. The first page of a run loads it as a part.
+        The overview takes seconds to compute. The first page of a run loads it separately.
         """
         run, context = await run_in_threadpool(self._resolve_run, request, "")
         is_part = bool(request.headers.get("hx-request"))
@@ -211,7 +211,7 @@ class Reader:
         return HTMLResponse(path.read_bytes(), headers={"Content-Security-Policy": REPORT_POLICY})
 
     def download_run_file(self, request: Request) -> Response:
-        """Send a file for download. Only files that the engine or the study wrote are allowed."""
+        """Send a file for download, if the engine or the study type wrote the file."""
         run, _ = self._resolve_run(request, "")
         name = request.query_params.get("name", "")
         is_known = name in downloadable_files(run)
@@ -222,7 +222,7 @@ class Reader:
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
     def download_zip(self, request: Request) -> Response:
-        """Send all files that may be downloaded in one archive."""
+        """Send one archive with all files that may be downloaded."""
         run, _ = self._resolve_run(request, "")
         run_path = run.path.resolve()
         # The archive is closed by the background task, after the response was sent.
@@ -315,7 +315,7 @@ class Reader:
         return render_page("room.html.j2", {**context, **_room_content(run, request), "tag": tag})
 
     def live_room(self, request: Request) -> Response:
-        """Return the conversation of a room if it has grown."""
+        """Return the conversation of a room if it has new utterances."""
         run, context = self._resolve_run(request, "rooms")
         # This is read before the run is opened, so the last poll shows the complete conversation.
         is_last = not is_held(run.path)
@@ -332,7 +332,7 @@ class Reader:
         return answer_poll(request, LivePart(Markup(html), tag), is_last=is_last)
 
     def utterance_page(self, request: Request) -> Response:
-        """Show an utterance by its address, so that a link to it can be shared."""
+        """Show the utterance at an address. The link to this page can be shared."""
         run, context = self._resolve_run(request, "said")
         address = request.query_params.get("at", "")
         with _open_journal(run) as journal:
@@ -353,8 +353,7 @@ class Reader:
         return render_page("said.html.j2", {**context, "call": call, "around": neighbours})
 
     def call(self, request: Request) -> Response:
-        """Show the details of a call: prompt, reply, parse step, re-asks, tokens, cost and
-        latency."""
+        """Show the details of a call: prompt, reply, parse step, re-asks, tokens, cost, latency."""
         run, context = self._resolve_run(request, "")
         with _open_journal(run) as journal:
             call = build_call_view(run, journal, request.query_params.get("at", ""))
@@ -375,7 +374,7 @@ class Reader:
         )
 
     def search_all(self, request: Request) -> Response:
-        """Search as many runs as a page has time for."""
+        """Search all runs, as many as the time limit allows."""
         query, start = (
             request.query_params.get("q", ""),
             _parse_start(request.query_params.get("start")),
@@ -393,7 +392,7 @@ class Reader:
         )  # fmt: skip
 
     def _resolve_run(self, request: Request, tab: str) -> tuple[RunFolder, dict[str, object]]:
-        """Return the run that an address names, and the content that every page of a run shows."""
+        """Return the run that an address names, and the template variables of all its pages."""
         name = request.path_params["name"]
         run = self.runs.run(name)
         status = read_run_status(run.path, name)
@@ -402,7 +401,7 @@ class Reader:
 
 
 def downloadable_files(run: RunFolder) -> list[str]:
-    """Return the files that may be downloaded: those that the engine or the study wrote.
+    """Return the files that may be downloaded: those that the engine or the study type wrote.
 
     Other files in the folder may be private, so no page shows them.
     """
@@ -422,9 +421,9 @@ def _open_journal(run: RunFolder) -> JournalReader:
 
 
 def _retry_while_running(show_page: Callable[[Request], object]) -> Callable[[Request], object]:
-    """Decorate a handler so that it is called once more if a run cannot be read.
+    """Wrap a handler so that it is called a second time if the run cannot be read.
 
-    A run in progress may just be replacing a file. Coroutines are returned unchanged.
+    A run in progress may be replacing a file at that moment. Coroutines are returned unchanged.
     """
     if iscoroutinefunction(show_page):
         return show_page
@@ -440,7 +439,7 @@ def _retry_while_running(show_page: Callable[[Request], object]) -> Callable[[Re
 
 
 def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
-    """Return the content of the page of a room."""
+    """Return the template variables for the page of a room."""
     key, shows_private = request.query_params.getlist("id"), "private" in request.query_params
     columns = room_columns(run)
     if len(key) != len(columns) or not key:
@@ -476,7 +475,7 @@ def _parse_start(text: str | None) -> int:
 
 
 def _read_or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what a file of the run holds, or an empty mapping if it cannot be read.
+    """Return the content of a file of the run, or an empty mapping if it cannot be read.
 
     The state of the run already reports unreadable files.
     """
@@ -500,7 +499,7 @@ def _format_size(path: Path) -> str:
 
 
 def _tag_of_room(run: RunFolder) -> str:
-    """Return a tag of everything said in a run. It is cheaper than rendering a room."""
+    """Return a tag that changes with each new utterance of a run, without rendering a room."""
     with _open_journal(run) as journal:
         row = journal.last_row()
     row_stamps = [file_stamp(run.path / f"{ROWS}{suffix}") for suffix in ("", "-wal")]
@@ -510,7 +509,7 @@ def _tag_of_room(run: RunFolder) -> str:
 def serve_reader(
     folder: Path, host: str, port: int, *, token: bool, tell: Callable[[str], None]
 ) -> None:
-    """Serve the runs of a folder and pass the address to open to `tell`.
+    """Serve the runs of a folder. `tell` receives the address to open.
 
     Raises InputError if the folder does not exist or the address is not available.
     """

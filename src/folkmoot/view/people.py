@@ -1,8 +1,9 @@
-"""The participants of a run as one table, with all that was recorded once for each.
+"""The participants of a run as one table, with all values that were recorded once per participant.
 
 Study types use known id columns. In a finished run, the participants are the rows of the largest
-table that these columns identify. Other tables with one row for each participant are joined to it.
-In a run in progress, the participants are those that the plan names, otherwise those asked so far.
+table that these columns identify. Other tables with one row per participant are joined to it. In a
+run in progress, the participants come from the plan. If the plan names none, they are the ones
+asked so far.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ MAX_LEVELS = 12
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """The place where the participants of a run are recorded: a table, and the columns of its key.
+    """The place where the participants of a run are recorded.
 
-    Without a table, the participants come from the plan or the journal, and `drawn` holds them as
-    text.
+    `table` is the table, and `within` and `id` are its key columns. Without a table, the
+    participants come from the plan or the journal, and `drawn` holds them as text.
     """
 
     table: str
@@ -64,7 +65,7 @@ class People:
 
 
 def state_of(run: RunFolder) -> tuple[object, ...]:
-    """Return the state of the table files. It is a cache key for all that is read from them."""
+    """Return the state of the table files, used as a cache key for values read from them."""
     files = ((run.path / TABLES / f"{name}.parquet").stat() for name in run.table_names())
     return tuple((file.st_mtime_ns, file.st_size, file.st_ino) for file in files)
 
@@ -81,7 +82,7 @@ def people_of(run: RunFolder) -> People:
 
 
 def file_stamp(path: Path) -> tuple[int, int]:
-    """Return modification time and size of a file, or (0, 0) if there is none, as a cache key."""
+    """Return (modification time, size) of a file as a cache key. Returns (0, 0) without a file."""
     try:
         stat = path.stat()
     except OSError:
@@ -91,7 +92,7 @@ def file_stamp(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=2048)
 def _recorded_people(path: Path, _state: tuple[object, ...]) -> People | None:
-    """Return the table with the most participants, or None if no table has any."""
+    """Return the table with the most participants. Returns None if no table has participants."""
     run = RunFolder(path)
     best_people, size = None, (0, 0)
     for name in run.table_names():
@@ -106,7 +107,7 @@ def _recorded_people(path: Path, _state: tuple[object, ...]) -> People | None:
 
 @lru_cache(maxsize=8)
 def _planned_people(path: Path, _plan: tuple[int, int]) -> People | None:
-    """Return the participants whom the sealed plan names, or None if it names none."""
+    """Return the participants in the sealed plan. Returns None if the plan names none."""
     run = RunFolder(path)
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     try:
@@ -143,7 +144,7 @@ def _nearest_column(columns: Sequence[str]) -> str:
 
 
 def _asked_participants(run: RunFolder) -> People:
-    """Return the participants who were asked so far, without leaders of conversations."""
+    """Return the participants who were asked so far. Moderators and other leaders are left out."""
     empty = pl.LazyFrame(schema={"speaker_id": pl.String, "role": pl.String})
     answers = run.scan_table("answers") if run.has_table("answers") else empty
     is_leader = pl.any_horizontal(pl.col("role", "speaker_id").str.to_lowercase().is_in(LEADERS))
@@ -152,7 +153,7 @@ def _asked_participants(run: RunFolder) -> People:
 
 
 def journal_of(run: RunFolder) -> JournalReader | None:
-    """Open the journal of a run, or return None if it has no entries yet.
+    """Open the journal of a run. Returns None if it has no entries yet.
 
     A new journal exists as a file before it has entries. Raises StorageError if it cannot be read.
     """
@@ -169,7 +170,7 @@ def journal_of(run: RunFolder) -> JournalReader | None:
 
 
 def people_frame(run: RunFolder, people: People) -> pl.LazyFrame:
-    """Return one row for each participant: `who` (the key), then all that is recorded once."""
+    """Return one row per participant, with the key column `who` and all values recorded once."""
     if people.table:
         return _cached_frame(run.path, people, state_of(run))
     return _with_key(people, people.drawn)
@@ -196,7 +197,7 @@ def _key_of(columns: Sequence[str]) -> pl.Expr:
 
 
 def count_of(run: RunFolder) -> int | None:
-    """Return the number of recorded participants, or None if none are recorded."""
+    """Return the number of recorded participants. Returns None if no participants are recorded."""
     complete = not isinstance(run, RunSoFar) and run.table_names()
     people = _recorded_people(run.path, state_of(run)) if complete else None
     if people is None:
@@ -205,7 +206,7 @@ def count_of(run: RunFolder) -> int | None:
 
 
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
-    """Map the ids of participants in a conversation to their names, by the key of its room."""
+    """Return id → name of the participants in a conversation. `key` is the key of its room."""
     people = people_of(run)
     frame = people_frame(run, people)
     if len(people.within) > len(key):
@@ -259,7 +260,7 @@ def _key_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unique_row_count(run: RunFolder, name: str, keys: Sequence[str]) -> int:
-    """Return the number of rows if these columns identify each row, otherwise 0."""
+    """Return the number of rows of a table, or 0 if these columns do not identify its rows."""
     counts = run.scan_table(name).select(
         pl.struct(keys).n_unique().alias("n"), pl.len().alias("all")
     )
@@ -288,8 +289,8 @@ Rows = Callable[[str], pl.LazyFrame | None]
 def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) -> pl.LazyFrame:
     """Return the rows that match a query such as `age>40 condition=acp "street safety"`.
 
-    A word without a column must occur somewhere in the row, in any case. `votes.vote=no` matches
-    participants with such a row in the table `votes`.
+    A word without a column matches if it occurs anywhere in the row. Case is ignored.
+    `votes.vote=no` matches participants who have such a row in the table `votes`.
     """
     schema = frame.collect_schema()
     words = []
@@ -317,7 +318,10 @@ def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
 
 
 def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
-    """Return the table and the column that `table.column` names, or (None, "") if it names none."""
+    """Split `table.column` and return the table and the name of the column.
+
+    Returns (None, "") if there is no such table or column.
+    """
     name, _, table_column = column.rpartition(".")
     table = rows(name) if name else None
     return (
@@ -328,8 +332,7 @@ def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
 
 
 def _aggregate_cells(table: pl.LazyFrame, column: str, name: str) -> pl.LazyFrame:
-    """Reduce several rows of a participant to one value: the mean of numbers, otherwise the
-    first."""
+    """Reduce a participant's rows to one value: the mean of numbers, or the first other value."""
     cell, kind = pl.col(column), table.collect_schema()[column]
     aggregated = cell.mean() if kind.is_numeric() else cell.first()
     return table.group_by(KEY_COLUMN, maintain_order=True).agg(aggregated.alias(name))
@@ -358,11 +361,11 @@ def _compare_column(column: str, kind: pl.DataType, sign: str, value: str) -> pl
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of the table of participants.
+    """One page of the table of participants.
 
-    `total` counts the matching rows and `all` counts all rows. `levels` are the columns that can be
-    used as filters, with the counts of their values. `others` are tables with several rows for each
-    participant, and their columns.
+    `total` is the number of matching rows, and `all` the number of all rows. `levels` holds the
+    columns that can be used as filters, with the counts of their values. `others` holds the tables
+    with several rows per participant, and their columns.
     """
 
     columns: list[str]
@@ -374,7 +377,7 @@ class Page:
 
 
 class Shape(NamedTuple):
-    """The content that all pages of the table of a run share."""
+    """The part of `Page` that is the same for all pages of a run."""
 
     columns: list[str]
     all: int
@@ -382,10 +385,10 @@ class Shape(NamedTuple):
 
 
 def table_of(run: RunFolder, query: str, sort: str, start: int, max_rows: int) -> Page:
-    """Return the participants that match a query, sorted by a column (`-column` for descending
-    order).
+    """Return one page of the participants who match a query, sorted by a column.
 
-    `start` is the index of the first row and `max_rows` the number of rows.
+    `-column` sorts in descending order. `start` is the index of the first row and `max_rows` the
+    number of rows.
     """
     people = people_of(run)
     frame = people_frame(run, people)
@@ -450,7 +453,7 @@ def _frame_shape(frame: pl.LazyFrame, people: People) -> Shape:
 
 
 def _short_columns(frame: pl.DataFrame, people: People) -> list[str]:
-    """Return the columns that are short enough for a table, with identifying columns first."""
+    """Return the columns with values short enough for a table. Identifying columns come first."""
     first_names = (*NAMES, people.id, *people.within, "condition", "status", "role")
     first = [column for column in first_names if column in frame.columns]
     return list(
@@ -474,8 +477,7 @@ def _is_list(column: pl.Series) -> bool:
 
 
 def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]]:
-    """Map tables with several rows for each participant to the columns that identify a
-    participant."""
+    """Return each table with several rows per participant → its columns that identify one."""
     key_columns_by_table = {}
     for name in run.table_names() if people.table else ():
         columns = _column_names(run, name)
@@ -488,7 +490,7 @@ def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]
 def records_of(
     run: RunFolder, people: People, parts: Sequence[str]
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield the rows about one participant in all other tables: (table, rows)."""
+    """Yield (table, rows) for all other tables with rows about one participant."""
     for name, keys in repeated_tables(run, people).items():
         if name in (*ENGINE_TABLES, UTTERANCES):
             continue

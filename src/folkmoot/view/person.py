@@ -1,5 +1,4 @@
-"""One participant of a run: all that is recorded, each decision with its exposure, and all
-replies."""
+"""One participant of a run: recorded values, decisions with their exposure, and all replies."""
 
 from __future__ import annotations
 
@@ -34,8 +33,8 @@ MAX_ROWS = 60
 class ShownTexts(NamedTuple):
     """The texts of one kind in the prompt of a decision.
 
-    `texts` counts them. `expected` says whether the design shows this kind there, or is None if the
-    design says neither.
+    `texts` is their number. `expected` is True if the design requires this kind in the prompt,
+    False if the design excludes it, and None otherwise.
     """
 
     kind: str
@@ -50,7 +49,7 @@ class ShownTexts(NamedTuple):
 
 
 class DecisionView(NamedTuple):
-    """A decision with its outcome in words and the texts in its prompt."""
+    """One decision: its outcome as text, and the texts in its prompt."""
 
     name: str
     outcome: str
@@ -60,10 +59,10 @@ class DecisionView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """All that is known about one participant.
+    """Everything that the page of one participant shows.
 
-    `facts` are short values and `texts` are long values: (column, value). `records` are (table,
-    first rows, number of all rows).
+    `facts` holds short values and `texts` holds long ones, as (column, value). `records` holds
+    (table, first rows, number of all rows).
     """
 
     key: str
@@ -133,7 +132,7 @@ def _persona_first(cell: tuple[str, object]) -> bool:
 
 
 def _join_values(value: str) -> str:
-    """Format a cell with a JSON list as words."""
+    """Format the JSON list in a cell as text."""
     try:
         values = json.loads(value)
     except ValueError:
@@ -151,9 +150,9 @@ def _records_table(frame: pl.DataFrame) -> ResultTable:
 
 
 def _decisions_in_order(run: RunFolder, talk: Sequence[ReplyView]) -> list[DecisionView]:
-    """Return the decisions in the order in which they were made.
+    """Return a participant's decisions in chronological order.
 
-    A run without a table of exposure shows the choices instead.
+    If the run has no table of exposure, return the participant's choices.
     """
     outcomes = {reply.address: _describe_outcome(reply) for reply in talk}
     if not run.has_table(ExposureRow.table):

@@ -1,6 +1,6 @@
-"""Conversations of several speakers for readers: all utterances in a room, each with its call.
+"""Conversations of several speakers, as pages show them: the utterances of a room with their calls.
 
-The columns `address` and `public` of the table `utterances` tell the call and whether others heard
+The columns `address` and `public` of the table `utterances` give the call and whether others heard
 the utterance. Both can be read while the run is in progress. Runs of earlier versions lack these
 columns, so their utterances are shown without calls.
 """
@@ -38,7 +38,7 @@ Reactions = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A conversation of several speakers: its key, its utterances and its speakers."""
+    """One conversation of several speakers: its key, and the numbers of utterances and speakers."""
 
     key: tuple[str, ...]
     utterances: int
@@ -51,10 +51,10 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One utterance in a room, or a reply that no other participant heard (`private`).
+    """One utterance in a room, or one reply that no other participant heard (`private`).
 
-    `notes` are whom it answers and what it changed. `reactions` maps a kind of reference to its
-    targets. `prescribed` is true for a text that no model wrote.
+    `notes` says to whom it responds and what it changed. `reactions` maps a kind of reference to
+    its targets. `prescribed` is True for a text that no model wrote.
     """
 
     part: str
@@ -72,19 +72,19 @@ class Line:
 
     @property
     def withdrawn(self) -> bool:
-        """Return whether the text was redacted because its speaker withdrew from the study."""
+        """True if the text was removed because its speaker withdrew from the study."""
         return bool(WITHDRAWAL_MARK.search(self.text))
 
     @property
     def leads(self) -> bool:
-        """Return whether the speaker leads the conversation without taking part in it."""
+        """True if the speaker leads the conversation without taking part in it."""
         return not LEADERS.isdisjoint((self.role.lower(), self.speaker_id.lower()))
 
 
 def room_columns(run: RunFolder) -> tuple[str, ...]:
-    """Return the columns of `utterances` that identify rooms.
+    """Return the columns of the table `utterances` that identify a room.
 
-    The result is empty if participants talk alone with a moderator, or if nothing was recorded.
+    The result is empty if participants talk only with a moderator, or if nothing was recorded.
     """
     if not run.has_table(UTTERANCES):
         return ()
@@ -113,7 +113,7 @@ def find_rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
 
 
 def spoken_at(run: RunFolder, room: Room) -> set[str]:
-    """Return the addresses of the replies that hold utterances of a room."""
+    """Return the addresses of the replies with utterances in a room."""
     columns = room_columns(run)
     return _utterance_addresses(
         run,
@@ -125,12 +125,12 @@ def spoken_at(run: RunFolder, room: Room) -> set[str]:
 
 
 def spoken_by(run: RunFolder, speaker: str) -> set[str]:
-    """Return the addresses of the replies that hold utterances of a speaker."""
+    """Return the addresses of the replies with utterances of a speaker."""
     return _utterance_addresses(run, pl.col("speaker_id") == speaker)
 
 
 def _utterance_addresses(run: RunFolder, *conditions: pl.Expr) -> set[str]:
-    """Return the addresses of the selected utterances. Runs of earlier versions have none."""
+    """Return the addresses of utterances that match conditions. Old runs record no addresses."""
     table = run.scan_table(UTTERANCES) if run.has_table(UTTERANCES) else pl.LazyFrame()
     if "address" not in table.collect_schema().names():
         return set()
@@ -144,10 +144,10 @@ def in_room(
     key: Sequence[str],
     given_names: Mapping[str, str],
 ) -> list[Line]:
-    """Return the utterances of a room, and its private replies marked as private.
+    """Return the utterances of a room and its private replies.
 
-    Private replies are private utterances and answers to questions to one speaker alone.
-    `given_names` maps ids to names, for tables that record speakers by id.
+    Private replies are private utterances and answers to questions that one speaker alone was
+    asked. `given_names` maps ids to names, for tables that record only ids.
     """
     conditions = [
         pl.col(column).cast(pl.String) == value for column, value in zip(columns, key, strict=True)
@@ -177,10 +177,10 @@ def in_room(
 
 
 def _order_by_part(table: pl.DataFrame) -> list[dict[str, object]]:
-    """Return the rows of each part in the order of their turns.
+    """Return rows in order. Within each part of the conversation they are sorted by turn.
 
-    A study may record all utterances of a round at once, in the order of its participants. Private
-    rows keep their positions.
+    A study type may record all utterances of a round at once, in the order of its participants.
+    Private rows keep their positions.
     """
     rows = table.to_dicts()
     positions = [
@@ -201,7 +201,7 @@ def _order_by_part(table: pl.DataFrame) -> list[dict[str, object]]:
 def _unspoken_replies(
     run: RunFolder, journal: JournalReader, key: Sequence[str], table: pl.DataFrame
 ) -> Iterator[ReplyView]:
-    """Return the replies in a room without an utterance, in the order of the questions."""
+    """Return the replies in a room that are no utterances, in the order of the questions."""
     spoken = set(table["address"])
     addresses = journal.addresses_containing(escape_address_part(key[0]), whole_part=False)
     room_addresses = [
@@ -213,7 +213,7 @@ def _unspoken_replies(
 
 
 def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
-    """Map speaker ids to names, if utterances have both."""
+    """Return speaker id → name. Returns {} if the table of utterances lacks either."""
     name_column = next((column for column in NAME_COLUMNS if column in table.columns), None)
     if name_column is None or "speaker_id" not in table.columns:
         return {}
@@ -221,8 +221,10 @@ def _speaker_names(table: pl.DataFrame) -> dict[str, str]:
 
 
 def _conversation_part(row: Mapping[str, object]) -> str:
-    """Return the part of the conversation of an utterance, or "" for a private one without a
-    part."""
+    """Return the part of the conversation to which an utterance belongs.
+
+    Returns "" for a private utterance outside all parts.
+    """
     is_public = row.get("public", True)
     column = next(
         (
@@ -297,7 +299,7 @@ def _shorten_address(address: str, speaker_id: str, key: Sequence[str]) -> str:
 def _references_by_utterance(
     run: RunFolder, columns: Sequence[str], conditions: Sequence[pl.Expr], names: Mapping[str, str]
 ) -> dict[tuple[str, str], Reactions]:
-    """Map (round, speaker) to the references of the speaker: each kind with its targets."""
+    """Return (round, speaker) → the speaker's references, as kind → targets."""
     needed_columns = {*columns, "round", "speaker", "target", "interaction_type"}
     if not run.has_table(REFERENCES):
         return {}

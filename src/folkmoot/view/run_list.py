@@ -1,4 +1,4 @@
-"""The runs below a folder and their state: finished, in progress or stopped.
+"""Find the runs below a folder and read their state: finished, in progress or stopped.
 
 The progress of a run in another process is read from its log (see `RunLog`).
 """
@@ -60,7 +60,7 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A named stage of a run. `total` and `seconds_left` are None if they are unknown."""
+    """The progress of one named stage. `total` and `seconds_left` are None if they are unknown."""
 
     name: str
     done: int
@@ -69,18 +69,18 @@ class Stage:
 
     @property
     def left(self) -> str:
-        """The remaining time in words, or "" if it is unknown."""
+        """The remaining time as text. It is "" if the time is unknown."""
         return "" if self.seconds_left is None else format_duration(self.seconds_left)
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """The state of a run, as the list of runs and its first page show it.
+    """The state of a run, as the list of runs and the run's first page show it.
 
-    `cost` is in words. `why` is the reason why the run stopped or cannot be read. `mark` is
-    SYNTHETIC, HUMAN or MIXED, and `note` says who answered in which role. A run in progress with
-    seats has the mark PEOPLE. `rate` is live calls per second, and `moved` is the time of the last
-    write. `warnings` are (time, message). `people` is None if the participants were not counted.
+    `cost` is a text. `why` is the reason why the run stopped or cannot be read. `mark` is
+    SYNTHETIC, HUMAN or MIXED, and PEOPLE for a run in progress with seats. `note` says who answered
+    in which role. `rate` is live calls per second, and `moved` is the time of the last write.
+    `warnings` holds (time, message). `people` is None if the participants were not counted.
     """
 
     name: str
@@ -115,7 +115,7 @@ class RunStatus:
 
 
 class RunCollection:
-    """The runs of a folder including those in its grids, or one run if the folder is a run."""
+    """The runs of a folder, including runs in grids. If the folder is a run, that run alone."""
 
     def __init__(self, folder: Path) -> None:
         self.one = _is_run(folder)
@@ -124,7 +124,7 @@ class RunCollection:
         self._only = folder.resolve().name if self.one else ""
 
     def run_names(self) -> list[str]:
-        """Return the names of the runs. A run of a grid is named `grid/cell`."""
+        """Return the names of all runs. A run in a grid has the name `grid/cell`."""
         return (
             [self._only]
             if self.one
@@ -132,9 +132,9 @@ class RunCollection:
         )
 
     def run(self, name: str) -> RunFolder:
-        """Return the run of this name. Raises HTTPException (404) if there is none.
+        """Return the run with this name. Raises HTTPException (404) if there is none.
 
-        A name comes from an address of the site, so it must not lead to another folder.
+        The name comes from the address of a page, so it must not lead to another folder.
         """
         parts = name.split("/")
         is_plain = all(
@@ -153,9 +153,9 @@ class RunCollection:
         return self.root / first / CELLS_FOLDER / cell if cell else self.root / first
 
     def list_statuses(self) -> list[RunStatus]:
-        """Return the state of all runs, the most recently written first.
+        """Return the state of all runs. The most recently written run comes first.
 
-        Participants are counted for a short time only. A later call counts the rest.
+        Counting participants has a time limit. A later call counts those of the remaining runs.
         """
         oldest = datetime.min.replace(tzinfo=UTC)
         deadline = time.monotonic() + MAX_COUNTING_SECONDS
@@ -176,8 +176,7 @@ class RunCollection:
 
 
 def _as_text(name: str) -> str:
-    """Return the name of a folder as valid text of one line, the only form that an address can
-    hold."""
+    """Return the name of a folder as valid text of one line, as addresses need it."""
     return name.replace("\n", " ").encode("utf-8", "replace").decode()
 
 
@@ -199,8 +198,10 @@ ENGINES = (
 
 
 def _outside_link_problem(path: Path) -> str:
-    """Return why a run is not read: a link in it leads out of its folder. Empty for a normal
-    run."""
+    """Return the reason why a run is not read: a link in it leads out of its folder.
+
+    Returns "" for a run without such a link.
+    """
     run_path = path.resolve()
     tables = [path / TABLES]
     with suppress(OSError):
@@ -233,9 +234,9 @@ def _is_run(path: Path) -> bool:
 
 
 def read_run_status(path: Path, name: str) -> RunStatus:
-    """Return the state of a run from its manifest, its log and its lock.
+    """Return the state of a run. It is read from manifest, log and lock.
 
-    The result is cached until one of the files changes.
+    The result is cached until one of these files changes.
     """
     read_files = (MANIFEST, LOG_LINES, f"{JOURNAL}-wal", JOURNAL, PLAN, SEATS)
     return _cached_status(
@@ -315,8 +316,7 @@ def _cached_status(
 
 @lru_cache(maxsize=4096)
 def _count_people(path: Path, *_state: object) -> int | None:
-    """Return the number of recorded participants, or None if there are none or the tables are
-    unreadable."""
+    """Return the number of recorded participants, or None if it is unknown."""
     try:
         return count_of(open_run(path))
     except (FolkmootError, PolarsError, OSError):
@@ -324,7 +324,7 @@ def _count_people(path: Path, *_state: object) -> int | None:
 
 
 def _describe_cost(manifest: Mapping[str, object]) -> str:
-    """Describe the cost of a finished run, including whether a part is unknown."""
+    """Return the cost of a finished run as text. The text says if a part is unknown."""
     usd, unknown = manifest.get("cost_usd"), manifest.get("cost_unknown_for")
     if not isinstance(usd, (int, float)):
         return "unknown"
@@ -332,7 +332,7 @@ def _describe_cost(manifest: Mapping[str, object]) -> str:
 
 
 def _manifest_or_reason(path: Path) -> tuple[dict[str, object], str]:
-    """Return the manifest and "", or an empty manifest and the reason why it cannot be read."""
+    """Return (manifest, ""). If it cannot be read, return ({}, reason)."""
     try:
         manifest = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
         return manifest, "" if manifest else f"{path / MANIFEST}: it holds nothing"
@@ -361,16 +361,16 @@ def _first_line(path: Path) -> dict[str, object]:
 
 
 class _Log:
-    """The last lines of a log without an unfinished last line.
+    """The last lines of a log file. A line that is still being written is left out.
 
-    Callers need few of the lines, so each line is parsed only on demand.
+    Callers need few of the lines, so each line is parsed only when it is needed.
     """
 
     def __init__(self, text: bytes, *, whole: bool) -> None:
         self.lines = text.split(b"\n")[0 if whole else 1 : -1]
 
     def newest_lines(self, *words: str) -> Iterator[dict[str, object]]:
-        """Yield the entries that contain one of these quoted words, the newest first."""
+        """Yield the entries that contain one of these words in quotes. The newest comes first."""
         # Searching the bytes first avoids parsing most lines as JSON.
         searched_words = [f'"{word}"'.encode() for word in words]
         for line in reversed(self.lines):
@@ -399,7 +399,7 @@ def _parse_line(text: bytes) -> dict[str, object]:
 
 
 def _latest_stages(log: _Log) -> tuple[Stage, ...]:
-    """Return the stages from the last line that holds them."""
+    """Return the stages in the last line of the log that holds stages."""
     for line in log.newest_lines("stages"):
         stages = line.get("stages")
         if isinstance(stages, list):
@@ -411,7 +411,7 @@ def _latest_stages(log: _Log) -> tuple[Stage, ...]:
 
 
 def _latest_warnings(log: _Log) -> tuple[tuple[str, str], ...]:
-    """Return the last warnings and errors of the current or the last process."""
+    """Return the last warnings and errors of the process that writes, or last wrote, the log."""
     warnings: list[tuple[str, str]] = []
     for line in log.newest_lines("RunStarted", "warning", "error"):
         if line.get("event") == "RunStarted" or len(warnings) == MAX_WARNINGS:

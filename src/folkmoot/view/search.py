@@ -1,8 +1,8 @@
 """Full-text search over all replies of a run.
 
-The index is a cache outside of the run folder. It holds words and no texts, so results are read
-from the journal. It grows with a run in progress. It is rebuilt if something was removed from the
-journal, so withdrawn words can no longer be found.
+The index is a cache outside the run folder. It holds words but no texts, so result texts are read
+from the journal. It is extended while a run is in progress. It is rebuilt if texts were removed
+from the journal, so that withdrawn texts can no longer be found.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CREATE TABLE state(stamp TEXT NOT NULL, upto INTEGER NOT NULL);
 
 
 class Hit(NamedTuple):
-    """A reply that contains all words of a query, with the text around the first match."""
+    """A reply that contains all words of a query. `words` is the text around the first match."""
 
     address: str
     speaker: str
@@ -59,8 +59,8 @@ class Hit(NamedTuple):
 class SearchResult(NamedTuple):
     """One page of search results.
 
-    `total` counts all results. `indexed` is the indexed share of the run (0 to 1), and `why` is the
-    reason if indexing failed.
+    `total` is the number of all results. `indexed` is the share of the run that is indexed (0 to
+    1). `why` is the reason if indexing failed.
     """
 
     hits: list[Hit]
@@ -70,7 +70,7 @@ class SearchResult(NamedTuple):
 
 
 class Searches:
-    """The indices of the runs. One thread for each run brings its index up to date."""
+    """The search indices of all runs. A thread for each run updates its index."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,9 +86,10 @@ class Searches:
         *,
         wait: float = MAX_WAIT_SECONDS,
     ) -> SearchResult:
-        """Return the replies that contain all words of a query, the best first.
+        """Return the replies that contain all words of a query. The best match comes first.
 
-        A part of the query in quotation marks is a phrase. `wait` is in seconds.
+        A part of the query in quotation marks is searched as a phrase. `wait` is the time, in
+        seconds, to wait for the index.
         """
         expression = _query_expression(query)
         opened_journal = journal_of(run) if expression else None
@@ -121,8 +122,8 @@ class Searches:
     ) -> tuple[list[tuple[str, SearchResult]], int]:
         """Search several runs, given as (name, function that opens the run).
 
-        Returns the results by name, and the number of runs that were searched before the time was
-        up. The index of the last of them may be incomplete.
+        Returns the results by name, and the number of runs that were searched within the time
+        limit. The index of the last one may be incomplete.
         """
         deadline = time.monotonic() + MAX_WAIT_FOR_ALL_SECONDS
         results: list[tuple[str, SearchResult]] = []
@@ -143,7 +144,7 @@ class Searches:
         return results, len(runs)
 
     def _update_index(self, run: RunFolder, wait: float) -> None:
-        """Start a thread that indexes new replies, and wait for it for a moment."""
+        """Start a thread that indexes new replies. Wait for it for at most `wait` seconds."""
         with self._lock:
             thread = self._under_way.get(run.path)
             if thread is None or not thread.is_alive():
@@ -187,7 +188,7 @@ def _searchable_text(reply: str) -> str:
 
 
 def _open_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
-    """Open the index of a run, or create an empty one if there is none for the current journal."""
+    """Open the index of a run. Create an empty index if there is none for the current journal."""
     path, stamp = open_overview_cache(run.path) / INDEX, _journal_stamp(run, journal)
     db = sqlite3.connect(path, timeout=30)
     try:
@@ -207,7 +208,7 @@ def _open_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
 
 
 def _journal_stamp(run: RunFolder, journal: JournalReader) -> str:
-    """Return the state of the journal to which an index must belong."""
+    """Return the state of the journal. An index is valid only for this state."""
     amendments_file = run.path / AMENDMENTS_FILE
     amended_at = amendments_file.stat().st_mtime_ns if amendments_file.exists() else 0
     # The leading number is the version of the index format.
@@ -222,7 +223,7 @@ def _query_words(query: str) -> Iterator[str]:
 
 
 def _query_expression(query: str) -> str:
-    """Translate a query for SQLite's FTS5: all words and phrases, the last one as a prefix."""
+    """Translate a query to the syntax of SQLite FTS5. The last word matches as a prefix."""
     words = [f'"{text}"' for text in _query_words(query)]
     return f"{' '.join(words)}*" if words else ""
 

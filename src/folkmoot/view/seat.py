@@ -1,7 +1,7 @@
-"""The pages of the seats, where human participants read the conversation and answer.
+"""The pages of the seats, on which human participants read the conversation and answer.
 
-The process that runs the study serves them on its event loop. A link holds a secret token, and who
-has the link has the seat. The page shows only what a model in this seat would be sent.
+The process of the run serves them on its event loop. A link holds a secret token. Whoever opens the
+link has the seat. The page shows only the texts that a model in this seat would be sent.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _NAMEABLE = re.compile(r"(?ai)(https?://[a-z0-9.-]+(?::\d+)?/[!\"$->@-~]*\w)(?:[
 
 @dataclass(frozen=True, slots=True)
 class UtteranceView:
-    """One utterance as the page shows it."""
+    """One utterance of the history on the page of a seat."""
 
     name: str
     text: str
@@ -95,7 +95,7 @@ class UtteranceView:
 
 
 def create_seat_app(seat_manager: SeatManager, guard: Guard) -> Starlette:
-    """Create the app with the pages of the seats."""
+    """Create the ASGI app with the pages of the seats."""
     pages = _Pages(seat_manager)
     routes = [
         *(pages.entry.page_routes() if pages.entry is not None else ()),
@@ -114,7 +114,7 @@ def create_seat_app(seat_manager: SeatManager, guard: Guard) -> Starlette:
 
 
 class _Pages:
-    """The request handlers and the seat manager that they share."""
+    """The request handlers of the seats. They share the seat manager."""
 
     def __init__(self, seat_manager: SeatManager) -> None:
         self.seat_manager = seat_manager
@@ -135,15 +135,14 @@ class _Pages:
         return _redirect_to_seat(seat_state)
 
     async def note_code(self, request: Request) -> Response:
-        """Go on to the lobby, after the participant has noted the return code."""
+        """Show the lobby after the participant has noted the return code."""
         seat_state = self._find_seat(request)
         self.seat_manager.note_code(seat_state)
         await self.seat_manager.wait_until_saved()
         return _redirect_to_seat(seat_state)
 
     async def answer(self, request: Request) -> Response:
-        """Record an answer to the open question. The response is sent after the answer is on
-        disk."""
+        """Record an answer to the open question. Respond after the answer is on disk."""
         seat_state = self._find_seat(request)
         form = await forms.read_form(request)
         question_id = forms.first_of(form, "question")
@@ -167,7 +166,7 @@ class _Pages:
         return self._render_page(seat_state, message, form, 503)
 
     async def leave_study(self, request: Request) -> Response:
-        """Ask for confirmation of a withdrawal, then withdraw what the participant wrote."""
+        """Ask for confirmation, then withdraw the participant and everything they wrote."""
         seat_state = self._find_seat(request)
         if seat_state.ended:
             return self._render_page(seat_state)
@@ -183,7 +182,7 @@ class _Pages:
         return render_page("seat_leave.html.j2", context, 409 if problem else 200)
 
     async def _leave_lobby(self, seat_state: SeatState) -> Response:
-        """Free the seat of a participant who has not been asked anything yet."""
+        """Free the seat of a participant who has not been asked a question yet."""
         # The last page is drawn before the seat forgets its participant.
         context = {
             "chair": replace(seat_state, ended=WITHDRAWN),
@@ -203,8 +202,7 @@ class _Pages:
         )
 
     async def report_news(self, request: Request) -> Response:
-        """Return what an open page must know, if it has changed: the question shown and the time
-        left."""
+        """Return the question shown and the time left, if they have changed."""
         seat_state = self._find_seat(request)
         idle, typed = (_seconds_in(request, name) for name in ("idle", "typed"))
         seat_state.activity.note(self.seat_manager.clock(), idle, typed)
@@ -235,7 +233,7 @@ class _Pages:
         return JSONResponse(news, headers={"ETag": tag})
 
     async def seats_overview(self, request: Request) -> Response:
-        """Show all seats to the researcher."""
+        """Show the list of all seats to the researcher."""
         self._check_researcher(request)
         return render_page(
             "seats.html.j2",
@@ -268,7 +266,7 @@ class _Pages:
         return draw_live_part("_seats.html.j2", context)
 
     async def close(self, request: Request) -> Response:
-        """Ask the researcher for confirmation, then close a seat."""
+        """Ask the researcher for confirmation, then close one seat."""
         self._check_researcher(request)
         is_sent = request.method == "POST"
         sent = await forms.read_form(request) if is_sent else {}
@@ -294,7 +292,7 @@ class _Pages:
         return render_page("seat_close.html.j2", context, 409 if problem else 200)
 
     async def start_study(self, request: Request) -> Response:
-        """Ask the researcher for confirmation, then start the study with those in the lobby."""
+        """Ask the researcher for confirmation, then start the study with all in the lobby."""
         self._check_researcher(request)
         overview = RedirectResponse(f"/seats/{self.seat_manager.token}", 303)
         lobby = self.seat_manager.lobby
@@ -328,7 +326,7 @@ class _Pages:
         raise HTTPException(404, "There is no such seat. Open the whole link that you were given.")
 
     def _is_given(self, seat_state: SeatState) -> bool:
-        """Return whether somebody has the link of this seat. An open entry gives it later."""
+        """Return whether a human has the link of this seat. An open entry gives links later."""
         lobby = self.seat_manager.lobby
         return lobby is None or seat_state.seat.name in lobby.occupants
 
@@ -389,16 +387,16 @@ class _Pages:
 
 
 def _seconds_in(request: Request, name: str) -> float | None:
-    """Return a number of seconds in the query, or None if there is no usable one."""
+    """Return a number of seconds from the query. Returns None if there is no valid number."""
     text = request.query_params.get(name, "")
     return float(text) if text.isdecimal() and len(text) < 9 else None
 
 
 def _state_of(seat_state: SeatState) -> str:
-    """Return a digest of the state of a seat, for the confirmation of an irreversible step.
+    """Return a digest of a seat's state, which the confirmation of a final step sends back.
 
     If a participant has joined or answered since the page was shown, the digest differs. The page
-    then asks again.
+    then asks for confirmation again.
     """
     return digest(
         seat_state.seat.name, str(seat_state.has_agreed), str(seat_state.answers), size=9
@@ -406,29 +404,29 @@ def _state_of(seat_state: SeatState) -> str:
 
 
 def _problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
-    """Return why a form does not confirm an irreversible step, or "" if it does."""
+    """Return why a form does not confirm an irreversible step. Returns "" if it does."""
     if forms.first_of(sent, "state") != state:
         return GONE_ON
     return "" if forms.first_of(sent, "sure") == "yes" else NOT_TICKED
 
 
 def describe_taken_seats(seat_manager: SeatManager) -> str:
-    """Describe how many of the open seats are taken."""
+    """Return a text on how many open seats are taken."""
     seat_states = [seat_state for seat_state in seat_manager if not seat_state.ended]
     taken_count = sum(seat_state.has_agreed for seat_state in seat_states)
     return f"{taken_count} of {len(seat_states)} seats {'is' if taken_count == 1 else 'are'} taken."
 
 
 def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
-    """Split a text into passages and the images that it shows."""
+    """Split a text into text parts and the images that it references."""
     return split_messages([Message("user", text)], images)[0][1]
 
 
 def policy_for(images: Collection[str]) -> str:
-    """Return the content security policy of a page that may load exactly these images.
+    """Return the content security policy of a page that may load only these images.
 
-    `images` are the texts that reference them. An image that a policy cannot name exactly is shown
-    as a link.
+    `images` holds the texts that reference them. If a policy cannot name an image exactly, the page
+    shows the image as a link.
     """
     urls = (image.url for words in images for image in find_image_references(words))
     image_addresses = [match[1] for url in urls if (match := _NAMEABLE.match(url))]
@@ -440,9 +438,9 @@ def policy_for(images: Collection[str]) -> str:
 
 
 def so_far(question: PendingQuestion) -> list[UtteranceView]:
-    """Return the history that the participant is shown, as `build_messages` gives it to a model.
+    """Return the history for the page, which is the same that a model would be sent.
 
-    Other speakers are shown with their names if there are several.
+    If there are several other speakers, their names are shown.
     """
     view = question.view
     has_several_speakers = (
@@ -469,7 +467,7 @@ def _format_history(
 
 
 def form_for(question: PendingQuestion) -> forms.FormField:
-    """Build the form for an answer, from its JSON schema or from its answer kind and options."""
+    """Build the form for an answer from its JSON schema, or from its answer kind and options."""
     schema, view = question.request.schema, question.view
     if schema is not None:
         form = forms.form_of(schema)
@@ -490,9 +488,9 @@ def form_for(question: PendingQuestion) -> forms.FormField:
 
 
 def _ways_out(question: PendingQuestion) -> list[str]:
-    """Return the ways out of a question. A participant may always decline to answer.
+    """Return the ways out of a question. A participant may always decline.
 
-    A way out is left out if it equals an option, or if the answer type cannot parse it.
+    A way out is left out if it equals an option or if the answer type cannot parse it.
     """
     view, ways_out = question.view, []
     if question.request.schema is None and (way := CLOSED_FORMS.get(view.answer_kind)):
@@ -505,7 +503,7 @@ def _ways_out(question: PendingQuestion) -> list[str]:
 def _parse_form(
     question: PendingQuestion, sent: Mapping[str, Sequence[str]]
 ) -> tuple[str | None, str]:
-    """Return the reply in a submitted form and a problem with it, or "".
+    """Return the reply in a submitted form, and its problem or "".
 
     The reply is None if the participant declines.
     """
@@ -531,13 +529,13 @@ def _parse_form(
 
 
 def _blank_answer_message(form: forms.FormField) -> str:
-    """Return the message for an empty form."""
+    """Return the message that a participant sees after submitting an empty form."""
     request = "choose one of the options" if form.kind == "choice" else "give an answer"
     return f"Please {request}, or say that you prefer not to."
 
 
 def _word_for_humans(problem: str, form: forms.FormField) -> str:
-    """Rewrite a parse problem for humans, without the format instructions that models get."""
+    """Rewrite a parse problem for humans. Instructions on the format for models are left out."""
     if not problem:
         return ""
     problem_text = problem.replace(ALL_FIELDS_INSTRUCTION, "").removeprefix(
@@ -573,14 +571,12 @@ def build_seat_host(
     linger_seconds: float = LINGER_SECONDS,
     expected_questions: int | None = None,
 ) -> SeatHost:
-    """Return the server of the pages of the seats, as `RunOptions.seat_host` and `folkmoot.run`
-    take it.
+    """Return the server for the pages of the seats, for `RunOptions.seat_host`.
 
-    `public_url` is the address under which participants reach this server through a proxy.
-    `print_line` is called with each link. At the end, the pages stay for `linger_seconds` seconds
-    or until all connected participants have seen the last one. `expected_questions` is the number
-    of questions that a participant is likely to get. The pages show it beside the number of the
-    question.
+    `public_url` is the address at which participants reach the server through a proxy. `print_line`
+    receives each link. After the run, the pages stay for `linger_seconds`, or until all connected
+    participants have seen the last page. `expected_questions` is the likely number of questions for
+    a participant. The pages show it beside the number of the question.
     """
 
     @asynccontextmanager
@@ -624,7 +620,7 @@ def build_seat_host(
 
 
 class _Server(PageServer):
-    """A server that leaves Ctrl-C to the run."""
+    """A server that does not handle Ctrl-C, because the run handles it."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The parts that all pages share: the look, access control, and limits for the browser.
+"""The parts that all pages share: look, access control, and limits for the browser.
 
 `create_app(routes, guard)` creates the app. Templates extend `base.html.j2` and fill its blocks
 `title` and `main`. Text by humans and models is escaped. No page loads anything from another host
@@ -70,11 +70,12 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Access control of a site: its host names, its token and its methods.
+    """The access control of a site: host names, token and HTTP methods that it accepts.
 
-    `hosts` protects against DNS rebinding, where a name of another site points to this machine. A
-    numeric address is safe from it. Without a token, everyone who reaches the port may read.
-    `links_hold_tokens` is the exception: each link then holds a token, and its page checks it.
+    `hosts` protects against DNS rebinding, an attack in which the name of another site points to
+    this machine. Numeric addresses are always accepted, because the attack needs a name. If `token`
+    is empty, everyone who reaches the port may read. With `links_hold_tokens`, each link holds a
+    token, and the page of the link checks it.
     """
 
     hosts: frozenset[str] = field(default_factory=lambda: own_names("localhost"))
@@ -97,7 +98,7 @@ class Guard:
     def cookie_name(self) -> str:
         """The name of the cookie that holds the token.
 
-        Browsers send a cookie to all ports of a host. So each server needs a different name.
+        Browsers send a cookie to all ports of a host, so each server needs a different name.
         """
         return f"{COOKIE}-{digest(self.token).hex()[:12]}"
 
@@ -107,14 +108,14 @@ class Guard:
 
 
 def own_names(*further_names: str) -> frozenset[str]:
-    """Return the names under which this machine may be requested, in lower case."""
+    """Return the host names of this machine and `further_names`, in lower case."""
     return frozenset(
         name.lower() for name in ("localhost", socket.gethostname(), *further_names) if name
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a server that listens at this address."""
+    """Return whether a server at this address is reachable only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -124,8 +125,7 @@ def is_loopback(host: str) -> bool:
 
 
 class GuardMiddleware:
-    """ASGI middleware that rejects requests which the guard does not admit, and sets the
-    headers."""
+    """ASGI middleware that rejects requests according to a `Guard` and sets security headers."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app = app
@@ -151,7 +151,7 @@ class GuardMiddleware:
         await response(scope, receive, send_with_headers)
 
     def _reject_request(self, scope: Scope) -> Response | None:
-        """Return the response to a rejected request, or None if the guard admits the request."""
+        """Return the response that rejects a request. Returns None if the guard accepts it."""
         headers = Headers(scope=scope)
         if not self.guard.accepts_host(headers.get("host", "")):
             message = "This page was asked for under another site's name. Use the address printed."
@@ -182,13 +182,13 @@ class GuardMiddleware:
 
 
 def _is_bounded(headers: Headers, max_bytes: int) -> bool:
-    """Return whether a request states the length of its form, and the length is allowed."""
+    """Return whether a request states an allowed length for its form."""
     length = headers.get("content-length", "")
     return length.isdecimal() and len(length) < 10 and int(length) <= max_bytes
 
 
 def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
-    """Create an app of these routes with the shared files, the error pages and the guard."""
+    """Create an app with these routes, the static files, the error pages and the guard."""
     app = Starlette(
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
         middleware=[Middleware(GuardMiddleware, guard)],
@@ -204,7 +204,7 @@ def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
 def serve_app(
     app: Starlette, host: str, port: int, secret: str, print_address: Callable[[str], None]
 ) -> None:
-    """Serve an app at an address until Ctrl-C. Port 0 means any free port.
+    """Serve an app until Ctrl-C. Port 0 selects any free port.
 
     Raises InputError if the address is not available.
     """
@@ -232,9 +232,9 @@ def render_page(template: str, context: Mapping[str, object], status: int = 200)
 
 
 class LivePart(NamedTuple):
-    """A part of a page that updates itself, and a tag of its state.
+    """A part of a page that updates itself, with a tag of its state.
 
-    A page polls the part and sends the tag of the state that it shows.
+    The page polls the part and sends the tag that it shows.
     """
 
     html: Markup
@@ -242,18 +242,18 @@ class LivePart(NamedTuple):
 
 
 def draw_live_part(template: str, context: Mapping[str, object]) -> LivePart:
-    """Render a part from its template. Its tag changes if its HTML changes."""
+    """Render a part from its template. The tag changes whenever the HTML changes."""
     html = template_environment().get_template(template).render(context)
     return LivePart(Markup(html), tag_of(html))
 
 
 def tag_of(*state: object) -> str:
-    """Return the tag of a state in the form of an `ETag` header."""
+    """Return a tag for a state, in the format of an `ETag` header."""
     return f'"{digest(*map(str, state)).hex()[:24]}"'
 
 
 def is_shown(request: Request, tag: str) -> bool:
-    """Return whether the requesting page already shows the state with this tag."""
+    """Return whether the page that sends the request already shows the state with this tag."""
     return request.headers.get("if-none-match") == tag
 
 
@@ -265,7 +265,7 @@ def answer_unchanged(tag: str) -> Response:
 def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> Response:
     """Return the part, or an empty response if the page already shows it.
 
-    After the last state, the page stops polling, and the event `over` informs the rest of the page.
+    With `is_last`, the page stops polling, and the event `over` tells the rest of the page.
     """
     headers = {"ETag": part.tag}
     if is_last:
@@ -276,9 +276,9 @@ def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> R
 
 
 def keep_if_unreadable(show_page: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    """Decorate a handler of a part so that the part stays unchanged if the run cannot be read.
+    """Wrap the handler of a part. If the run cannot be read, the part stays unchanged.
 
-    A run in progress may just be replacing a file. The next poll reads it.
+    A run in progress may be replacing a file at that moment. The next poll reads it.
     """
 
     @wraps(show_page)
@@ -293,7 +293,7 @@ def keep_if_unreadable(show_page: Callable[[Request], Response]) -> Callable[[Re
 
 @cache
 def template_environment() -> Environment:
-    """Return the templates with the filters of the pages."""
+    """Return the template environment with the filters that pages use."""
     env = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -318,17 +318,17 @@ def template_environment() -> Environment:
 
 
 def in_order(items: Iterable[object], name: str) -> list[tuple[object, list[object]]]:
-    """Group neighbours by an attribute without changing their order."""
+    """Group consecutive items with the same value of an attribute. The order is kept."""
     return [(key, list(group)) for key, group in groupby(items, attrgetter(name))]
 
 
 def _remove_hidden_characters(value: object) -> object:
-    """Remove characters that hide or reverse the characters beside them."""
+    """Remove characters that hide or reverse neighbouring characters."""
     return without_hidden(value) if type(value) is str else value
 
 
 def format_age(moment: datetime | None) -> str:
-    """Format how long ago a moment was, in the largest unit that fits."""
+    """Return the time since a moment as text, in the largest unit that fits."""
     if moment is None:
         return "unknown"
     seconds = max(0.0, (datetime.now(moment.tzinfo) - moment).total_seconds())

@@ -1,6 +1,6 @@
-"""Prompts by source: the source of each passage of a message, and the legend of a prompt.
+"""Prompts by source: split messages into pieces with their sources, and make a legend.
 
-The pages (`_call.html.j2`) and the terminal (`cli/show.py`) show prompts with this module.
+The pages (`_call.html.j2`) and the terminal (`cli/show.py`) use it to show prompts.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ KINDS = {
 
 
 class Label(NamedTuple):
-    """One entry of a legend.
+    """One entry of the legend of a prompt.
 
-    `key` is shown before each passage, so that no reader depends on colours. `style` is a class in
-    view.css.
+    `key` is shown before each piece, so that readers do not depend on colours. `style` is a class
+    in view.css.
     """
 
     key: str
@@ -46,11 +46,11 @@ class Label(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Consecutive characters of a message with the same sources.
+    """Consecutive characters of a message that have the same sources.
 
-    `spans` are the spans that cover them, the innermost last. Text without spans is an instruction
-    of the study. `opened` and `closed` are the spans that begin and end here. `resumed` is true if
-    the innermost span continues after another one interrupted it.
+    `spans` holds the spans that cover the piece, the innermost last. Text without spans is an
+    instruction of the study. `opened` and `closed` hold the spans that begin and end here.
+    `resumed` is True if the innermost span continues here after an inner span has ended.
     """
 
     text: str
@@ -61,33 +61,33 @@ class Piece(NamedTuple):
 
     @property
     def source(self) -> Source | None:
-        """The innermost source."""
+        """The innermost source of the piece, or None."""
         return self.spans[-1].source if self.spans else None
 
     @property
     def marked(self) -> tuple[Source, ...]:
-        """The sources to name before the piece, so that colour is not the only sign of a change.
+        """The sources that are named before the piece, as colour must not be the only sign.
 
-        Names and figures are left out, because they are short and frequent.
+        Values such as names and numbers are left out, because they are short and frequent.
         """
         marked_spans = self.opened or self.spans[-1:] * self.resumed
         return tuple(span.source for span in marked_spans if span.source.kind != "value")
 
     @property
     def indent(self) -> str:
-        """The leading blanks and line breaks, after which a mark is placed."""
+        """The white space at the start of the piece. The mark is placed after it."""
         return self.text[: len(self.text) - len(self.text.lstrip())]
 
     @property
     def address(self) -> str:
-        """The address of the reply from which the piece comes, or "" if it comes from none."""
+        """The address of the reply from which the piece comes. It is "" if there is none."""
         return next(
             (address for span in reversed(self.spans) if (address := span.source.address)), ""
         )
 
 
 def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
-    """Split a message at the start and end of each source. Spans may be nested."""
+    """Split a message wherever a source starts or ends. Spans may be nested."""
     # Of two spans with the same start, the longer one is outside. A withdrawal may have shortened
     # the text, so spans may lie beyond its end.
     known_spans = sorted(
@@ -117,21 +117,21 @@ def split_by_source(text: str, spans: Iterable[Span]) -> list[Piece]:
 
 @dataclass(frozen=True)
 class Legend:
-    """The sources of the prompts of one call, with their names and styles.
+    """The names and styles of all sources in the prompts of one call.
 
-    `labels` has the keys (kind, speaker), where the kind is "" for speech. `names` maps speaker ids
-    to names.
+    `labels` maps (kind, speaker) → label. The kind is "" for utterances. `names` maps speaker id →
+    name.
     """
 
     labels: Mapping[tuple[str, str], Label]
     names: Mapping[str, str]
 
     def label(self, source: Source) -> Label:
-        """Return the legend entry of a source."""
+        """Return the label of a source."""
         return self.labels[_source_group(source)]
 
     def describe(self, piece: Piece) -> str:
-        """Describe the source of a passage in words, the innermost source first."""
+        """Describe the sources of a piece as text, starting with the innermost source."""
         return ", in ".join(self._describe_source(span.source) for span in reversed(piece.spans))
 
     def _describe_source(self, source: Source) -> str:
@@ -143,7 +143,7 @@ class Legend:
 
 
 class Sourced(NamedTuple):
-    """The messages of a request in passages of known source: (message role, passages).
+    """The messages of one request as (message role, pieces), and their legend.
 
     `legend` is None if the run recorded no sources.
     """
@@ -153,7 +153,7 @@ class Sourced(NamedTuple):
 
 
 def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]]:
-    """Map each address to the spans of its request. Runs of earlier versions have none."""
+    """Return address → spans of its request. Runs of earlier versions recorded no spans."""
     spans_by_address: dict[str, list[Span]] = {address: [] for address in addresses}
     if not addresses or not run.has_table(PROVENANCE):
         return spans_by_address
@@ -168,9 +168,10 @@ def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]
 def draw_by_source(
     run: RunFolder, asked_speaker: str, requests: Sequence[tuple[str, Mapping[str, object]]]
 ) -> list[Sourced]:
-    """Return the prompts of requests in passages of known source.
+    """Return the prompts of several requests, split by source.
 
-    `requests` are pairs of address and journaled request. `asked_speaker` is the id of the speaker.
+    `requests` holds (address, journaled request) pairs. `asked_speaker` is the id of the speaker to
+    whom they were put.
     """
     spans = read_spans(run, [address for address, _ in requests])
     all_spans = [span for address_spans in spans.values() for span in address_spans]
@@ -211,7 +212,7 @@ def _source_group(source: Source) -> tuple[str, str]:
 
 
 def _build_legend(spans: Sequence[Span], asked_speaker: str, names: Mapping[str, str]) -> Legend:
-    """Build the legend in the order in which sources first appear."""
+    """Build the legend. Sources are listed in the order in which they first occur."""
     labels: dict[tuple[str, str], Label] = {}
     speakers = 0
     for span in sorted(spans, key=lambda span: (span.message, span.start, -span.end)):
@@ -233,10 +234,10 @@ def _build_legend(spans: Sequence[Span], asked_speaker: str, names: Mapping[str,
 
 
 def _speaker_names(run: RunFolder, spans: Sequence[Span]) -> dict[str, str]:
-    """Map the speakers of utterances in these prompts to a name with the id.
+    """Return speaker id → name for the speakers of utterances in these prompts.
 
-    The same id can belong to another speaker in another conversation. So the names come from the
-    utterances themselves.
+    The same id can belong to another speaker in another conversation. So names come from the
+    utterances.
     """
     ids = {span.source.id for span in spans if span.source.kind == "utterance"}
     if not ids or not run.has_table(UTTERANCES):

@@ -1,7 +1,7 @@
-"""Replies for readers: the speaker, the place in the protocol, and the call behind each reply.
+"""Replies as pages show them: speaker, place in the protocol, text, and the call behind each reply.
 
-The journal of a run holds every reply at its address. The table `answers` tells which speaker was
-asked there. Both can be read while the run is in progress.
+The journal holds every reply at its address. The table `answers` gives the speaker at each address.
+Both can be read while the run is in progress.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ CODER = "coder"
 
 @dataclass(frozen=True, slots=True)
 class ReplyView:
-    """One reply at an address.
+    """One reply, as pages show it.
 
-    `fields` are those of a JSON reply, and `text` is any other reply. `place` is the place in the
-    protocol in words. `own` is true if the participant of the current page gave the reply. `tries`
-    counts the reply and its re-asks. `at` is in seconds since 1970.
+    `fields` holds the fields of a JSON reply. `text` holds any other reply. `place` describes the
+    place in the protocol. `own` is True if the participant of the current page gave the reply.
+    `tries` counts the reply and its re-asks. `at` is in seconds since the Unix epoch.
     """
 
     address: str
@@ -54,7 +54,7 @@ class ReplyView:
 
 
 class Asked(NamedTuple):
-    """The speaker at an address and how the reply was parsed: a row of the table `answers`."""
+    """One row of the table `answers`: the speaker at an address, and how the reply was parsed."""
 
     speaker: str
     role: str
@@ -69,7 +69,10 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """The details of one call: each try with its prompt by source and its reply."""
+    """The details of one question to a speaker, for its page.
+
+    `tries` holds, for the question and each re-ask, the journal entry and the prompt by source.
+    """
 
     address: str
     asked: Asked | None
@@ -83,7 +86,7 @@ def base_of(address: str) -> str:
 
 
 def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
-    """Describe the place of an address in the protocol in words, without the given parts."""
+    """Describe the place of an address in the protocol in words. Omit parts in `leave_out`."""
     dropped = {escape_address_part(part) for part in leave_out}
     parts = [unescape_address_part(part) for part in address.split("/")[:-1] if part not in dropped]
     # Names of stages are words. A part with a digit may be an id, so it is shown unchanged.
@@ -91,7 +94,7 @@ def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
 
 
 def addresses_of(journal: JournalReader, scope_parts: Sequence[str], speaker_id: str) -> list[str]:
-    """Return the addresses of questions to or about a participant, without re-asks."""
+    """Return the addresses of questions to a participant or about one. Re-asks are left out."""
     addresses = journal.addresses_containing(escape_address_part(speaker_id))
     return [
         address
@@ -103,8 +106,8 @@ def addresses_of(journal: JournalReader, scope_parts: Sequence[str], speaker_id:
 def is_within(address: str, scope_parts: Sequence[str]) -> bool:
     """Return whether an address belongs to a conversation.
 
-    The names of the conversation are parts of the address, or one part joins them (`family_01-C4`,
-    `game.3`).
+    The conversation's names may be separate parts of the address. They may also be joined in one
+    part, as in `family_01-C4` or `game.3`.
     """
     parts, names = address.split("/"), [escape_address_part(name) for name in scope_parts]
     if not names or {"-".join(names), ".".join(names)} & set(parts):
@@ -117,8 +120,7 @@ def is_within(address: str, scope_parts: Sequence[str]) -> bool:
 
 
 def answers_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
-    """Map each address to its row of `answers`. The result is empty if the run has no such table
-    yet."""
+    """Return address → its row of the table `answers`. Returns {} if there is no such table yet."""
     if not run.has_table("answers") or not addresses:
         return {}
     table = run.scan_table("answers")
@@ -192,10 +194,11 @@ def said_by_others(
     scope_columns: Mapping[str, str],
     names: Mapping[str, str],
 ) -> list[ReplyView]:
-    """Return utterances of a participant that come from replies of other speakers.
+    """Return a participant's utterances that are part of replies of other speakers.
 
     One model call may play several participants. `participant_key` is the key of the participant.
-    `scope_columns` maps the columns of `utterances` that name the conversation to their values.
+    `scope_columns` maps each column of the table `utterances` that identifies the conversation to
+    its value.
     """
     if not run.has_table(UTTERANCES):
         return []
@@ -243,7 +246,7 @@ def said_by_others(
 def _entries_of_call(
     journal: JournalReader, address: str, *, expand_texts: bool
 ) -> list[JournalEntry]:
-    """Return the entry at an address and those of its re-asks, in order."""
+    """Return the journal entries of a question and its re-asks, in order."""
     entries = (
         journal.entry_at(address, expand_texts=expand_texts)
         for address in journal.list_ask_addresses(address)
@@ -257,7 +260,7 @@ def _unfinished_reason(entry: JournalEntry) -> str:
 
 
 def fields_of(reply: str) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a reply that is a JSON object, otherwise nothing."""
+    """Return the fields of a reply that is a JSON object. Returns () for other replies."""
     text = reply.strip()
     if not text.startswith("{"):
         return ()
@@ -287,7 +290,7 @@ def _plain_text(value: object) -> str:
 
 
 def build_call_view(run: RunFolder, journal: JournalReader, address: str) -> CallView | None:
-    """Return the details of the call at an address, or None if there is no call."""
+    """Return the details of the call at an address. Returns None if there is no call."""
     base = base_of(address)
     entries = _entries_of_call(journal, base, expand_texts=True)
     if not entries:
