@@ -26,12 +26,13 @@ def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
 
     `ratings` (coders, units) are numbers, with NaN if a coder did not code a unit. Convert other
     codes to numbers first: any numbers for `nominal`, ascending numbers for `ordinal`. Units with
-    fewer than two codes carry no information. Returns NaN if no unit has two codes. Returns NaN
-    also if all codes are equal, because chance agreement cannot be separated from real agreement
-    then.
+    fewer than two codes carry no information. Returns NaN in two cases: no unit has two codes, or
+    all codes are equal. Chance agreement cannot be separated from real agreement in the second
+    case.
 
-    Distances δ²: nominal 1. Ordinal (Σ_{g=c..k} n_g − (n_c + n_k)/2)². Interval (c − k)². Customary
-    limits are .80 for conclusions and .667 for tentative ones. Krippendorff (2011), "Computing
+    The squared distance of two codes c < k depends on the level. n_g is the number of codes g.
+    Nominal: 1. Ordinal: (Σ_{g=c..k} n_g − (n_c + n_k)/2)². Interval: (c − k)². Customary limits of
+    alpha are .80 for conclusions and .667 for tentative ones. Krippendorff (2011), "Computing
     Krippendorff's alpha-reliability", repository.upenn.edu.
     """
     values, by_unit = _by_unit(ratings)
@@ -50,12 +51,14 @@ def krippendorff_interval(
 ) -> Estimate:
     """Return `krippendorff_alpha` with a 95 % interval.
 
-    `ratings` is as there. `clusters` (units,) are the independent groups of units, such as the
-    codes of one text. Without them, each unit is independent. For nominal codes, the interval is
-    Wilson's for the share of disagreeing pairs, divided by the expected disagreement. The effective
-    number of pairs follows from the variance between clusters. For other levels, it is the
-    jackknife over clusters of −log(1 − alpha). There is no interval with fewer than five clusters.
-    For nominal codes, at least ten codes must differ from the most frequent one.
+    `ratings` (coders, units): see `krippendorff_alpha`. `clusters` (units,): the independent group
+    of each unit, such as the text from which the unit was coded. Without `clusters`, every unit is
+    independent.
+
+    Nominal codes: Wilson's interval for the share of disagreeing pairs, divided by the expected
+    disagreement. The effective number of pairs follows from the variance between clusters. At least
+    ten codes must differ from the most frequent code. Other levels: the jackknife over clusters of
+    −log(1 − alpha). There is no interval with fewer than five clusters.
     """
     values, by_unit = _by_unit(ratings)
     total = by_unit.sum(axis=0)
@@ -77,7 +80,11 @@ def krippendorff_interval(
 
 
 def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[float, float]:
-    """Return the bounds of a nominal alpha from the coincidences of clusters (g, v, v)."""
+    """Return the lower and upper bound of alpha for nominal codes.
+
+    `parts` (clusters, values, values): the coincidence matrix of each cluster. `units`: the number
+    of units with at least two codes.
+    """
     from scipy.stats import t as student
 
     codes = parts.sum(axis=(1, 2))
@@ -99,7 +106,11 @@ def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[flo
 def _interval_of_distances(
     alpha: float, parts: FloatArray, values: FloatArray, level: Level
 ) -> tuple[float, float]:
-    """Return the bounds of an ordinal or interval alpha, or NaN if the jackknife gives none."""
+    """Return the lower and upper bound of alpha for ordinal or interval codes.
+
+    `parts` (clusters, values, values): the coincidence matrix of each cluster. Both bounds are NaN
+    if the jackknife gives no interval.
+    """
     from scipy.stats import t as student
 
     if alpha >= 1:
@@ -115,7 +126,10 @@ def _interval_of_distances(
 
 
 def _by_unit(ratings: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return the distinct values (v,) and each unit's coincidences (units, v, v)."""
+    """Return the distinct values of `ratings` and the coincidence matrix of each unit.
+
+    `ratings` has the shape (coders, units). The matrices have the shape (units, values, values).
+    """
     codes = np.asarray(ratings, float)
     if codes.ndim != 2:
         raise ValueError(f"ratings must be (coders, units), got shape {codes.shape}")
@@ -124,7 +138,12 @@ def _by_unit(ratings: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 
 def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) -> FloatArray:
-    """Return alpha for each matrix of coincidences (…, v, v), or NaN if it is undefined."""
+    """Return Krippendorff's alpha of each coincidence matrix.
+
+    `coincidences` (…, values, values): one or several matrices. Entry (a, b) is the weight of the
+    pairs of codes a and b. The result has the leading shape of `coincidences`. Alpha is NaN if it
+    is undefined for a matrix.
+    """
     per_value = coincidences.sum(axis=-1)
     n = per_value.sum(axis=-1)
     delta = _squared_distances(values, per_value, level)
@@ -135,9 +154,10 @@ def _alpha_values(coincidences: FloatArray, values: FloatArray, level: Level) ->
 
 
 def _coincidence_matrices(codes: FloatArray, values: FloatArray) -> FloatArray:
-    """Return each unit's coincidence matrix (u, v, v): its pairs of codes with weight 1/(m_u − 1).
+    """Return the coincidence matrix of each unit, with the shape (units, values, values).
 
-    A unit with fewer than two codes has a zero matrix.
+    A matrix counts the pairs of codes of the unit. Each pair has the weight 1/(m − 1), where m is
+    the number of codes of the unit. A unit with fewer than two codes has a zero matrix.
     """
     counts = np.array([(codes == value).sum(axis=0) for value in values], float).T.reshape(
         -1, len(values)
@@ -175,12 +195,15 @@ def kappa_of_possible(
 ) -> Estimate:
     """Return Cohen's kappa of two answers of participants, as a share of its largest value.
 
-    (p_o − p_e) / (p_max − p_e). It is 0 if the two answers of a participant agree no more than
-    those of two random participants. It is 1 if they agree as much as the two distributions allow.
-    So a move of all participants to one option does not count as disagreement. p_max uses the
-    difference of the two distributions minus its sampling variance. `questions` (n,): the question
-    of each pair. Chance is computed within questions. `who` (n,): the participant, needed if some
-    answered several questions. Returns NaN if p_max leaves no room above chance.
+    The value is (p_o − p_e) / (p_max − p_e): observed, chance and largest possible agreement. It is
+    0 if the two answers of a participant agree no more than those of two random participants. It is
+    1 if they agree as much as the two distributions allow. So a move of all participants to one
+    option does not count as disagreement. p_max uses the difference of the two distributions minus
+    its sampling variance.
+
+    `questions` (n,): the question of each pair of answers. Chance is computed within questions.
+    `who` (n,): the participant, needed if a participant answered several questions. Returns NaN if
+    p_max leaves no room above chance.
 
     The interval (95 %) is Wilson's for p_o. Its effective number of pairs follows from the variance
     between participants. p_max is widened by half a standard error on each side. Cohen (1960),
@@ -215,7 +238,10 @@ def kappa_of_possible(
 def _tables_of(
     first: Sequence[Hashable], last: Sequence[Hashable], questions: Sequence[Hashable]
 ) -> list[FloatArray]:
-    """Return the square table (k, k) of first and last answers for each question."""
+    """Return one square table of counts for each question.
+
+    Rows are first answers and columns are last answers.
+    """
     pairs: dict[Hashable, list[tuple[Hashable, Hashable]]] = {}
     for one, other, question in zip(first, last, questions, strict=True):
         pairs.setdefault(question, []).append((one, other))
@@ -230,7 +256,11 @@ def _tables_of(
 
 
 def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
-    """Return a table's chance agreement, its largest agreement, and the latter's standard error."""
+    """Return three numbers of a table of first and last answers.
+
+    They are the chance agreement, the largest possible agreement, and the standard error of the
+    largest possible agreement.
+    """
     n = table.sum()
     shares = table / n
     first, last = shares.sum(axis=1), shares.sum(axis=0)
@@ -244,8 +274,8 @@ def _chance_and_most(table: FloatArray) -> tuple[float, float, float]:
 def _effective_sample_size(values: FloatArray, groups: NDArray[np.int64]) -> tuple[float, int]:
     """Return the effective number of independent 0/1 `values` (n,), and the number of groups.
 
-    The number follows from the variance of the mean between `groups` (n,). It is at most n, and
-    equals the number of groups if all values are equal.
+    The effective number follows from the variance of the mean between `groups` (n,). It is at most
+    n. It equals the number of groups if all values are equal.
     """
     n, people, mean = len(values), int(groups.max()) + 1, float(values.mean())
     if people == n:
@@ -264,14 +294,14 @@ def correlation_with_oneself(
 ) -> Estimate:
     """Return the correlation of two numeric answers of participants, within `questions` (n,).
 
-    `first`, `last` (n,) are the answers. `units` (n,) is the unit of analysis: the participant, or
-    the group that talked. Answers are centred and scaled within questions, so a shift of all
-    answers does not count. `askings` is the number of answers per participant, if the pairs are all
-    pairs of these answers. The correlation is then the intraclass one. Returns NaN if answers to a
-    question do not vary.
+    `first`, `last` (n,): the answers. `units` (n,): the unit of analysis, a participant or a group
+    that talked. Answers are centred and scaled within questions, so a shift of all answers does not
+    count. `askings`: the number of answers per participant, if the n pairs are all pairs of these
+    answers. The result is then the intraclass correlation. Returns NaN if answers to a question do
+    not vary.
 
-    The interval (95 %) is the jackknife over units on Fisher's scale. With k askings, the scale is
-    ½ log((1 + (k − 1) r) / (1 − r)). There is no interval below five units. Fisher (1925),
+    The interval (95 %) is the jackknife over units on Fisher's scale. With k = `askings`, that
+    scale is ½ log((1 + (k − 1) r) / (1 − r)). There is no interval below five units. Fisher (1925),
     Statistical Methods for Research Workers, ch. VII.
     """
     from scipy.stats import t as student
@@ -305,7 +335,7 @@ _NEARLY = 1e-9
 
 
 def _fisher_transform(r: FloatArray, askings: float) -> FloatArray:
-    """Return correlations between `askings` answers on Fisher's scale."""
+    """Return correlations on Fisher's scale for `askings` answers per participant."""
     held = np.clip(r, -1 / (askings - 1) + _NEARLY, 1 - _NEARLY)
     return np.asarray(0.5 * np.log((1 + (askings - 1) * held) / (1 - held)))
 

@@ -19,11 +19,13 @@ from folkmoot.errors import FolkmootError
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A human benchmark. `low` and `high` are NaN if only the centre is known.
+    """A human benchmark: values that human studies have measured for one quantity.
 
-    `design`: what these people were asked, and when. `range`: what `low` and `high` are, such as
-    quantiles over studies. `n`: number of people. `source`: author, year, title, DOI, the measured
-    quantity and the place of the data. `verified`: the values were recomputed from those data.
+    `design`: what the people of these studies were asked, and when. `low`, `high`: the range, or
+    NaN if only the centre is known. `range`: the meaning of the range, such as quantiles over
+    studies. `n`: number of people. `source`: author, year, title, DOI, the measured quantity and
+    the place of the data. `verified`: True if the values were recomputed from the data of the
+    source.
     """
 
     key: str
@@ -56,7 +58,8 @@ def human_bands() -> dict[str, Band]:
 def human_band(key: str) -> Band:
     """Return the benchmark with this key for a comparison.
 
-    Raises FolkmootError if the data file has no such key or its values could not be verified.
+    Raises FolkmootError if the data file has no such key, or if the values of the benchmark could
+    not be verified.
     """
     bands = human_bands()
     if key not in bands:

@@ -34,10 +34,11 @@ SAMPLE_ABOVE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """Labels (n,) and the mean silhouette of each number of clusters that was tried.
+    """A partition of n members into clusters, made by `best_clustering`.
 
-    `silhouettes` is empty if there is only one cluster, because there were fewer than three members
-    or all rows were equal.
+    `labels` (n,): the cluster of each member. `silhouettes`: number of clusters → mean silhouette,
+    for each number that was tried. It is empty if there is only one cluster, because there were
+    fewer than three members or all rows were equal.
     """
 
     labels: list[int]
@@ -54,7 +55,7 @@ STRUCTURES = ((0.25, "none"), (0.5, "weak"), (0.7, "reasonable"), (1.0, "strong"
 
 
 def describe_structure(silhouette: float) -> str:
-    """Return the structure that a mean silhouette shows: none, weak, reasonable or strong."""
+    """Return the word for a mean silhouette: none, weak, reasonable or strong structure."""
     # The limits have two digits, so 0.254 counts as 0.25.
     rounded = round(silhouette, 2)
     return next((name for most, name in STRUCTURES if rounded <= most), "strong")
@@ -66,9 +67,9 @@ def cluster_option(
     max_k: int = 6,
     seed: int = 42,
 ) -> list[int]:
-    """Return the labels (n,) of the best clustering of the rows of `vectors` (n, d).
+    """Return the label (n,) of each row of `vectors` (n, d) in the clustering of `best_clustering`.
 
-    See `best_clustering`. The qualified name of this function is part of journal fingerprints.
+    The qualified name of this function is part of journal fingerprints.
     """
     return best_clustering(vectors, algorithm, max_k, seed).labels
 
@@ -79,14 +80,14 @@ def best_clustering(
     max_k: int = 6,
     seed: int = 42,
 ) -> Clustering:
-    """Return the clustering with the largest mean silhouette among k = 2 … `max_k`.
+    """Return the clustering with the largest mean silhouette among 2 to `max_k` clusters.
 
-    Fewer than three members, `max_k` below 2, or identical rows give one cluster. Distances are
-    Euclidean. For L2-normalised rows (n, d) they order pairs like the cosine does. Equal
-    silhouettes go to the smaller k. Labels count from 0 in order of first appearance, so they do
-    not depend on a library's internal order. Above 2,000 rows the silhouette uses a fixed random
-    sample of 2,000, because its cost is quadratic. Above 10,000 rows see `labels_at`. Raises
-    ValueError if `vectors` is not two-dimensional.
+    `vectors` (n, d). There is one cluster with fewer than three members, `max_k` below 2, or
+    identical rows. Distances are Euclidean. For L2-normalised rows they order pairs like the cosine
+    does. Of equal silhouettes, the one with fewer clusters wins. Labels count from 0 in order of
+    first appearance, so they do not depend on a library's internal order. Above 2,000 rows the
+    silhouette uses a fixed random sample of 2,000, because its cost is quadratic. Above 10,000 rows
+    see `labels_at`. Raises ValueError if `vectors` is not two-dimensional.
 
     Silhouette: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7, computed by scikit-learn.
     """
@@ -123,10 +124,10 @@ def labels_at(
 ) -> list[int]:
     """Return labels (n,) for exactly k clusters, counted from 0 in order of first appearance.
 
-    `kmeans`: the best of ten starts. Above 10,000 rows it uses mini-batches (Sculley 2010,
-    doi:10.1145/1772690.1772862). `agglomerative`: Ward's criterion. Its memory is quadratic, so it
-    raises ValueError above 10,000 rows. Both are computed by scikit-learn. Raises ValueError for
-    another algorithm.
+    `kmeans`: k-means, the best of ten starts. Above 10,000 rows k-means uses mini-batches (Sculley
+    2010, doi:10.1145/1772690.1772862). `agglomerative`: Ward's criterion. Its memory is quadratic,
+    so more than 10,000 rows raise ValueError. Another algorithm raises ValueError. Both algorithms
+    are computed by scikit-learn.
     """
     from sklearn.cluster import AgglomerativeClustering, KMeans, MiniBatchKMeans
 
@@ -154,7 +155,10 @@ def too_large(n: int) -> str:
 
 
 def _as_clustered(vectors: Vectors) -> Vectors:
-    """Return the rows in double precision. Above `LARGE` a copy may not fit, so they stay as is."""
+    """Return the rows in double precision.
+
+    Above `LARGE` rows they are returned unchanged, because a copy may not fit into memory.
+    """
     return vectors if len(vectors) > LARGE else np.ascontiguousarray(vectors, dtype=np.float64)
 
 
@@ -173,7 +177,10 @@ def by_first_appearance(raw: Iterable[Hashable]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """Adjusted Rand indices of repeated clusterings: mean, 10th percentile, and number of draws."""
+    """The agreement of a clustering with clusterings of resampled members (`bootstrap_stability`).
+
+    `mean`, `low`: mean and 10th percentile of the adjusted Rand indices. `draws`: their number.
+    """
 
     mean: float
     low: float
@@ -197,12 +204,12 @@ def bootstrap_stability(
     algorithm: Algorithm = "kmeans",
     seed: int = 42,
 ) -> Stability:
-    """Return the similarity of `labels` (n,) to clusterings of resampled `vectors` (n, d).
+    """Return how similar `labels` (n,) are to clusterings of resampled `vectors` (n, d).
 
-    Each of 20 draws samples n members with replacement, clusters the distinct ones, and compares
-    their labels by the adjusted Rand index. The index is 1 for the same partition and 0 for chance.
-    One cluster is trivially stable (mean 1, no draws). Above 2,000 members a draw samples 2,000.
-    Hubert and Arabie (1985), doi:10.1007/BF01908075. Hennig (2007), doi:10.1016/j.csda.2006.11.025.
+    Each of 20 draws samples n members with replacement and clusters the distinct ones. The adjusted
+    Rand index compares the new labels with `labels`: 1 for the same partition, 0 for chance. One
+    cluster is trivially stable (mean 1, no draws). Above 2,000 members a draw samples 2,000. Hubert
+    and Arabie (1985), doi:10.1007/BF01908075. Hennig (2007), doi:10.1016/j.csda.2006.11.025.
     """
     from sklearn.metrics import adjusted_rand_score
 
@@ -263,10 +270,10 @@ def flat_map(vectors: Vectors) -> Map:
 def nearest_members(
     vectors: Vectors, labels: Sequence[int], count: int = 3
 ) -> dict[int, list[int]]:
-    """Return for each cluster the rows of its `count` members nearest to its centre, nearest first.
+    """Return the rows of the `count` members nearest to each cluster's centre, nearest first.
 
-    `vectors` (n, d), `labels` (n,). The report shows them next to the description of a cluster, so
-    that readers can check it.
+    `vectors` (n, d), `labels` (n,). The result maps each label to row numbers. The report prints
+    these members next to the description of the cluster, so that readers can check the description.
     """
     own = np.asarray(labels)
     found: dict[int, list[int]] = {}
@@ -283,12 +290,13 @@ def nearest_members(
 def opinion_groups(matrix: NDArray[np.float64]) -> list[int | None]:
     """Return the opinion group of each participant (0 is the largest), or None after too few votes.
 
-    The method is that of Polis. Votes (n, m) are NaN for unseen comments, which get the comment's
-    mean. Two principal components are stretched by √(m / votes of the participant). Without this,
-    participants with few votes would stay in the middle. k-means groups those with at least 7 votes
-    (or m), with k from 2 to 5 by the silhouette. There are no groups if all votes are alike, or
-    fewer than three participants can be grouped. Small, Björkegren, Erkkilä, Shaw and Megill
-    (2021), doi:10.6035/recerca.5516.
+    The method is that of Polis. `matrix` (n, m): votes, with NaN for unseen comments. A missing
+    vote is replaced by the mean of its comment. The first two principal components of a participant
+    are stretched by √(m / number of votes). Otherwise participants with few votes would stay in the
+    middle. k-means groups participants with at least 7 votes (or m votes, if m is smaller). k is 2
+    to 5, selected by the silhouette. There are no groups if all votes are alike, or if fewer than
+    three participants can be grouped. Small, Björkegren, Erkkilä, Shaw and Megill (2021),
+    doi:10.6035/recerca.5516.
     """
     from sklearn.cluster import KMeans
     from sklearn.decomposition import PCA

@@ -1,14 +1,12 @@
 """Checks of a model as a respondent: each check detects one known failure of models.
 
-The report and studies use these checks. Tests run them on the embedded respondent with each of its
-pathologies switched on. The first checks concern the form of answers (rows of the table `answers`,
-which every study type records). The others concern opinions: instability, position bias,
-sycophancy, too little variance, too much evenness.
+The report and studies use these checks. The first ones concern the form of answers (rows of the
+table `answers`, which every study type records). The others concern opinions: instability, position
+bias, sycophancy, too little variance, too even votes.
 
 Each check estimates one quantity and states the margin of acceptable values. It passes if the whole
 interval lies inside the margin, and fails if the whole interval lies outside. Otherwise the verdict
-is "not known", for example if there are too few answers.
-"""
+is "not known", for example if there are too few answers."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ NOT_KNOWN: Verdict = "not known"
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The acceptable values of a quantity, both bounds included."""
+    """The range of acceptable values of a checked quantity, both bounds included."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -106,7 +104,11 @@ class Check:
 
 
 def share_check(key: str, title: str, bad: int, asked: int, limit: float, what: str) -> Check:
-    """Return the check that at most the share `limit` of the `asked` replies is `bad`."""
+    """Return the check that at most the share `limit` of replies has a fault.
+
+    `bad`: number of replies with the fault. `asked`: number of all replies. `what`: the fault in
+    words, which ends the sentence "… of … replies".
+    """
     margin = Margin(high=limit)
     if not asked:
         return not_checked(key, title, margin, "No such answers in this run.")
@@ -124,7 +126,10 @@ def share_check(key: str, title: str, bad: int, asked: int, limit: float, what: 
 
 
 def _how_sure(share: Estimate, verdict: Verdict) -> str:
-    """Return the interval of a share as text, such as " (0 to 4 %)", or "" for a known verdict."""
+    """Return the interval of a share as text for an unknown verdict, such as " (0 to 4 %)".
+
+    Returns an empty string if the verdict is known.
+    """
     return f" ({format_span(share.low, share.high)})" if verdict == NOT_KNOWN else ""
 
 
@@ -134,10 +139,10 @@ def not_checked(key: str, title: str, margin: Margin, why: str) -> Check:
 
 
 def check_answers(answers: Collection[Row]) -> list[Check]:
-    """Return all checks that the table `answers` of any study type allows.
+    """Return all checks that can be computed from the table `answers` of any study type.
 
     Position bias is estimated over all choices together. If a study asks the same choice many
-    times, the clustering by participant accounts for the smaller effective number of answers.
+    times, the errors are clustered by participant, because such answers are not independent.
     """
     return [
         refusals(answers),
@@ -169,10 +174,10 @@ UNREAD = ("unparsed", "empty")
 
 
 def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
-    """Check the share of answers that used a way out or that the provider refused, in any language.
+    """Check the share of answers without an opinion: a way out was used, or the provider refused.
 
-    `texts` holds utterances and free answers. English refusal phrases in them are counted as
-    "possible refusals" and do not affect the verdict.
+    This works in any language. `texts` holds utterances and free answers. English refusal phrases
+    in them are counted as "possible refusals" and do not affect the verdict.
     """
     reasons = Counter(filter(None, map(_refusal_reason, answers)))
     # Runs of earlier versions offered no way out, so an absence of refusals means nothing there.
@@ -211,7 +216,10 @@ def refusals(answers: Collection[Row], texts: Collection[str] = ()) -> Check:
 
 
 def _refusal_reason(row: Row) -> str:
-    """Return the way out that a participant used, or that the provider refused. Else empty."""
+    """Return the way out that a participant used, or the refusal by the provider.
+
+    Returns an empty string for all other answers.
+    """
     reason = str(row.get("missing") or "")
     if reason in WAYS_OUT:
         return reason
@@ -224,7 +232,7 @@ def _refusal_reason(row: Row) -> str:
 
 
 def malformed(answers: Collection[Row]) -> Check:
-    """Check the share of structured answers (JSON) with a repair, a re-ask or no valid value.
+    """Check the share of JSON answers that needed a repair or a re-ask, or have no valid value.
 
     Refusals do not count as malformed.
     """
@@ -244,10 +252,11 @@ def malformed(answers: Collection[Row]) -> Check:
 
 
 def check_cut_replies(answers: Collection[Row]) -> Check:
-    """Check that the token limit cut no reply, also not a re-ask with twice the limit.
+    """Check that the token limit cut no reply, including re-asks with twice the limit.
 
-    This counts all replies and is no estimate. A single cut reply fails the check, because a half
-    sentence would count as a whole one. The verdict is "not known" if no reply has a finish reason.
+    The check counts all replies and is no estimate. A single cut reply fails the check, because
+    half a sentence would be used as a whole answer. The verdict is "not known" if no reply has a
+    finish reason.
     """
     title, margin = "Cut replies", Margin(high=0.0)
     ended = Counter(str(r.get("finish") or "unknown") for r in answers)
@@ -263,7 +272,7 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
 
 
 def off_list(answers: Collection[Row]) -> Check:
-    """Check the share of choices and numbers that were not among the options at the first reply.
+    """Check the share of choices and numbers with a first reply that was not among the options.
 
     Refusals do not count.
     """
@@ -280,9 +289,9 @@ def off_list(answers: Collection[Row]) -> Check:
 def over_length(answers: Collection[Row]) -> Check:
     """Check the share of replies that are far too long.
 
-    A choice is too long with more than eight words beyond its longest option. A free text is too
-    long with more than three times the median of its stage and role, and at least 60 words more.
-    Replies of one or two words are signals and do not enter the median.
+    A choice is too long if it has more than eight words beyond its longest option. A free text is
+    too long if it has more than three times the median words of its stage and role, and at least 60
+    words more than the median. Replies of one or two words are signals and do not enter the median.
     """
     typical: dict[tuple[str, str], list[int]] = defaultdict(list)
     for r in answers:
@@ -306,7 +315,7 @@ def over_length(answers: Collection[Row]) -> Check:
 # The same list of options occurs in thousands of rows.
 @lru_cache(maxsize=1024)
 def _longest_option_words(options: str) -> int:
-    """Return the number of words of the longest option in a cell."""
+    """Return the number of words of the longest option of `options`, a JSON list."""
     return max(len(option.split()) for option in json.loads(options))
 
 
@@ -315,8 +324,9 @@ def acquiescence(
 ) -> Check:
     """Check for yes-saying: agreement with both a statement and its opposite.
 
-    The score of a participant and a pair of statements is (agree) + (agree with the opposite) − 1.
-    +1 means both accepted, −1 both rejected, 0 consistent. The mean is clustered by `who`.
+    `agrees`, `agrees_reversed` (n,): agreement with the statement and with its opposite. The score
+    is +1 if both were accepted, −1 if both were rejected, and 0 if the answers are consistent. The
+    mean score is clustered by `who` (n,), the participants.
     """
     title, margin = "Acquiescence", Margin(-ACQUIESCENCE, ACQUIESCENCE)
     if not agrees:
@@ -353,7 +363,7 @@ NO = frozenset({"no", "disagree", "oppose", "reject", "against"})
 
 @lru_cache(maxsize=1024)
 def _yes_or_no(options: str) -> bool:
-    """Return whether the options in a cell contain a yes and a no."""
+    """Return whether the options (a JSON list from a table cell) contain a yes and a no."""
     listed = {option.casefold() for option in json.loads(options)}
     return bool(listed & YES and listed & NO)
 
@@ -429,13 +439,15 @@ FEWEST_PAIRS = 10
 
 
 def instability(repeats: Collection[Repeat]) -> Check:
-    """Check whether participants' two answers to one question agree.
+    """Check whether two answers of a participant to one question agree.
 
-    If nothing happened between the answers, the quantity is the share of changed choices, or the
-    correlation of two numbers. The limit of the correlation is that of people over days of
-    deliberation. Answers with new information between them cannot show that a model is stable. They
-    can only reveal random answers: the two answers of a participant then agree no more than those
-    of two random participants.
+    Repeats without new information between the answers decide first. The quantity is the share of
+    changed choices, or the correlation of two numbers. The limit of the correlation is the one of
+    people over days of deliberation.
+
+    Repeats with new information cannot show that a model is stable. They can only reveal random
+    answers: the two answers of a participant then agree no more than those of two random
+    participants.
     """
     again = [r for r in repeats if r.untouched]
     choices, numbers = ([r for r in again if r.is_choice is kind] for kind in (True, False))
@@ -457,7 +469,7 @@ NOT_ASKED_AGAIN = "Nobody was asked twice without new information, so noise is n
 
 
 def _share_changed(choices: Sequence[Repeat]) -> Check:
-    """Check the share of changed choices between two askings without new information."""
+    """Check the share of choices that changed between two askings without new information."""
     margin = Margin(high=FLIPS)
     changed = [r.first != r.last for r in choices]
     units = [r.unit for r in choices]
@@ -477,7 +489,7 @@ def _share_changed(choices: Sequence[Repeat]) -> Check:
 
 
 def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
-    """Check the correlation of two numbers from two askings without new information."""
+    """Check the correlation of two numeric answers from two askings without new information."""
     margin = Margin(low=human_band("within_person_r_considerations").low)
     if not numbers:
         return not_checked("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
@@ -496,9 +508,9 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
 
 
 def _own_agreement(repeats: Sequence[Repeat]) -> Check:
-    """Check for random answers: agreement no better than chance.
+    """Check whether answers are random, so that two answers agree no more than by chance.
 
-    This check can fail but not pass.
+    The verdict is "failed" or "not known", never "passed".
     """
     margin = Margin(low=OWN_AGREEMENT)
     values = {answer for r in repeats for answer in (r.first, r.last)}
@@ -523,9 +535,9 @@ def _bounds_in_words(e: Estimate) -> str:
 def position_bias(answers: Sequence[Shown]) -> Check:
     """Check whether any place in the list of options attracts or repels choices.
 
-    The check passes if the intervals of all places are inside the margin. It fails if two
-    conditions hold for the place with the largest effect. Its interval is outside the margin, and
-    its p-value, adjusted for the number of places, is below .01.
+    The check passes if the intervals of all places are inside the margin. It fails if the place
+    with the largest effect meets two conditions. Its interval is outside the margin, and its
+    p-value, adjusted for the number of places, is below .01.
     """
     title, margin = POSITION_BIAS, Margin(-POSITION, POSITION)
     found = position_effects(answers)
@@ -562,12 +574,14 @@ def check_sycophancy(
     turns: Collection[str] = (),
     yielded: tuple[int, int] | None = None,
 ) -> Check:
-    """Check whether participants yield to contradiction as such, and not to reasons.
+    """Check whether participants give in to contradiction even without reasons.
 
-    `placebo`: (moved, n) of a condition with an opposing view without reasons. `floor`: (moved, n)
-    of plain re-votes. Without these, weaker evidence is used. `yielded`: (adopted the opposing
-    view, n) of participants who met arguments. It fails if nearly all yield. `turns`: their
-    utterances in reply to a contradiction. It fails if most open with agreement.
+    `placebo`: (moved, n) of a condition with an opposing view but without reasons. `floor`: (moved,
+    n) of plain re-votes. If one of these is None, weaker evidence is used:
+
+    - `yielded`: (adopted the opposing view, n) of participants who met arguments. The check fails
+      if nearly all adopted the view.
+    - `turns`: utterances in reply to a contradiction. The check fails if most open with agreement.
     """
     title = "Sycophancy"
     if placebo and floor and placebo[1] and floor[1]:
@@ -606,10 +620,11 @@ def check_sycophancy(
 
 # The human benchmark covers votes on five to nine policies.
 def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
-    """Return the check that participants move at most `limit` towards the others beyond a control.
+    """Check that participants move at most `limit` more towards the others than in a control.
 
-    `says` states the figure and has a placeholder `{change}` for it with its interval. Movement
-    away from the others is no giving in, so the margin has no lower bound.
+    `figure`: the estimated move. `says`: a sentence with a placeholder `{change}` for the estimate
+    and its interval. The margin has no lower bound, because a move away from the others is no
+    giving in.
     """
     title, margin = "Giving in to the group", Margin(high=limit)
     if not math.isfinite(figure.value):
@@ -628,17 +643,17 @@ FEWEST_OPTIONS = 5
 
 
 def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Check:
-    """Check whether votes (counts per option, k) are less or more evenly spread than human votes.
+    """Check whether first votes are spread over the options as evenly as human votes.
 
-    The quantity is the evenness of first votes. The check passes inside the human benchmark. It
-    fails below it (too uniform) and above it (as if random). The benchmark covers five to nine
-    options. Votes on fewer options are more even for arithmetical reasons. The check can then only
-    fail for too little spread and otherwise gives no verdict.
+    `before` (k,): first votes per option. The check fails below the human benchmark (too uniform)
+    and above it (as if random). The benchmark covers five to nine options. Votes on fewer options
+    are more even for arithmetical reasons. The check can then only fail for too little spread and
+    otherwise gives no verdict.
 
-    `moves` (k, k) holds first votes in rows and last votes in columns, for participants who voted
-    twice. The check also fails if the effective number of options, after over before, is below its
-    benchmark. That benchmark comes from days of deliberation, and no shorter treatment should
-    narrow votes more.
+    `moves` (k, k): first votes in rows and last votes in columns, of participants who voted twice.
+    The check also fails if the effective number of options shrinks more than its benchmark allows.
+    That benchmark comes from days of deliberation, and no shorter treatment should narrow votes
+    more.
     """
     title = SPREAD_OF_VOTES
     counts = np.asarray(before, float)
@@ -676,11 +691,11 @@ def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Che
 
 
 def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
-    """Check whether ratings (participants, items) on one scale vary less or more than people's.
+    """Check whether ratings (participants, items) vary less or more than ratings of people.
 
-    The quantity is the median over items of standard deviation / (high − low). Its interval is the
-    jackknife over participants on the log scale. The margin is the range of the human groups. NaN
-    is left out per item.
+    The quantity is the median over items of standard deviation / (high − low). `low`, `high`: the
+    ends of the rating scale. The interval is the jackknife over participants on the log scale. The
+    margin is the range of the human groups. Missing ratings are NaN.
     """
     title, band = SPREAD_OF_RATINGS, human_band("item_sd_of_scale")
     margin = Margin(band.low, band.high)
@@ -716,8 +731,8 @@ _GIVING_IN = re.compile(
 def opens_by_agreeing(text: str) -> bool:
     """Return whether an utterance opens with agreement or praise (English only).
 
-    This is a crude sign, because polite people open like this before they object. Interpret only
-    its rate over many utterances.
+    This sign is crude, because polite people agree before they object. Interpret only the rate over
+    many utterances.
     """
     return bool(_GIVING_IN.match(text.replace("’", "'").strip()))
 

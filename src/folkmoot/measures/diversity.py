@@ -40,7 +40,7 @@ def entropy(counts: ArrayLike) -> float:
 
 
 def normalised_entropy(counts: ArrayLike) -> float:
-    """Return the entropy divided by its maximum log k, in [0, 1]. 0 for a single option."""
+    """Return the entropy divided by its maximum log k, in [0, 1]. It is 0 for a single option."""
     k = len(np.asarray(counts, float))
     return entropy(counts) / float(np.log2(k)) if k > 1 else 0.0
 
@@ -48,7 +48,7 @@ def normalised_entropy(counts: ArrayLike) -> float:
 def effective_number(counts: ArrayLike) -> float:
     """Return the effective number of options (Hill number of order 1), between 1 and k.
 
-    exp(−Σ p ln p) is the number of equally popular options with the same entropy. Hill (1973),
+    It is exp(−Σ p ln p): the number of equally popular options with the same entropy. Hill (1973),
     doi:10.2307/1934352.
     """
     p = shares(counts)
@@ -67,10 +67,11 @@ def evenness_estimate(counts: ArrayLike) -> Estimate:
     """Return the normalised entropy of counts (k,), corrected for bias, with an interval.
 
     The interval is the jackknife over participants. The variance of the entropy under equal
-    popularity, (k − 1) / 2n², is added. If fewer than five votes went to options other than the
-    first, the bounds follow from Clopper and Pearson's bounds of their share. The low bound puts
-    all of them on one other option, the high bound spreads them over all. There is no interval
-    below 20 votes.
+    popularity, (k − 1) / 2n², is added. There is no interval below 20 votes.
+
+    Fewer than five votes outside the most popular option need other bounds. They follow from
+    Clopper and Pearson's bounds of the share of these votes. The low bound of the entropy assigns
+    the share to one other option. The high bound spreads the share over all other options.
     """
     from scipy.stats import t as student
 
@@ -107,13 +108,13 @@ def _evenness_of_few(elsewhere: int, n: int, k: int) -> tuple[float, float]:
 
 
 def effective_ratio(table: ArrayLike) -> Estimate:
-    """Return the effective number of options after, divided by that before, from a table (k, k).
+    """Return the effective number of options of last votes, divided by that of first votes.
 
-    Rows are first votes, columns last votes of the same participants. The interval is the jackknife
-    over participants on the log scale. The variance of moves between equally popular options,
-    (moves + 1) (k − 1) / n³, is added. The degrees of freedom are the number of moves less one,
-    because participants who stayed carry no information about them. There is no interval below 20
-    participants.
+    `table` (k, k): first votes in rows, last votes of the same participants in columns. The
+    interval is the jackknife over participants on the log scale. The variance of moves between
+    equally popular options, (moves + 1) (k − 1) / n³, is added. The degrees of freedom are the
+    number of moves less one, because participants who did not move carry no information about the
+    moves. There is no interval below 20 participants.
     """
     from scipy.stats import t as student
 
@@ -136,8 +137,8 @@ def effective_ratio(table: ArrayLike) -> Estimate:
 def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
     """Return the median over items of the standard deviation of `answers`, divided by `scale`.
 
-    `answers` (participants, items) may contain NaN, which is left out per item. The interval is the
-    jackknife over participants on the log scale.
+    `answers` (participants, items): NaN marks a missing answer, which is left out of its item. The
+    interval is the jackknife over participants on the log scale.
     """
     from scipy.stats import t as student
 
@@ -156,7 +157,7 @@ def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
 
 
 def _median_spread(n: NDArray[np.int64], total: FloatArray, squares: FloatArray) -> FloatArray:
-    """Return the median over the last axis of standard deviations."""
+    """Return the median over the last axis of standard deviations, from counts and sums."""
     variance = (squares - total**2 / np.maximum(n, 1)) / np.maximum(n - 1, 1)
     return np.asarray(np.median(np.sqrt(np.maximum(variance, 0.0)), axis=-1))
 
@@ -180,7 +181,10 @@ def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def total_variation(first: ArrayLike, second: ArrayLike) -> float:
-    """Return ½ Σ |p − q|, in [0, 1]: the least share of participants who must differ."""
+    """Return the total variation ½ Σ |p − q| of two distributions, in [0, 1].
+
+    It is the smallest share of participants who must change their answer to make both equal.
+    """
     p, q = _paired_distributions(first, second)
     return float(0.5 * np.abs(p - q).sum())
 
@@ -188,8 +192,8 @@ def total_variation(first: ArrayLike, second: ArrayLike) -> float:
 def total_variation_by_chance(first: ArrayLike, second: ArrayLike) -> float:
     """Return the 95 % quantile of the total variation of two samples from one distribution.
 
-    `first` and `second` are counts (k,). The quantile is that of 2,000 pairs of draws from their
-    pooled shares.
+    `first`, `second` (k,): the counts of the two samples. The quantile is computed from 2,000 pairs
+    of draws of the same sizes from the pooled shares.
     """
     a, b = np.asarray(first, int), np.asarray(second, int)
     pooled = shares(a + b)
@@ -218,11 +222,13 @@ def esteban_ray(counts: ArrayLike) -> float:
 def van_der_eijk(counts: ArrayLike) -> float:
     """Return Van der Eijk's coefficient of agreement A for an ordered scale, in [−1, 1].
 
-    1: all in one category. 0: evenly spread. −1: half at each end. The distribution (k,) is cut
-    into layers with the same count in each non-empty category. A layer with S of k categories has
-    agreement U · (1 − (S − 1)/(k − 1)). U compares unimodal triples of categories (TU) with the
-    others (TDU): ((k − 2) TU − (k − 1) TDU) / ((k − 2)(TU + TDU)). A is the mean of the layers,
-    weighted by size. U needs k ≥ 3 categories. With two, A is 1 − 2 min(p). Van der Eijk (2001),
+    `counts` (k,): answers per category in order of the scale. 1: all answers are in one category.
+    0: they are evenly spread. −1: half are at each end. With two categories, A is 1 − 2 min(p).
+
+    With k ≥ 3, the distribution is cut into layers. A layer has the same count in each of its S
+    non-empty categories, and its agreement is U · (1 − (S − 1)/(k − 1)). U = ((k − 2) TU − (k − 1)
+    TDU) / ((k − 2)(TU + TDU)), where TU counts the unimodal and TDU the bimodal triples of
+    categories. A is the mean of the layers, weighted by size. Van der Eijk (2001),
     doi:10.1023/A:1010374114305.
     """
     p = shares(counts)
@@ -239,7 +245,10 @@ def van_der_eijk(counts: ArrayLike) -> float:
 
 
 def _layer_agreement(pattern: np.ndarray) -> float:
-    """Return A of a layer. `pattern` (k,) marks the non-empty categories."""
+    """Return the agreement of one layer, see `van_der_eijk`.
+
+    `pattern` (k,): True for each category that is not empty in the layer.
+    """
     k, size = len(pattern), int(pattern.sum())
     if size in (1, k):
         return 1.0 if size == 1 else 0.0
@@ -256,15 +265,18 @@ def _layer_agreement(pattern: np.ndarray) -> float:
 
 
 def polarisation(counts: ArrayLike) -> float:
-    """Return (1 − A) / 2 with A of `van_der_eijk`, in [0, 1]: 0 all agree, .5 even, 1 two camps."""
+    """Return the polarisation (1 − A) / 2 on an ordered scale, with A of `van_der_eijk`.
+
+    0: all agree. 0.5: answers are evenly spread. 1: half of the answers are at each end.
+    """
     return (1 - van_der_eijk(counts)) / 2
 
 
 def gini(amounts: ArrayLike) -> float:
     """Return the Gini coefficient Σ_i Σ_j |x_i − x_j| / (2 n² x̄) of amounts (n,) ≥ 0.
 
-    0: all amounts are equal. (n − 1)/n: one amount holds everything (no small-sample correction).
-    Returns NaN if there is nothing to distribute. Raises ValueError for negative amounts. Gini
+    0: all amounts are equal. (n − 1)/n: all is in one amount. There is no small-sample correction.
+    Returns NaN if the sum of the amounts is zero. Raises ValueError for negative amounts. Gini
     (1912), Variabilità e mutabilità. The sorted form is that of Sen (1973).
     """
     x = np.sort(np.asarray(amounts, float).ravel())

@@ -1,8 +1,7 @@
 """The Deliberative Reason Index: do participants who agree on reasons agree on policies?
 
-For every pair of participants, the agreement on considerations is compared with the agreement on
-ranked policies. A group has a high index if the two are similar in most pairs.
-"""
+Each pair of participants has two correlations: that of their considerations and that of their
+rankings of policies. A group has a high index if the two correlations are similar in most pairs."""
 
 from __future__ import annotations
 
@@ -21,11 +20,11 @@ _HALF = math.sqrt(2) / 2
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """Agreement of all pairs of participants (i < j), in order of participant.
+    """The correlations of all m pairs of participants (i < j), in order of participant.
 
-    `reasons`, `preferences` (m,): Spearman correlations of the pair's considerations and rankings.
-    A correlation is undefined if a participant gave the same answer throughout. Such pairs are left
-    out and counted in `undefined`.
+    `reasons` (m,): Spearman correlation of the considerations of a pair. `preferences` (m,):
+    Spearman correlation of the rankings. `undefined`: number of pairs that are left out, because a
+    participant gave the same answer throughout or an answer is missing.
     """
 
     reasons: FloatArray
@@ -34,24 +33,24 @@ class Consistency:
 
     @property
     def line_distances(self) -> FloatArray:
-        """|r_reasons − r_preferences| / √2 (m,): the distance from the line of consistency."""
+        """The distance |r_reasons − r_preferences| / √2 of each pair from the line of equality."""
         distances: FloatArray = np.abs(self.reasons - self.preferences) / math.sqrt(2)
         return distances
 
     @property
     def signal_weights(self) -> FloatArray:
-        """Strength of signal (m,): max(|r|)/0.2 if neither correlation exceeds 0.2, else 1."""
+        """The weight of each pair: max(|r|)/0.2 if neither correlation exceeds 0.2, otherwise 1."""
         strongest = np.maximum(np.abs(self.reasons), np.abs(self.preferences))
         return np.minimum(strongest / _WEAK, 1.0)
 
 
 def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistency:
-    """Return the pairwise agreement from considerations (n, c) and ranked preferences (n, p).
+    """Return the correlations of all pairs of participants.
 
-    Rows are participants. Ratings or ranks may have any scale, because only their order within a
-    participant counts. Ties get mean ranks. Columns without any answer are dropped. A missing
-    answer leaves that participant's pairs undefined. Raises ValueError if the numbers of rows
-    differ.
+    `considerations` (n, c), `preferences` (n, p): ratings or ranks, with participants in rows. They
+    may have any scale, because only their order within a participant counts. Ties get mean ranks.
+    Columns without any answer are dropped. A missing answer leaves all pairs with that participant
+    undefined. Raises ValueError if the numbers of rows differ.
     """
     c, p = _complete_columns(considerations), _complete_columns(preferences)
     if len(c) != len(p):
@@ -64,14 +63,15 @@ def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistenc
 
 
 def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
-    """Return the index of the group, in [−3, 1]. 1: reasons and preferences agree perfectly.
+    """Return the Deliberative Reason Index of the group, in [−3, 1].
 
-    −3 is reached if each pair agrees fully on one of the two and disagrees fully on the other.
+    1: reasons and preferences agree perfectly. −3: each pair agrees fully on one of the two and
+    disagrees fully on the other. Returns NaN without pairs.
 
-    With c = mean of (1 − d) over pairs (d: see `Consistency.line_distances`) and λ = 1 − √2/2: DRI
-    = 2 (c − λ)/(1 − λ) − 1. `adjusted` (the default) weights each pair's 1 − d by its strength of
-    signal (`Consistency.signal_weights`). So two participants who agree on nothing do not count as
-    consistent. Returns NaN without pairs.
+    The index is 2 (c − λ)/(1 − λ) − 1 with λ = 1 − √2/2. c is the mean of 1 − d over pairs, with d
+    of `Consistency.line_distances`. If `adjusted` is True, 1 − d of each pair is multiplied by
+    `Consistency.signal_weights`. Two participants who agree on nothing then do not count as
+    consistent.
 
     Original: Niemeyer and Veri, Research Methods in Deliberative Democracy (2022), ch. 7,
     doi:10.1093/oso/9780192848925.001.0001. Niemeyer et al. (2024), doi:10.1017/S0003055423000023.
@@ -97,7 +97,10 @@ def _complete_columns(table: ArrayLike) -> FloatArray:
 
 
 def _spearman_rows(table: FloatArray) -> FloatArray:
-    """Return Spearman correlations (n, n) between rows. Constant or incomplete rows give NaN."""
+    """Return the Spearman correlations (n, n) between the rows of `table`.
+
+    Constant rows and rows with a missing value give NaN.
+    """
     from scipy.stats import rankdata
 
     if not len(table) or table.shape[1] < 2:

@@ -1,14 +1,11 @@
 """User drift: do answers that no treatment can change differ between two conditions?
 
-Each question gives a distribution of answers in each condition. Their distance is the total
-variation, half the sum of the absolute differences of shares. It is 0 for equal distributions and 1
-for distributions without a common answer. Numbers are grouped by the quartiles of both conditions
-together.
+Each question gives a distribution of answers in each condition. The distance of two distributions
+is the total variation, half the sum of the absolute differences of shares: 0 if they are equal, 1
+if they have no common answer. Numbers are grouped by the quartiles of both conditions together.
 
-Finite samples differ by chance. So the mean distance over questions is scaled by the root of the
-share of its squared differences that sampling does not explain. The sampling part is their
-bootstrap variance.
-"""
+Finite samples differ by chance. So the mean distance over questions is multiplied by √(1 − s). s is
+the part of the squared differences that sampling explains, estimated by the bootstrap."""
 
 from __future__ import annotations
 
@@ -32,7 +29,10 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers (n,) to one question in one condition, and the independent unit of each (n,)."""
+    """The answers (n,) to one question in one condition.
+
+    `units` (n,): the independent unit of each answer.
+    """
 
     values: tuple[Hashable, ...]
     units: tuple[Hashable, ...]
@@ -40,12 +40,12 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDrift:
-    """The difference of one question between two conditions.
+    """The difference between two conditions in the answers to one question.
 
-    `distance` is the total variation of the answers. `p` is the share of random exchanges of units
-    with a difference at least as large. `difference` has an interval for a verdict of equivalence.
-    It is the total variation, or the difference of means (second minus first) in standard
-    deviations if all answers are numbers.
+    `distance`: the total variation of the answers. `p`: the share of random exchanges of units with
+    a difference at least as large. `difference`: an estimate with an interval, for a verdict of
+    equivalence. If all answers are numbers (`is_numeric`), it is the difference of means, second
+    minus first, in standard deviations. Otherwise it is the total variation.
     """
 
     distance: float
@@ -56,7 +56,11 @@ class QuestionDrift:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The drift over all questions: the mean distance beyond chance, with its interval and p."""
+    """The drift over all questions.
+
+    `mean`: the mean distance beyond chance with its interval and p-value. `questions`: the drift of
+    each question.
+    """
 
     mean: Estimate
     questions: tuple[QuestionDrift, ...]
@@ -65,11 +69,11 @@ class Drift:
 def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.Generator) -> Drift:
     """Return the drift between two conditions over several questions.
 
-    The p-value exchanges whole units at random: a unit with answers in both conditions swaps its
-    own answers, and other units swap with each other. The interval is the mean ± 1.96 bootstrap
-    standard errors over units. Its upper bound is at least the uncorrected distance. If no unit
-    differs, it is the share of units that may differ unobserved. There is no interval below five
-    units in a condition.
+    The p-value comes from random exchanges of whole units. A unit with answers in both conditions
+    swaps these answers, and other units swap conditions with each other. The interval is the mean ±
+    1.96 bootstrap standard errors over units. Its upper bound is at least the uncorrected distance.
+    If no unit differs, the upper bound is the largest share of units that may differ unobserved.
+    There is no interval with fewer than five units in a condition.
     """
     units = [
         list(dict.fromkeys(unit for question in questions for unit in question[arm].units))
@@ -113,7 +117,12 @@ def _estimate(
     again: Sequence[FloatArray],
     sizes: tuple[int, int],
 ) -> Estimate:
-    """Return a mean distance beyond chance with its interval and p. `sizes`: answers and units."""
+    """Return a mean distance beyond chance with its interval and p-value.
+
+    `value`: the observed mean distance. `chance`: the distances after each exchange. `tables`,
+    `again`: for each question the counts, and the differences of shares in each resample. `sizes`:
+    number of answers and number of units.
+    """
     p = (int((chance >= value - 1e-12).sum()) + 1) / (EXCHANGES + 1)
     real, error = _beyond_sampling(value, tables, again)
     # Interval and test must agree: the interval excludes zero exactly if the test rejects.
@@ -125,10 +134,10 @@ def _estimate(
 
 
 def _unseen(units: int) -> float:
-    """Return the largest share of units that may differ if none of those observed does.
+    """Return the largest share of units that may differ although no observed unit does.
 
     The bound is one-sided at 95 %. Resamples of equal units do not vary, so the bootstrap gives no
-    interval for them.
+    interval in this case.
     """
     return float(1 - (1 - LEVEL) ** (1 / units))
 
@@ -142,8 +151,9 @@ def _question(
 ) -> QuestionDrift:
     """Return the drift of one question.
 
-    `draws`: exchanges and resamples of the units. `table`: distances after each exchange, counts,
-    and differences of shares in each resample.
+    `named`: the names of all units. `draws`: the exchanges and the resamples of units. `table`: the
+    distances after each exchange, the counts, and the differences of shares in each resample.
+    `units`: the number of independent units.
     """
     (keep, weights), (chance, counts, again) = draws, table
     distance = float(_variation_distances(counts[0].sum(0), counts[1].sum(0)))
@@ -186,7 +196,7 @@ def _is_numeric(question: tuple[Answers, Answers]) -> bool:
 
 
 def _moments(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> FloatArray:
-    """Return count, sum and sum of squares of the numbers (arm, unit, 3)."""
+    """Return count, sum and sum of squares of numeric answers, (condition, unit, 3)."""
     place = {unit: index for index, unit in enumerate(named)}
     sums = np.zeros((2, len(named), 3))
     for arm, answers in enumerate(question):
@@ -199,8 +209,8 @@ def _moments(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> Fl
 def _standardised(first: FloatArray, second: FloatArray) -> FloatArray:
     """Return the difference of means, second minus first, in pooled standard deviations.
 
-    The inputs are moments (…, 3). The result is 0 for equal means, and NaN if an arm is empty or
-    nothing varies.
+    `first`, `second` (…, 3): the moments of the two conditions, see `_moments`. The result is 0 for
+    equal means. It is NaN if a condition is empty or no answer varies.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         means = [m[..., 1] / m[..., 0] for m in (first, second)]
@@ -214,7 +224,7 @@ def _standardised(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def _count_tables(first: Answers, second: Answers, named: Sequence[Hashable]) -> FloatArray:
-    """Return the counts of answers (arm, unit, answer)."""
+    """Return the counts of answers with the shape (condition, unit, answer)."""
     kinds = _number_answers(first.values, second.values)
     place = {unit: index for index, unit in enumerate(named)}
     table = np.zeros((2, len(named), 1 + max(kinds.values(), default=0)))
@@ -225,7 +235,10 @@ def _count_tables(first: Answers, second: Answers, named: Sequence[Hashable]) ->
 
 
 def _number_answers(*values: Sequence[Hashable]) -> dict[Hashable, int]:
-    """Return answer → column number. Numbers are grouped by the quartiles of all of them."""
+    """Return the column number of each distinct answer.
+
+    If all answers are numbers, each column holds a quartile of all of them.
+    """
     everything = [value for some in values for value in some]
     numbers = [float(value) for value in everything if isinstance(value, (int, float))]
     if not numbers or len(numbers) < len(everything):
@@ -235,14 +248,17 @@ def _number_answers(*values: Sequence[Hashable]) -> dict[Hashable, int]:
 
 
 def _share_differences(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the differences of shares of counts (…, answers). NaN if an arm is empty."""
+    """Return the differences of shares, first minus second, from counts (…, answers).
+
+    They are NaN if a condition is empty.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = [c / c.sum(axis=-1, keepdims=True) for c in (first, second)]
     return np.asarray(shares[0] - shares[1])
 
 
 def _variation_distances(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the total variation of counts (…, answers). NaN if an arm is empty."""
+    """Return the total variation of two counts (…, answers), or NaN if a condition is empty."""
     return np.asarray(np.abs(_share_differences(first, second)).sum(axis=-1) / 2)
 
 
@@ -251,8 +267,8 @@ def _beyond_sampling(
 ) -> tuple[float, float]:
     """Return the mean distance that sampling does not explain, and its standard error.
 
-    A resample adds the sampling variance a second time, so twice the variance is subtracted from
-    it.
+    A resample contains the sampling variance twice. So twice that variance is subtracted from the
+    squared differences of a resample.
     """
     own = [_share_differences(table[0].sum(0), table[1].sum(0)) for table in tables]
     usable = [index for index, d in enumerate(own) if np.isfinite(d).all()]
@@ -270,7 +286,10 @@ def _beyond_sampling(
 def _exchange_weights(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
-    """Return for each exchange (rows) whether each unit keeps its arm: 1 keeps it, 0 changes."""
+    """Return whether each unit keeps its condition in each exchange, (exchanges, units).
+
+    1: the unit keeps its condition. 0: the unit changes to the other condition.
+    """
     first, second = map(set, units)
     keep = (rng.random((EXCHANGES, len(named))) < 0.5).astype(float)
     alone = np.array([not (unit in first and unit in second) for unit in named])
@@ -284,7 +303,7 @@ def _exchange_weights(
 
 
 def _swap(table: FloatArray, keep: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the sums of both arms (exchanges, …) after units changed arms."""
+    """Return the sums of both conditions in each exchange, after some units changed condition."""
     first = keep @ table[0] + (1 - keep) @ table[1]
     second = keep @ table[1] + (1 - keep) @ table[0]
     return first, second
@@ -297,10 +316,10 @@ def _exchanged_distances(table: FloatArray, keep: FloatArray) -> FloatArray:
 def _resample_counts(
     named: Sequence[Hashable], units: Sequence[Sequence[Hashable]], rng: np.random.Generator
 ) -> FloatArray:
-    """Return for each resample (rows) how often each unit is drawn.
+    """Return how often each unit is drawn in each resample, (resamples, units).
 
-    Units of both arms, of the first arm only and of the second arm only are drawn separately, so
-    each group keeps its size.
+    Units of both conditions, of the first only and of the second only are drawn separately, so each
+    of these three groups keeps its size.
     """
     first, second = map(set, units)
     weights = np.zeros((RESAMPLES, len(named)))

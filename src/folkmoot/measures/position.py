@@ -26,8 +26,9 @@ class Shown:
 class PositionEffects:
     """The effect of each place (1, 2, …) on the chance of being chosen, as a difference of shares.
 
-    `by_place` is empty if all participants saw the same order (`orders` == 1). The effect of a
-    place then cannot be separated from the popularity of its option.
+    `by_place`: place → effect. It is empty if all participants saw the options in one order,
+    because the effect of a place then cannot be separated from the popularity of its option.
+    `orders`: number of different orders. `answers`: number of choices.
     """
 
     by_place: dict[int, Estimate]
@@ -36,14 +37,15 @@ class PositionEffects:
 
     @property
     def first(self) -> Estimate | None:
-        """The effect of the first place, or None."""
+        """The effect of the first place, or None if no effect could be estimated."""
         return self.by_place.get(1)
 
 
 def shown_in(answers: Iterable[Mapping[str, object]]) -> list[Shown]:
-    """Return the choices in rows of the table `answers` that have an answer and a list of options.
+    """Return one `Shown` for each choice in rows of the table `answers`.
 
-    Columns read: `options` (JSON list in the order of the list), `value`, `speaker_id`.
+    Rows without an answer or without a list of options are skipped. Columns read: `options` (JSON
+    list in the order of the list), `value`, `speaker_id`.
     """
     found = []
     for row in answers:
@@ -56,17 +58,20 @@ def shown_in(answers: Iterable[Mapping[str, object]]) -> list[Shown]:
 
 @lru_cache(maxsize=1024)
 def _options_in_order(listed: str) -> tuple[str, ...]:
-    """Return the options in a cell. Rows with the same list share one tuple, which saves memory."""
+    """Return the options of a table cell as a tuple.
+
+    Calls with the same text return the same tuple, which saves memory.
+    """
     return tuple(json.loads(listed))
 
 
 def position_effects(answers: Sequence[Shown]) -> PositionEffects:
     """Return how much each place changes the chance that an option is chosen.
 
-    The estimate is a least-squares fit of "this option was chosen" over all listed options. Its
-    terms are one indicator per option (popularity) and one for the place. Errors are clustered by
-    participant. Orders must vary but need not be balanced. With random orders, the estimate is the
-    causal effect of the place.
+    The estimate is a least-squares fit of "this option was chosen" over all listed options, with an
+    indicator for each option (popularity) and for the place. Errors are clustered by participant.
+    Orders must vary but need not be balanced. With random orders, the estimate is the causal effect
+    of the place.
     """
     orders = {a.options for a in answers}
     if len(orders) < 2:

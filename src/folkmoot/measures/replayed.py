@@ -20,14 +20,18 @@ FloatArray = NDArray[np.float64]
 
 
 class Fit(NamedTuple):
-    """The changes of people and the simulated changes of the same answers.
+    """The changes of people compared with the simulated changes of the same n answers.
 
-    `people_change`, `change`: means. `gap`: simulated minus people's change, clustered by person.
-    `correlation` and `slope` (of people's change on the simulated one, 1 is calibrated) are over
-    individuals. They are NaN if either change has no variance. `distance`: the Wasserstein distance
-    of the final answers, as a share of the scale. `moved`: share with another answer than before.
-    `crossed`: share that ended on the other side of the middle. `regression`: slope of the change
-    on the first answer. Below 0, answers move towards the mean.
+    `people_change`, `change`: mean change of people and of the simulation. `gap`: simulated minus
+    people's change, clustered by person. `correlation`, `slope`: over individuals. The slope is
+    that of people's change on the simulated change, and 1 is calibrated. Both are NaN if either
+    change does not vary. `distance`: the Wasserstein distance of the final answers, as a share of
+    the scale.
+
+    `moved`: share of answers that changed. `crossed`: share of answers that ended on the other side
+    of the middle. `regression`: slope of the change on the first answer. Below 0, answers move
+    towards the mean. These three fields are of the simulation. Names with `people_` hold the values
+    of people.
     """
 
     n: int
@@ -46,10 +50,10 @@ class Fit(NamedTuple):
 
 
 class Fidelity(NamedTuple):
-    """Simulated effects compared with those of people, over items.
+    """Simulated effects compared with effects in people, over items.
 
-    `same_sign`: the share of items with effects of equal sign. It is NaN if all effects of people
-    are 0.
+    `correlation`, `slope`: of people's effects with the simulated ones. `same_sign`: the share of
+    items with effects of equal sign. It is NaN if all effects of people are 0.
     """
 
     items: int
@@ -64,10 +68,11 @@ def fit_of_changes(
     persons: Sequence[Hashable],
     scale: tuple[float, float],
 ) -> Fit:
-    """Compare (before, after) of people with the simulated ones, (n,) each, in the same order.
+    """Compare the changes of people with the simulated changes of the same answers.
 
-    `persons` (n,): the person of each answer. `scale`: lowest and highest possible answer. Raises
-    ValueError without answers.
+    `people`, `simulated`: the answers (n,) before and after, in the same order. `persons` (n,): the
+    person of each answer. `scale`: lowest and highest possible answer. Raises ValueError without
+    answers.
     """
     (b, a), (sb, sa) = (
         tuple(np.asarray(value, float) for value in side) for side in (people, simulated)
@@ -98,8 +103,8 @@ def fit_of_changes(
 def adjusted_changes(before: ArrayLike, after: ArrayLike) -> FloatArray:
     """Return the changes (n,) minus the part that the first answer predicts.
 
-    Both sets of answers regress to the mean. Without this adjustment, items with extreme first
-    answers would have similar "effects" in any two sets.
+    Answers of people and of models both regress to the mean. Without this adjustment, items with
+    extreme first answers would show similar "effects" in both.
     """
     first, last = np.asarray(before, float), np.asarray(after, float)
     change = last - first
@@ -118,7 +123,7 @@ def fidelity(effects_of_people: ArrayLike, simulated: ArrayLike) -> Fidelity:
 
 
 def _crossed(before: FloatArray, after: FloatArray, middle: float) -> float:
-    """Return the share that ends on the other side of the middle.
+    """Return the share of answers that end on the other side of the middle.
 
     Answers on the middle do not count.
     """
@@ -132,7 +137,7 @@ def _correlation(x: FloatArray, y: FloatArray) -> float:
 
 
 def _slope(x: FloatArray, y: FloatArray) -> float:
-    """Return the slope of y on x. NaN if x does not vary or has fewer than three values."""
+    """Return the slope of y on x, or NaN if x does not vary or has fewer than three values."""
     if len(x) < 3 or x.std() == 0:
         return math.nan
     return float(((x - x.mean()) * (y - y.mean())).mean() / x.var())

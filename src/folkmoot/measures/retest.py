@@ -18,11 +18,11 @@ SWAPS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Two answers of one participant to one question, both options or both numbers.
+    """Two answers of one participant to one question. Both are options or both are numbers.
 
-    `unit`: the unit of analysis, a participant or a group that talked in between. `untouched`: the
-    participant read and heard nothing in between. `askings`: the number of answers of the
-    participant, if the repeat is one of all pairs of them.
+    `unit`: the unit of analysis, a participant or a group that talked between the answers.
+    `untouched`: True if the participant read and heard nothing between the answers. `askings`: the
+    number of answers of the participant, if this pair is one of all pairs of them.
     """
 
     unit: Hashable
@@ -39,10 +39,11 @@ class Repeat:
 
 
 def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
-    """Return participants' agreement with themselves beyond chance: κ of choices, r of numbers.
+    """Return the agreement of two answers of participants beyond chance.
 
-    All `repeats` must be of one kind. Both measures are computed within questions and ignore a
-    shift of all participants. κ is `kappa_of_possible` and r is `correlation_with_oneself`.
+    All `repeats` must be choices, or all must be numbers. Choices give κ (`kappa_of_possible`) and
+    numbers give r (`correlation_with_oneself`). Both measures are computed within questions and
+    ignore a shift of all participants.
     """
     columns = [(r.first, r.last, r.question, r.unit) for r in repeats]
     first, last, questions, units = (list(part) for part in zip(*columns, strict=True))
@@ -53,7 +54,7 @@ def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
 
 
 def mean_spread(groups: Sequence[ArrayLike]) -> float:
-    """Return the mean of the groups' standard deviations (n − 1 each), or NaN without a group."""
+    """Return the mean of the standard deviations of the groups, or NaN without a group."""
     spreads = [np.std(np.asarray(values, dtype=float), ddof=1) for values in groups]
     return float(np.mean(spreads)) if spreads else math.nan
 
@@ -61,7 +62,7 @@ def mean_spread(groups: Sequence[ArrayLike]) -> float:
 def convergence_p(
     retest: Sequence[ArrayLike], after: Sequence[ArrayLike], rng: np.random.Generator
 ) -> float:
-    """Return the chance that a retest alone would leave the groups as close together as they ended.
+    """Return the p-value of convergence: the chance that a retest alone gives a spread as small.
 
     Args:
         retest: for each group the answers (participants,) to a retest before the conversation

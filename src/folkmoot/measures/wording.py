@@ -1,9 +1,8 @@
 """Phrases for the result of a claim, used by findings, hypotheses, grids and comparisons.
 
-No phrase says more than was tested. A test that is not significant does not show equality. So no
-phrase says unchanged, as large as, or the same, and only a specification curve says robust.
-Wasserstein and Lazar (2016), doi:10.1080/00031305.2016.1154108, principles 2 and 5.
-"""
+No phrase says more than was tested. A test that is not significant does not show equality, so no
+phrase says "unchanged", "as large as" or "the same". Only a specification curve says "robust".
+Wasserstein and Lazar (2016), doi:10.1080/00031305.2016.1154108, principles 2 and 5."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Participants: personas, their sources, the pool of personas, and assignment to conditions.
 
-The functions are pure and take plain values. Studies and the command line combine them. Nothing
-here imports the engine. Only `sources.persona_hub.fetch_file` uses the network, and only functions
-with a path argument use the disk.
-"""
+The functions take plain values, and studies and the command line combine them. No module here
+imports the engine. Only `sources.persona_hub.fetch_file` uses the network, and only functions with
+a path argument use the disk."""
 
 from folkmoot.people.assignment import assign_conditions
 from folkmoot.people.enrichment import Demographics, enrich_persona

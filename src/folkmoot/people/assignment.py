@@ -14,9 +14,9 @@ def assign_conditions(
 ) -> dict[str, str]:
     """Return `{id: condition}` in the order of `ids`. Group sizes differ by at most one.
 
-    If the ids cannot be divided evenly, the conditions with one more participant are drawn too, so
-    no condition is favoured. Raises InputError for repeated ids or conditions, or without
-    conditions.
+    If the ids cannot be divided evenly, some conditions get one more participant. These conditions
+    are drawn at random, so that no condition is favoured. Raises InputError for repeated ids or
+    conditions, or without conditions.
     """
     if not conditions or len(set(conditions)) != len(conditions):
         raise InputError("conditions: name at least one, and each only once")

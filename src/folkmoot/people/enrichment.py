@@ -1,8 +1,7 @@
 """Turn a raw persona line into a full persona with two calls: demographics, then a description.
 
-The functions need a scope with the two methods of `Recruiting`. The table `base_personas` records
-the demographics of each line.
-"""
+The functions need a scope with the two methods of `Recruiting`. They record the demographics of
+each line in the table `base_personas`."""
 
 from __future__ import annotations
 
@@ -48,9 +47,9 @@ def normalise_sex(sex: object) -> object:
 
 
 def match_listed_value(value: object, listed: Iterable[str]) -> object:
-    """Return the listed value that differs only in case or apostrophes.
+    """Return the listed value that equals `value` except for case or apostrophes.
 
-    Others are returned unchanged.
+    Without such a listed value, `value` is returned unchanged.
     """
     if not isinstance(value, str):
         return value
@@ -121,9 +120,9 @@ async def enrich_persona(
 ) -> Persona | Missing:
     """Return the full persona for a raw line, or the `Missing` of the call that failed.
 
-    The first call asks for demographics (JSON, with the occupation). The second asks for a
-    paragraph that completes "You are …". `prompts` is a folder: its `demographics.md` or
-    `enrichment.md` replaces the packaged file.
+    The first call asks for demographics as JSON. The second call asks for a paragraph that
+    completes "You are …". `prompts`: a folder with optional files `demographics.md` and
+    `enrichment.md`, which replace the packaged prompts.
     """
     asked = demographics_prompt(base, prompts)
     demographics = await scope.ask(
@@ -150,12 +149,12 @@ async def enrich_persona(
 
 
 def key_of(base: str) -> str:
-    """Return the key of a raw line, in addresses and in the table of raw lines."""
+    """Return the key of a raw line, which is used in addresses and in the table `base_personas`."""
     return digest(base, size=8).hex()
 
 
 def demographics_prompt(base: str, prompts: Path | None = None) -> str:
-    """Return the prompt of the first call, which asks for demographics that fit the line."""
+    """Return the prompt of the first call, which asks for demographics that fit the raw line."""
     return _render_prompt(
         "demographics",
         prompts,
@@ -174,7 +173,7 @@ def enrichment_prompt(base: str, demographics: Demographics, prompts: Path | Non
 
 
 def _quote_base(base: str) -> str:
-    """Return the line with its source. It describes the persona that the recruiter speaks for."""
+    """Return the raw line marked with its cell in the table `base_personas`."""
     return quote_value(
         base, "persona", cell_id(f"{BASE_PERSONAS}.base_persona", key_of(base)), RECRUITER.id
     )
@@ -183,7 +182,7 @@ def _quote_base(base: str) -> str:
 def clean_portrait(text: str) -> str:
     """Return the reply as one paragraph that can follow "You are".
 
-    A repeated "You are" is removed.
+    A "You are" at the start of the reply is removed.
     """
     flat = " ".join(text.split()).strip('"“”')
     return flat[8:] if flat.casefold().startswith("you are ") else flat

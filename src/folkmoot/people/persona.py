@@ -20,12 +20,12 @@ DEMOGRAPHIC_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """The description of one participant.
+    """The description of one participant, made by one of the sources.
 
-    `text` is the full description and completes the sentence "You are …". `base` is the raw line
-    from which the persona was made. Two personas with the same line are the same. `demographics`
-    holds the known values for `DEMOGRAPHIC_KEYS`. `source` is `persona_hub`, `quota`, `grounded`,
-    `table` or `migrated`. `extra` holds further values of a source (JSON values only).
+    `text`: the full description, which completes the sentence "You are …". `base`: the raw line
+    from which the persona was made. Two personas with the same line count as the same persona.
+    `demographics`: the known values of `DEMOGRAPHIC_KEYS`. `source`: `persona_hub`, `quota`,
+    `grounded`, `table` or `migrated`. `extra`: further values of a source (JSON values only).
     """
 
     id: str
@@ -38,7 +38,7 @@ class Persona:
 
     @property
     def key(self) -> str:
-        """The identity of the persona: its base line with normalised case and spaces."""
+        """The identity of the persona, see `persona_key`."""
         return persona_key(self.base or self.text)
 
     def with_id(self, new_id: str) -> Persona:
@@ -46,7 +46,7 @@ class Persona:
         return replace(self, id=new_id)
 
     def to_json(self) -> dict[str, object]:
-        """Return a JSON object. `from_json` reads it back to an equal persona."""
+        """Return the persona as a JSON object, which `from_json` reads."""
         out: dict[str, object] = {
             "id": self.id,
             "name": self.name,
@@ -61,7 +61,7 @@ class Persona:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object], *, source: str = "") -> Persona:
-        """Read the object of `to_json`, or a participant record of an earlier run.
+        """Return the persona in an object of `to_json` or in an earlier participant record.
 
         Raises ValueError if there is no description or a field has the wrong type.
         """

@@ -1,9 +1,8 @@
 """The persistent pool of personas (`data/personas.json`), which all runs share.
 
-The pool holds 1.5 × the personas that a run needs. So runs share the cost of enrichment, and about
-two thirds of the personas of two draws of equal size are the same. A file that is not a pool raises
-an error and stays unchanged.
-"""
+The pool holds at least 1.5 × the personas that a run needs. Runs share the cost of enrichment, and
+two draws of equal size have about two thirds of their personas in common. A file that is not a pool
+raises an error and stays unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ def draw_personas(
 ) -> list[Persona]:
     """Return `count` different personas, drawn at random.
 
-    Raises InputError, which names `source`, if there are fewer.
+    Raises InputError if there are fewer. The error names the file `source`.
     """
     if count > len(personas):
         hint = "add people, or run fewer: --limit"
@@ -49,14 +48,17 @@ def draw_personas(
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The pool at `path`. Readers see only complete files. Writers use a lock file next to it."""
+    """The pool of personas in the file `path`.
+
+    Readers see only complete files. Writers use a lock file next to the pool.
+    """
 
     path: Path = DEFAULT_POOL
 
     def load_personas(self) -> list[Persona]:
-        """Return all personas of the pool, oldest first. Without a file the list is empty.
+        """Return all personas of the pool, oldest first, or an empty list if there is no file.
 
-        Raises InputError if the file is not a pool, and leaves the file unchanged.
+        Raises InputError if the file is not a pool.
         """
         try:
             raw = self.path.read_text(encoding="utf-8")
@@ -69,7 +71,7 @@ class Pool:
         return self._parse_personas(raw)
 
     def add_personas(self, personas: Iterable[Persona]) -> int:
-        """Add personas with new base lines to the pool and return their number.
+        """Add personas with new base lines to the pool and return the number of added personas.
 
         A persona with a known base line is dropped, and the existing one stays. The file is read
         again under the lock, so two processes that add personas at the same time both succeed.
@@ -90,7 +92,7 @@ class Pool:
         return len(fresh)
 
     def missing_count(self, count: int) -> int:
-        """Return the number of personas that must be made before `count` can be drawn."""
+        """Return the number of personas that must be made before a draw of `count` personas."""
         return max(0, target_pool_size(count) - len(self.load_personas()))
 
     def _parse_personas(self, raw: str) -> list[Persona]:
@@ -134,13 +136,16 @@ class Pool:
 
 
 def _serialise_personas(people: Sequence[Persona]) -> bytes:
-    """Return the content of the pool file: indented JSON, readable for humans."""
+    """Return the content of the pool file, as indented JSON that humans can read."""
     data = {"version": 1, "personas": [persona.to_json() for persona in people]}
     return json.dumps(data, ensure_ascii=False, indent=1).encode() + b"\n"
 
 
 def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[Persona]:
-    """Return all personas of the pool. New ones get ids that are not in the pool."""
+    """Return the personas `present` and `fresh`.
+
+    The fresh ones get ids that are not in the pool.
+    """
     taken = {persona.id for persona in present}
     out = list(present)
     number = len(present)
@@ -155,7 +160,11 @@ def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[
 
 @dataclass(frozen=True, slots=True)
 class MigrationResult:
-    """The counts of a migration: new personas, known personas, unfit records and readable runs."""
+    """The counts of one migration, made by `migrate_personas`.
+
+    `added`: new personas. `known`: personas that the pool already had. `unfit`: unusable records.
+    `runs`: run folders that could be read. `problems`: one for each other folder.
+    """
 
     added: int
     known: int
@@ -168,8 +177,8 @@ def migrate_personas(run_folders: Iterable[Path], pool: Pool) -> MigrationResult
     """Add the personas in `participants.json` of earlier runs to the pool.
 
     A persona is known if the pool or an earlier folder has its base line. A folder without a
-    readable `participants.json` becomes a problem of the result and raises no error. A record
-    without a base line or description counts as unfit.
+    readable `participants.json` raises no error, and the result lists the problem. A record without
+    a base line or description counts as unfit.
     """
     seen = {persona.key for persona in pool.load_personas()}
     found: list[Persona] = []

@@ -62,8 +62,7 @@ class Claim:
     contrast   two conditions. The difference is first minus second
     kind       `share` for truth values, otherwise `mean`
     direction  greater, less, different or equivalent
-    margin     the smallest difference that matters, or the largest that counts as none
-               (`equivalent`)
+    margin     the smallest difference that matters. For `equivalent`: the largest negligible one
     family     primary, secondary or exploratory. At most `MOST_PRIMARY` claims are primary
     unit       the unit of analysis in words
     estimand   population, treatment, outcome and unit in one sentence
@@ -73,7 +72,7 @@ class Claim:
     subject    the columns that identify the observed subject. Several rows of one subject in one
                condition are averaged. Empty: each row is a subject
     paired     True if each subject is observed in both conditions and compared with itself
-    at_least   a number that turns a mean into the share of values that reach it
+    at_least   a number. The measure is then the share of values that reach this number
     outcome    the measure in words for readers
     names      the conditions in words for readers
     missing    the rule for subjects with an unknown measure
@@ -108,7 +107,7 @@ class Claim:
 
     @property
     def in_points(self) -> bool:
-        """Whether a difference is in percentage points."""
+        """True if a difference is in percentage points."""
         return self.kind == "share" or self.is_mean_of_shares
 
     @property
@@ -144,8 +143,8 @@ class Claim:
     def format_signed(self, difference: float, more: int = 0) -> str:
         """Return a difference with its sign: "+5 points", "−0.30".
 
-        Set `more` to 1 if the difference is a term of another difference that is printed next to
-        it.
+        `more`: number of additional digits. Use 1 if another difference is computed from this one
+        and printed next to it.
         """
         if not math.isfinite(difference):
             return "unknown"
@@ -156,13 +155,13 @@ class Claim:
         return f"{rounded:{'+' if rounded else ''}.{2 + more}f}".replace("-", "−")
 
     def format_level(self, mean: float) -> str:
-        """Return the value of one condition, with a digit more than the difference has."""
+        """Return the value of one condition as text, with one digit more than a difference."""
         if self.in_points:
             return format_percent(mean, 1)
         return f"{round(mean, 3) + 0.0:.3f}".replace("-", "−")
 
     def format_interval(self, e: Estimate) -> str:
-        """Return the interval in the unit of the measure: "+3 to +20"."""
+        """Return the interval of a difference in the unit of the measure: "+3 to +20"."""
         if not e.has_interval:
             return "no interval"
         if self.in_points:
@@ -172,11 +171,12 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The data of one condition.
+    """The data of one condition of a claim.
 
     `values` (n,): the known values. `units` (n,): the independent unit of each value. `lost`: the
     number of unknown values. `subjects` (n,): the subject of each value, if both conditions observe
-    the same subjects. Both sides then list the same subjects in the same order.
+    the same subjects. The `Side` objects of both conditions then list the same subjects in one
+    order.
     """
 
     values: FloatArray
@@ -186,9 +186,10 @@ class Side:
 
     @classmethod
     def from_values(cls, values: ArrayLike, units: Sequence[Hashable] | None = None) -> Side:
-        """Return the side of values (n,), with NaN for lost ones.
+        """Return the data of a condition from `values` (n,), in which NaN marks an unknown value.
 
-        Without `units`, each is independent.
+        `units` (n,): the independent unit of each value. Without `units`, every value is
+        independent.
         """
         y = np.asarray(values, float)
         known = np.isfinite(y)
@@ -210,11 +211,11 @@ class Side:
 class Result:
     """The result of a claim: estimate, verdict, and the possible influence of lost values.
 
-    `why` is the reason if there is no test, otherwise empty. `bounds`: the difference under all
-    possible lost values. `counts`, `lost`: known and lost values of both conditions. `adjusted_p`
-    is the p-value adjusted for the claim's family (see `judge_families`), or NaN in a family of
-    one. `level` is the level of the interval. `means`: the values of both conditions, of which the
-    estimate is the difference.
+    `why`: the reason if there is no test, otherwise empty. `bounds`: the range of the difference
+    over all possible lost values. `counts`, `lost`: number of known and of lost values in both
+    conditions. `adjusted_p`: the p-value adjusted for the family of the claim (see
+    `judge_families`). It is NaN in a family of one. `level`: the level of the interval. `means`:
+    the values of both conditions. The estimate is their difference.
     """
 
     claim: Claim
@@ -230,20 +231,20 @@ class Result:
 
     @property
     def p(self) -> float:
-        """The p-value to use: adjusted for the family if the family has several claims."""
+        """The p-value to use. It is adjusted if the family has several claims."""
         return self.adjusted_p if math.isfinite(self.adjusted_p) else self.estimate.p
 
     @property
     def is_tested(self) -> bool:
-        """True if there is a test."""
+        """True if the claim was tested."""
         return not self.why and math.isfinite(self.estimate.p)
 
     @property
     def p_in_words(self) -> str:
         """The p-value with its name: "adjusted p = .012".
 
-        It is empty without a test, and for a claim with a margin. The p-value is for no difference,
-        and only the interval tests a margin.
+        It is empty without a test, and for a claim with a margin. A p-value tests that there is no
+        difference, and only the interval tests a margin.
         """
         if not self.is_tested or self.claim.margin:
             return ""
@@ -253,8 +254,8 @@ class Result:
     def span(self) -> str:
         """The interval as text.
 
-        "by itself" is added if the interval excludes zero but the verdict of the family is
-        undecided. Unadjusted intervals of exploratory claims exclude zero too often.
+        "by itself" is added if the interval excludes zero although the adjusted test leaves the
+        claim undecided. Unadjusted intervals of exploratory claims exclude zero too often.
         """
         alone = self.estimate.excludes_zero and self.verdict == UNDECIDED and self.p >= ALPHA
         return f"{self.claim.format_interval(self.estimate)}{' by itself' * alone}"
@@ -282,8 +283,10 @@ class Result:
 
     @property
     def describe_estimate(self) -> str:
-        """The contrast with estimate and interval, without a test: "A − B +8 points (+3
-        to +13)"."""
+        """The contrast with estimate and interval, without a test.
+
+        Example: "A − B +8 points (+3 to +13)".
+        """
         estimate = self.estimate
         if not math.isfinite(estimate.value):
             return f"{self.claim.contrast_label} unknown ({self.why})"
@@ -315,7 +318,10 @@ class Result:
 
     @property
     def format_numbers(self) -> str:
-        """The numbers in brackets: " (+12 points, +3 to +20, p = .012)". Empty if unknown."""
+        """The numbers in brackets: " (+12 points, +3 to +20, p = .012)".
+
+        It is empty if the estimate is unknown.
+        """
         estimate = self.estimate
         if not math.isfinite(estimate.value):
             return ""
@@ -328,7 +334,9 @@ class Result:
 
 
 def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.95) -> Estimate:
-    """Return the mean of the first side minus that of the second, by a method for their units.
+    """Return the mean of the first condition minus the mean of the second, with an interval.
+
+    The units decide the method:
 
     - Subjects observed in both conditions: differences within subjects, clustered by unit.
     - All units in both conditions: differences within units. Shares with one value per unit use
@@ -336,8 +344,8 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
     - Units with several values: the CR2 sandwich with Satterthwaite's degrees of freedom.
     - Otherwise: Newcombe's interval for shares, Welch's for means (equal to CR2 in this case).
 
-    There is no interval below five independent units in total, or below five on a side with
-    separate units.
+    There is no interval with fewer than five independent units in total. If the conditions have
+    separate units, each condition needs five.
     """
     # The set of units decides: equal sets are paired, disjoint sets are independent, and others
     # overlap.
@@ -362,7 +370,7 @@ def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.
 
 
 def arm_means(first: Side, second: Side) -> tuple[float, float]:
-    """Return the values of both conditions of which `estimate_difference` is the difference.
+    """Return the values of both conditions. `estimate_difference` returns their difference.
 
     If both conditions have the same units and subjects are not matched, every unit counts once.
     """
@@ -402,7 +410,7 @@ def _independent_estimate(
 
 
 def bound_difference(first: Side, second: Side) -> Bounds | None:
-    """Return the least and greatest difference of two shares over all possible lost values.
+    """Return the smallest and largest difference of two shares over all possible lost values.
 
     Returns None if no value is lost.
     """
@@ -416,10 +424,11 @@ def bound_difference(first: Side, second: Side) -> Bounds | None:
 
 
 def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA) -> ClaimVerdict:
-    """Return the verdict of an estimate: supported, contradicted, or neither shown nor ruled out.
+    """Return the verdict of an estimate: supported, contradicted or undecided.
 
     Supported: the whole interval is on the claimed side of the margin, and the test of the same
-    method agrees. Contradicted: the whole interval is elsewhere. Undecided: all other cases.
+    method agrees. Contradicted: the whole interval is on the other side. Undecided: all other
+    cases.
     """
     if not e.has_interval:
         return UNDECIDED
@@ -440,7 +449,10 @@ def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA
 
 
 def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> Result:
-    """Return the result of a claim from both sides. Its interval has the level 1 − alpha."""
+    """Return the result of a claim from the data of both conditions.
+
+    The interval has the level 1 − alpha.
+    """
     estimate = estimate_difference(first, second, claim.kind, 1 - alpha)
     if claim.is_mean_of_shares:
         estimate = estimate.clip_bounds(-1.0, 1.0)
@@ -458,13 +470,13 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:
-    """Return the result of a claim from an estimate of a model of all conditions together."""
+    """Return the result of a claim from an estimate `e` of a model fitted to all conditions."""
     verdict = judge(claim.direction, claim.margin, e)
     return Result(claim, e, verdict, e.why, counts=(e.n, e.n))
 
 
 def without_result(claim: Claim, why: str) -> Result:
-    """Return the result of a claim that the data cannot test, with the reason."""
+    """Return the result of a claim that the data cannot test. `why` is the reason."""
     nothing = Estimate(math.nan, math.nan, math.nan, 0)
     return Result(claim, nothing, f"cannot be tested ({why})", why)
 
@@ -479,15 +491,15 @@ def judge_families(
 ) -> list[Result]:
     """Return the results of claims in order, each corrected for the other claims of its family.
 
-    Primary claims have intervals at the level 1 − alpha / number of primary claims (Bonferroni),
-    which hold jointly. Their p-values are multiplied by that number, so p is below alpha exactly if
-    the interval excludes zero. The chance that any true claim of no effect is supported is at most
-    alpha. Secondary and exploratory claims have separate 95 % intervals, and Holm's p over the
-    family decides their verdicts.
+    `read` returns the data of a claim, or a text with the reason why there are none. Primary claims
+    have intervals at the level 1 − alpha / number of primary claims (Bonferroni), which hold
+    jointly. Their p-values are multiplied by that number, so p is below alpha exactly if the
+    interval excludes zero. The chance that any true claim of no effect is supported is at most
+    alpha. Secondary and exploratory claims have separate 95 % intervals. Holm's p-values over the
+    family decide their verdicts.
 
-    Claims that cannot be tested count as primary claims too, because the number was fixed in
-    advance. Dunn (1961), doi:10.1080/01621459.1961.10482090. Holm (1979), Scand. J. Statist. 6,
-    65–70.
+    Primary claims that cannot be tested count too, because the number was fixed in advance. Dunn
+    (1961), doi:10.1080/01621459.1961.10482090. Holm (1979), Scand. J. Statist. 6, 65–70.
     """
     size = Counter(claim.family for claim in claims)
     results = []
@@ -502,7 +514,7 @@ def judge_families(
 
 
 def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
-    """Return separately judged results with p-values adjusted for their families.
+    """Return results with p-values adjusted for their families. Each result was judged alone.
 
     For secondary and exploratory claims, the adjusted p-values also decide the verdicts.
     """

@@ -1,9 +1,8 @@
 """Means and differences of values from shared conversations, which are not independent.
 
-The intervals are clustered by discussion, session, group or block, with a correction for few
-clusters. There is none with fewer than five clusters. Test and interval use one method, so they
-always agree.
-"""
+Intervals are clustered by discussion, session, group or block, with a correction for few clusters.
+There is no interval with fewer than five clusters. Test and interval use one method, so they always
+agree."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ def clustered_mean(
     """Return the mean of `values` (n,) with an interval clustered by `clusters` (n,).
 
     The method is CR2, see `clustered_coefficient`. With one value per cluster it is the ordinary t
-    interval. p tests a mean of zero. Non-finite values are left out. Raises ValueError if the
-    lengths differ.
+    interval. The p-value tests a mean of zero. Non-finite values are left out. Raises ValueError if
+    the lengths differ.
     """
     y, groups = _finite_values(values, clusters)
     found = clustered_coefficient(y, np.ones((len(y), 1)), 0, groups.tolist(), level)
@@ -53,10 +52,11 @@ def clustered_mean(
 def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
     """Return the mean of `values` (n,) near one end of a scale, clustered by `clusters` (n,).
 
-    It works like `clustered_mean`, with a t statistic that Hall's cubic transformation makes nearly
-    symmetric. The skewness is that of the clusters' sums of deviations. The plain t interval fails
-    for skewed ratings: with ten ratings, nearly half at the end of the scale, its coverage is below
-    95 %. Hall (1992), J. R. Statist. Soc. B 54, 221–228, doi:10.1111/j.2517-6161.1992.tb01876.x.
+    The function works like `clustered_mean`, but Hall's cubic transformation makes the t statistic
+    nearly symmetric. The transformation uses the skewness of the clusters' sums of deviations. The
+    plain t interval fails for skewed ratings: with ten ratings, nearly half at the end of the
+    scale, its coverage is below 95 %. Hall (1992), J. R. Statist. Soc. B 54, 221–228,
+    doi:10.1111/j.2517-6161.1992.tb01876.x.
     """
     from scipy.stats import t as student
 
@@ -87,12 +87,12 @@ def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 
 
 
 def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
-    """Return the share of `hits` (n,), of 0 and 1, with an interval clustered by `clusters` (n,).
+    """Return the share of `hits` (n,), 0 or 1, with an interval clustered by `clusters` (n,).
 
-    It uses the standard error of `clustered_mean` on the scale of log odds. A rare answer that some
-    clusters share has a skewed estimate, and the plain interval has a too small upper bound. The
-    degrees of freedom are those of `clustered_mean`, but at most those of `_df_of_squares`. There
-    is no interval if all values or none are hits.
+    The interval uses the standard error of `clustered_mean` on the scale of log odds. Without log
+    odds the upper bound is too small if only some clusters have a rare answer. The degrees of
+    freedom are those of `clustered_mean`, but at most those of `_df_of_squares`. There is no
+    interval if all values or no values are hits.
     """
     from scipy.stats import t as student
 
@@ -109,10 +109,10 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
 
 
 def _df_of_squares(sums: FloatArray) -> float:
-    """Return the degrees of freedom of a variance that a few of the `sums` (g,) make up.
+    """Return the degrees of freedom of a variance that depends on few large `sums` (g,).
 
-    They are 3 g / κ − 1 with the kurtosis κ of the sums, which is g − 1 for normal sums, and at
-    least 2. If few clusters have a hit, only these tell the variance.
+    They are 3 g / κ − 1, and at least 2. κ is the kurtosis of the sums, and normal sums give g − 1.
+    If few clusters have a hit, only these clusters carry information about the variance.
 
     Box (1953), doi:10.1093/biomet/40.3-4.318.
     """
@@ -135,17 +135,18 @@ def on_log_odds(e: Estimate) -> Estimate:
 def paired_difference(
     after: ArrayLike, before: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:
-    """Return the mean of after − before over units (n,), clustered like `clustered_mean`."""
+    """Return the mean of after − before (n,), with the interval of `clustered_mean`."""
     return clustered_mean(np.asarray(after, float) - np.asarray(before, float), clusters, level)
 
 
 def clustered_difference(
     values: ArrayLike, treated: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
 ) -> Estimate:
-    """Return the mean of the treated minus the mean of the others, by `clustered_coefficient`.
+    """Return the mean of treated values minus the mean of the others, clustered.
 
-    `values` (n,), `treated` (n,) truth values, `clusters` (n,). A cluster may be on one side or on
-    both. There is no interval (NaN) with fewer than two clusters on a side.
+    `values` (n,), `treated` (n,) truth values, `clusters` (n,). A cluster may have treated values,
+    others, or both. The method is `clustered_coefficient`. Bounds and p are NaN if the treated
+    values or the others come from fewer than two clusters.
     """
     side = np.asarray(treated, bool)
     y = np.asarray(values, float)
@@ -172,10 +173,11 @@ def clustered_coefficient(
 ) -> Estimate:
     """Return one coefficient of a least-squares fit of y (n,) on `design` (n, k), clustered.
 
-    The variance is the bias-reduced sandwich (CR2) under the working model of independent errors.
-    The t distribution has the smaller degrees of freedom of `bias_reduced`. A constant must be a
-    column of `design`. There is no interval (NaN) with fewer than five clusters, fewer than four
-    degrees of freedom, or no variation between clusters. A cluster None is a separate unit.
+    `column` selects the coefficient. A constant must be a column of `design`. The variance is the
+    bias-reduced sandwich (CR2) under the working model of independent errors. The t distribution
+    has the smaller degrees of freedom of `bias_reduced`. There is no interval (NaN) with fewer than
+    five clusters, fewer than four degrees of freedom, or no variation between clusters. A row with
+    the cluster None is independent.
 
     Bell and McCaffrey (2002), Survey Methodology 28, 169–181. Pustejovsky and Tipton (2018),
     doi:10.1080/07350015.2016.1247004.
@@ -230,14 +232,15 @@ def bias_reduced(
 ) -> BiasReduced:
     """Return the CR2 variance of one coefficient and Satterthwaite's degrees of freedom.
 
-    In the model of `df_independent`, errors are independent and have one variance. In the model of
-    `df_alike`, the variance of an error is the size of its cluster. The score of a cluster then
-    varies as if its members were fully alike, and a few large clusters carry the estimate. Both
-    agree if sizes are equal. If not, intervals from the first alone have a too low coverage when
-    members are alike.
+    Two working models give two degrees of freedom. In `df_independent`, errors are independent and
+    have one variance. In `df_alike`, the variance of an error is the size of its cluster. The score
+    of a cluster then varies as if its members were fully alike, and a few large clusters carry the
+    estimate. Both agree if all clusters have one size. Otherwise the coverage of `df_independent`
+    is too low if members are alike.
 
     Imbens and Kolesár (2016), doi:10.1162/REST_a_00552, also take the degrees of freedom from a
-    model with a cluster effect. They estimate its size, which few clusters do not tell.
+    model with a cluster effect. They estimate the size of that effect, which few clusters do not
+    allow.
     """
     bread = np.asarray(np.linalg.pinv(design.T @ design), float)
     width = design.shape[1]
@@ -282,11 +285,12 @@ def bias_reduced(
 def _satterthwaite_df(
     own: FloatArray, cross: FloatArray, bread: FloatArray, variances: FloatArray, gram: FloatArray
 ) -> float:
-    """Return (tr A)² / tr A², where A (g, g) is the covariance of the scores of clusters.
+    """Return Satterthwaite's degrees of freedom (tr A)² / tr A².
 
-    `variances` (g,) of the errors of each cluster; `own` (g,): w'w of the weights w that give a
-    cluster's score; `cross` (g, k): X'w; `gram` (k, k): X'ΦX, of which Φ holds the variances.
-    A = D + U K U' with few columns in U, so that A itself is not built for thousands of clusters.
+    A (g, g) is the covariance of the scores of clusters. `own` (g,): w'w, with w the weights that
+    give the score of a cluster. `cross` (g, k): X'w. `variances` (g,): the error variance in each
+    cluster. `gram` (k, k): X'ΦX, with Φ the diagonal matrix of these variances. `bread` (k, k):
+    (X'X)⁻¹. A = D + U K U' with few columns in U, so A is not built for thousands of clusters.
     """
     diagonal = variances * own
     around = np.hstack([cross, variances[:, None] * cross])
@@ -299,7 +303,7 @@ def _satterthwaite_df(
 
 
 def _clusters_by_size(sizes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield the numbers of clusters of equal size, in parts with at most `ROWS_AT_ONCE` rows."""
+    """Yield arrays of cluster numbers with one size, at most `ROWS_AT_ONCE` rows in each."""
     for size in np.unique(sizes):
         clusters = np.flatnonzero(sizes == size)
         yield from np.array_split(clusters, math.ceil(len(clusters) * size / ROWS_AT_ONCE))

@@ -1,4 +1,4 @@
-"""The result type of all measures, an estimate with its interval, and functions that format it."""
+"""Define the result type of all measures, an estimate with an interval, and its text formats."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FEWEST_UNITS = 5
 class Estimate:
     """A number with its confidence interval.
 
-    `low` and `high` are NaN if there is no interval, for example with fewer than five clusters. `n`
-    is the number of averaged values. `clusters` is the number of independent groups of values, or 0
-    if each value is independent. For a difference of shares with a small side, it is the size of a
-    side below five. `p` is the two-sided p-value against no effect, by the same method as the
-    interval, or NaN. `method` names the interval. `each` holds the values of the independent units
-    if there are fewer than five. `why` is the reason if a method gives no interval despite five or
-    more units.
+    `low`, `high`: the bounds, or NaN if there is no interval. `n`: the number of averaged values.
+    `clusters`: the number of independent groups of values, or 0 if each value is independent. For a
+    difference of shares with fewer than five units in a condition, it is the number of these units.
+    `p`: the two-sided p-value against no effect, by the same method as the interval, or NaN.
+    `method`: the name of the method of the interval. `each`: the values of the independent units if
+    there are fewer than five. `why`: the reason if a method gives no interval despite five or more
+    units.
     """
 
     value: float
@@ -50,9 +50,9 @@ class Estimate:
         return enough and math.isfinite(self.low) and math.isfinite(self.high)
 
     def clip_bounds(self, least: float, most: float) -> Self:
-        """Return the estimate with its bounds limited to the range of the quantity.
+        """Return the estimate with its bounds limited to the range from `least` to `most`.
 
-        NaN stays NaN.
+        Bounds that are NaN stay NaN.
         """
         if not self.has_interval:
             return self
@@ -67,9 +67,9 @@ class Estimate:
 def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float, float]:
     """Return the bias-corrected value and its standard error.
 
-    `whole`: the value of all units. `without` (m,): the value without one unit of each kind.
-    `times` (m,): the number of units of each kind. Quenouille (1956),
-    doi:10.1093/biomet/43.3-4.353, and Tukey (1958).
+    `whole`: the value from all units. Units with equal data are one of m kinds. `without` (m,): the
+    value without one unit of each kind. `times` (m,): the number of units of each kind. Quenouille
+    (1956), doi:10.1093/biomet/43.3-4.353, and Tukey (1958).
     """
     values, weights = np.asarray(without, float), np.asarray(times, float)
     n = weights.sum()
@@ -84,9 +84,9 @@ def finite_or_none(number: float) -> float | None:
 
 
 def format_percent(share: float, digits: int = 0) -> str:
-    """Format a share: 0.159 → "16 %".
+    """Format a share as percentage: 0.159 → "16 %".
 
-    Small shares keep a digit, so that 0.4 % is not shown as 0 %.
+    Shares below 1 % have at least one digit, so 0.4 % is not shown as 0 %.
     """
     if not math.isfinite(share):
         return "unknown"
@@ -135,7 +135,7 @@ def format_p_value(p: float) -> str:
 def format_dollars(cost: float | None) -> str:
     """Format a cost in USD: 1234.5 → "$1,234.50".
 
-    Below a cent four decimals. None → "cost unknown".
+    Costs below one cent have four decimals. None gives "cost unknown".
     """
     if cost is None:
         return "cost unknown"
@@ -143,5 +143,8 @@ def format_dollars(cost: float | None) -> str:
 
 
 def format_count(n: int, one: str, many: str | None = None) -> str:
-    """Format a count with its noun: 1, "vote" → "1 vote". 2 → "2 votes"."""
+    """Format a count with its noun. Examples: 1, "vote" → "1 vote". 2, "vote" → "2 votes".
+
+    `many`: the plural. By default it is the singular `one` with an "s".
+    """
     return f"{n:,} {one if n == 1 else (many or one + 's')}"

@@ -22,11 +22,12 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Estimated effects of factors.
+    """Estimated effects of on/off factors, made by `factorial`.
 
-    `main`: factor → on minus off, averaged over the other factors. `pairs`: two factors → the
-    effect of one with the other on, minus its effect with the other off. Effects that the
-    conditions do not identify are left out. An interaction that is left out is assumed to be zero.
+    `main`: factor → mean with the factor on minus mean with it off, averaged over the other
+    factors. `pairs`: two factors → effect of one while the other is on, minus its effect while the
+    other is off. Effects that the conditions do not identify are left out. An interaction that is
+    left out is assumed to be zero.
     """
 
     main: Mapping[str, Estimate]
@@ -39,10 +40,10 @@ def factorial(
     """Return the effects of `switches` (name → n truth values) on `outcome` (n,).
 
     Errors are clustered by `clusters` (n,). Use one cluster per unit if units are independent. The
-    fit is least squares on factors coded −½ and ½ and their products. So a coefficient is a
-    difference on the scale of the outcome, and that of a product is a difference of two
-    differences. Columns that are linear combinations of others are dropped. Three-way interactions
-    are assumed to be zero. See `clustered_coefficient` for the t distribution.
+    fit is least squares on factors coded −½ and ½ and on their products. The coefficient of a
+    factor is a difference on the scale of the outcome. The coefficient of a product is a difference
+    of two differences. Columns that are linear combinations of others are dropped. Three-way
+    interactions are assumed to be zero. See `clustered_coefficient` for the t distribution.
     """
     y = np.asarray(outcome, float)
     coded = {name: np.asarray(on, float) - 0.5 for name, on in switches.items()}
@@ -67,7 +68,7 @@ def factorial(
 
 
 def _told_apart(columns: Mapping[Key, NDArray[np.float64]], asked: Sequence[Key]) -> set[Key]:
-    """Return the columns among `asked` that are no linear combination of the others."""
+    """Return the columns among `asked` that are no linear combination of other columns."""
     rank = np.linalg.matrix_rank(np.column_stack([*columns.values()]))
 
     def rank_without(key: Key) -> int:

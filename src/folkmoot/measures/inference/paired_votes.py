@@ -1,7 +1,7 @@
-"""Two votes of the same participants: transitions, marginal homogeneity, moves towards a side.
+"""Two votes of the same participants: transitions, marginal homogeneity, moves towards an option.
 
-A table is square. Rows are first votes and columns second votes, both in the order of `options`.
-"""
+A transition table is square. Rows are first votes and columns second votes, both in the order of
+`options`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ EXACT_BELOW = 25
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A test statistic with its degrees of freedom and p-value.
+    """The result of a statistical test: statistic, degrees of freedom and p-value.
 
-    If no participant changed, the table holds no information. The statistic is then 0, df 0 and p
-    1.
+    If no participant changed, the table holds no information. Then the statistic is 0, df is 0 and
+    p is 1.
     """
 
     # pytest would otherwise collect a class with this name.
@@ -41,7 +41,7 @@ class Test:
 def transition_table(
     before: Sequence[str], after: Sequence[str], options: Sequence[str]
 ) -> IntArray:
-    """Return the counts (k, k) of participants who went from option i to option j.
+    """Return the counts (k, k) of participants by first vote (row) and second vote (column).
 
     Raises ValueError for unknown options or lists of different lengths.
     """
@@ -57,12 +57,11 @@ def transition_table(
 
 
 def bowker(table: IntArray) -> Test:
-    """Return Bowker's test of symmetry: is i → j as frequent as j → i, for all pairs?
+    """Return Bowker's test of symmetry: is i → j as frequent as j → i, for all pairs of options?
 
     χ² = Σ_{i<j} (n_ij − n_ji)² / (n_ij + n_ji). df is the number of pairs of options with any move.
-    For two options it is McNemar's test without correction. A re-vote that only adds noise is
-    symmetric, and persuasion in one direction is not. Bowker (1948),
-    doi:10.1080/01621459.1948.10483284.
+    With two options it is McNemar's test without correction. Noise in a re-vote is symmetric, and
+    persuasion in one direction is not. Bowker (1948), doi:10.1080/01621459.1948.10483284.
     """
     from scipy.stats import chi2
 
@@ -79,10 +78,11 @@ def bowker(table: IntArray) -> Test:
 def stuart_maxwell(table: IntArray) -> Test:
     """Return Stuart and Maxwell's test of marginal homogeneity: did the totals per option change?
 
-    The statistic is d' V⁺ d with d_i = n_i. − n_.i over all options. V⁺ is the pseudo-inverse of
-    their covariance. df is the rank of V: the number of options less one, or fewer if no one moved
-    between some groups of options. Options without any move are dropped first. Stuart (1955),
-    doi:10.1093/biomet/42.3-4.412. Maxwell (1970), doi:10.1192/bjp.116.535.651.
+    The statistic is d' V⁺ d. d_i is the row total minus the column total of option i. V⁺ is the
+    pseudo-inverse of the covariance V of d. df is the rank of V: the number of options less one, or
+    fewer if no participant moved between some groups of options. Options without any move are
+    dropped first. Stuart (1955), doi:10.1093/biomet/42.3-4.412. Maxwell (1970),
+    doi:10.1192/bjp.116.535.651.
     """
     from scipy.stats import chi2
 
@@ -99,10 +99,11 @@ def stuart_maxwell(table: IntArray) -> Test:
 
 
 def mcnemar(there: int, back: int) -> Test:
-    """Return McNemar's test for one option: is `there` (no → yes) as frequent as `back` (yes → no)?
+    """Return McNemar's test for one option: are moves in both directions equally frequent?
 
-    χ² = (there − back)² / (there + back), df 1. Below 25 moves the exact binomial test is used, and
-    the statistic is the smaller count. McNemar (1947), doi:10.1007/BF02295996.
+    `there`: number of moves from no to yes. `back`: number of moves from yes to no. χ² = (there −
+    back)² / (there + back), df 1. Below 25 moves the exact binomial test is used, and the statistic
+    is the smaller count. McNemar (1947), doi:10.1007/BF02295996.
     """
     from scipy.stats import binomtest, chi2
 
@@ -123,10 +124,11 @@ def paired_shares(
 
     The arguments count participants with a hit in both conditions, in the first only, in the second
     only, and in neither. The interval is Tango's: all differences that the score test does not
-    reject. At zero that test is McNemar's. With fewer than 25 moves the interval is widened to the
-    exact interval of the balance of moves. p is McNemar's. With fewer than 25 moves it is the
-    larger of the exact p and that of the score test. So p is below 1 − level exactly if the
-    interval excludes zero. Raises ValueError without participants. Tango (1998),
+    reject. For a difference of zero, that test is McNemar's. p is McNemar's p.
+
+    With fewer than 25 moves, the interval is widened to the exact interval of the balance of moves.
+    p is then the larger of the exact p and the p of the score test. So p is below 1 − level exactly
+    if the interval excludes zero. Raises ValueError without participants. Tango (1998),
     doi:10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
     from scipy.optimize import brentq
@@ -139,7 +141,7 @@ def paired_shares(
     z = float(norm.ppf((1 + level) / 2))
 
     def score_statistic(x: float) -> float:
-        """Return the score statistic of a difference of x."""
+        """Return the score statistic of the hypothesis that the difference is x."""
         b = (2 * n - second + first) * x - second - first
         rarer = (math.sqrt(b * b + 8 * n * first * x * (1 - x)) - b) / (4 * n)
         variance = n * (2 * rarer + x * (1 - x))
@@ -164,10 +166,11 @@ def paired_shares(
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The moves of n participants with a known opposing option.
+    """The number of moves of n participants, made by `moves_towards`.
 
-    `to_target`: to the option of the argument. `elsewhere`: to a third option. `stayed`: no move.
-    `by_chance`: the expected `to_target` if all moves had gone to random other options.
+    An opposing side argued for one option against each participant. `to_target`: moves to this
+    option. `elsewhere`: moves to a third option. `stayed`: participants without a move.
+    `by_chance`: the expected `to_target` if all moves went to random other options.
     """
 
     n: int
@@ -216,9 +219,10 @@ class Excess:
 def towards_target(moved: int, to_target: int, options: int) -> Excess | None:
     """Compare the share of moves to the argued option with 1/(options − 1), the share by chance.
 
-    p is that of the exact binomial test. Returns None if no participant moved or there are fewer
-    than three options. A share far above chance may be persuasion or compliance. Compare it with a
-    condition with an empty argument.
+    `moved`: number of moves. `to_target`: number of moves to the argued option. p is that of the
+    exact binomial test. Returns None if no participant moved or there are fewer than three options.
+    A share far above chance may be persuasion or compliance. Compare it with a condition with an
+    empty argument.
     """
     if moved < 1 or options < 3:
         return None

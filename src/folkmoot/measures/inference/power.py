@@ -20,14 +20,15 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class DesignSize:
-    """The size of a design.
+    """The number of units in a design, by which power is computed.
 
-        independent  `arms` of `units` participants each, who did not talk to each other
-        paired       each of `units` blocks, groups or replications passes through all `arms`
-        clustered    `arms` of `units` sessions each, with `size` participants who talk
+        independent  participants who did not talk to each other. `units` per condition
+        paired       blocks, groups or replications that pass through all conditions
+        clustered    sessions of `size` participants who talk. `units` per condition
 
-    `setting`: the key of the study file that sets the size, and its value. It is empty if several
-    keys determine the size.
+    `arms`: number of conditions. `units`: number of units, in total for a paired design.
+    `unit_name`: the word for a unit. `setting`: the key of the study file that sets the size, and
+    its value. The key is empty if several keys determine the size.
     """
 
     kind: Literal["independent", "paired", "clustered"]
@@ -44,7 +45,7 @@ class DesignSize:
 
 
 def cohen_h(share1: float, share2: float) -> float:
-    """Return Cohen's h of two shares in [0, 1]. It is positive if the first is larger."""
+    """Return Cohen's h of two shares in [0, 1]. It is positive if the first share is larger."""
     return 2 * math.asin(math.sqrt(share1)) - 2 * math.asin(math.sqrt(share2))
 
 
@@ -54,7 +55,7 @@ def power_two_shares(share1: float, share2: float, n: float) -> float:
 
 
 def n_two_shares(share1: float, share2: float) -> float:
-    """Return the number per group with power `POWER`, as a fraction to round up.
+    """Return the number per group that is needed for power `POWER`, not rounded.
 
     It is infinite for equal shares.
     """
@@ -63,14 +64,14 @@ def n_two_shares(share1: float, share2: float) -> float:
 
 
 def smallest_h(n: float, alpha: float = ALPHA) -> float:
-    """Return the smallest Cohen's h that two groups of n each detect with power `POWER`."""
+    """Return the smallest Cohen's h that two groups of n detect with power `POWER`."""
     return _smallest_detectable(lambda h: _power_of_h(h, n, alpha))
 
 
 def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
     """Return the smallest share above `base` that is detectable, or NaN if even 1 is not.
 
-    sin²(asin √base + h/2) with h of `smallest_h`.
+    The formula is sin²(asin √base + h/2) with h of `smallest_h`.
     """
     angle = math.asin(math.sqrt(base)) + smallest_h(n, alpha) / 2
     return math.sin(angle) ** 2 if angle <= math.pi / 2 else math.nan
@@ -79,7 +80,8 @@ def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
 def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
     """Return the smallest detectable mean difference, in standard deviations of the differences.
 
-    For t tests over `pairs` independent units (blocks, sessions). NaN for fewer than two.
+    It is for t tests over `pairs` independent units, such as blocks or sessions. Fewer than two
+    give NaN.
     """
     if pairs < 2:
         return math.nan
@@ -87,9 +89,9 @@ def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
 
 
 def smallest_d(n: float, alpha: float = ALPHA) -> float:
-    """Return the smallest Cohen's d that two groups of n each detect with power `POWER`.
+    """Return the smallest Cohen's d that two groups of n detect with power `POWER`.
 
-    NaN for fewer than two per group.
+    Fewer than two per group give NaN.
     """
     if n < 2:
         return math.nan
@@ -97,7 +99,7 @@ def smallest_d(n: float, alpha: float = ALPHA) -> float:
 
 
 def _power_of_h(h: float, n: float, alpha: float) -> float:
-    """Return the power of a two-sided normal test of two groups of n each.
+    """Return the power of a two-sided normal test for Cohen's h and two groups of n.
 
     It is alpha for h = 0.
     """
@@ -108,7 +110,7 @@ def _power_of_h(h: float, n: float, alpha: float) -> float:
 
 
 def _power_of_t(shift: float, df: float, alpha: float) -> float:
-    """Return the power of a two-sided t test with this noncentrality."""
+    """Return the power of a two-sided t test. `shift` is the noncentrality parameter."""
     from scipy.stats import nct, t
 
     critical = t.isf(alpha / 2, df)
@@ -141,7 +143,7 @@ def design_effect(cluster_size: float, icc: float) -> float:
 
 
 def effective_n(n: float, cluster_size: float, icc: float) -> float:
-    """Return the number of independent units with the information of n clustered ones."""
+    """Return the number of independent units that carry the information of n clustered units."""
     return n / max(design_effect(cluster_size, icc), 1e-9)
 
 
@@ -155,8 +157,8 @@ def power_beyond(
 ) -> float:
     """Return the chance that the 1 − alpha interval of an estimate lies above `smallest`.
 
-    With `equivalent`, the interval must lie within ± `smallest`. The estimate is normal with mean
-    `difference` and standard error `se`.
+    With `equivalent`, it is the chance that the interval lies within ± `smallest`. The estimate is
+    normal with mean `difference` and standard error `se`.
     """
     from scipy.stats import norm
 

@@ -21,9 +21,9 @@ _NEAREST, _FURTHEST = 1e-6, 37.0
 def wilson(count: int, n: int, level: float = 0.95) -> Estimate:
     """Return the share count / n with Wilson's score interval.
 
-    (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n). Unlike the textbook interval it stays in [0,
-    1] and has a positive width at 0 % and 100 %. Raises ValueError for n < 1. Wilson (1927),
-    doi:10.1080/01621459.1927.10502953.
+    The bounds are (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n). Unlike p ± z √(p(1−p)/n), the
+    interval stays in [0, 1] and has a positive width at 0 % and 100 %. Raises ValueError for n < 1.
+    Wilson (1927), doi:10.1080/01621459.1927.10502953.
     """
     _check_share(count, n)
     return Estimate(count / n, *_wilson_bounds(count, n, 1 - level), n, method="Wilson")
@@ -42,7 +42,7 @@ def _wilson_bounds(count: int, n: int, alpha: float) -> tuple[float, float]:
 def score_interval(share: float, n: float, z: float) -> tuple[float, float]:
     """Return Wilson's bounds of a share of n units.
 
-    n may be a fractional effective number of units, as for clusters. `z` is a quantile of the
+    `n` need not be an integer: clusters have an effective number of units. `z` is a quantile of the
     normal or Student's distribution.
     """
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
@@ -54,8 +54,8 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
     """Return the difference count1/n1 − count2/n2 of two independent shares with its p-value.
 
     The interval is Newcombe's hybrid score (method 10). With the Wilson limits (l, u) of both
-    shares it is p1 − p2 − √((p1−l1)² + (u2−p2)²) to p1 − p2 + √((u1−p1)² + (p2−l2)²). p: see
-    `p_of_interval`. Raises ValueError for an empty group. Newcombe (1998),
+    shares, it is p1 − p2 − √((p1−l1)² + (u2−p2)²) to p1 − p2 + √((u1−p1)² + (p2−l2)²). See
+    `p_of_interval` for the p-value. Raises ValueError for an empty group. Newcombe (1998),
     doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I.
     """
     _check_share(count1, n1)
@@ -83,10 +83,11 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) ->
 
 
 def _independent_units(*sides: int) -> int:
-    """Return the value of `Estimate.clusters` for a difference.
+    """Return the value of `Estimate.clusters` for the difference of two conditions.
 
-    If the smaller side has fewer than five units, it is the size of that side, because a large
-    other side does not compensate. Otherwise it is 0, and all units count.
+    `sides`: the number of units of each condition. If the smaller number is below five, it is
+    returned, because many units in the other condition do not compensate. Otherwise the result is
+    0, and all units count.
     """
     return min(sides) if min(sides) < FEWEST_UNITS else 0
 
@@ -94,7 +95,8 @@ def _independent_units(*sides: int) -> int:
 def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) -> float:
     """Return the two-sided p of no difference that agrees with an interval.
 
-    It is the level α at which the interval touches zero. `bounds`: α → (low, high).
+    p is the level α at which a bound of the interval is zero. `bounds`: function from α to (low,
+    high).
     """
     from scipy.optimize import brentq
     from scipy.stats import norm
@@ -116,7 +118,7 @@ def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) 
 
 
 def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
-    """Return the p of Pearson's χ² test for equal distributions of two rows of counts (k,).
+    """Return the p of Pearson's χ² test that two rows of counts (k,) have equal distributions.
 
     Categories without counts are dropped. Computed by scipy.
     """
@@ -131,8 +133,8 @@ def homogeneity_p(first: Sequence[int], second: Sequence[int]) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down method, in the given order.
 
-    The chance of even one false alarm stays at the nominal level. NaN stays NaN and is not counted.
-    Holm (1979), Scand. J. Statist. 6, 65–70.
+    The chance of even one false alarm stays at the nominal level. NaN stays NaN and does not count
+    as a test. Holm (1979), Scand. J. Statist. 6, 65–70.
     """
     values = np.asarray(p_values, dtype=float)
     # NaN come last in the order and are cut off.
@@ -157,10 +159,11 @@ def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
 def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
     """Return the difference of two independent estimates, with MOVER's interval and its p.
 
-    `first` and `second` return the estimate for a `level` (default .95). With limits (l, u) the
-    interval is d − √((θ1−l1)² + (u2−θ2)²) to d + √((u1−θ1)² + (θ2−l2)²). For two Wilson shares it
-    is Newcombe's interval. Use it for differences of differences between runs. p: see
-    `p_of_interval`. Zou and Donner (2008), doi:10.1002/sim.3095.
+    `first`, `second`: functions that return the estimate θ1 or θ2 for a `level` (default .95). With
+    their limits (l, u) and d = θ1 − θ2, the interval is d − √((θ1−l1)² + (u2−θ2)²) to d +
+    √((u1−θ1)² + (θ2−l2)²). For two Wilson shares it is Newcombe's interval. Use it for differences
+    of differences between runs. See `p_of_interval` for the p-value. Zou and Donner (2008),
+    doi:10.1002/sim.3095.
     """
     one, two = first(), second()
     distance = one.value - two.value
@@ -196,7 +199,7 @@ class Arm:
 
     @property
     def low(self) -> float:
-        """The share if no lost answer were a hit."""
+        """The share if none of the lost answers were a hit."""
         return self.count / (self.seen + self.lost) if self.seen + self.lost else 0.0
 
     @property
@@ -208,7 +211,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A difference of shares as observed, and its bounds over all values of the lost answers."""
+    """The observed difference of two shares, and its range over all values of the lost answers."""
 
     observed: float
     low: float
@@ -216,17 +219,17 @@ class Bounds:
 
     @property
     def sign_holds(self) -> bool:
-        """True if no values of the lost answers make the difference zero or change its sign."""
+        """True if the difference has one sign for all possible values of the lost answers."""
         return self.low > 0 or self.high < 0
 
 
 def difference_bounds(first: Arm, second: Arm) -> Bounds:
     """Return bounds of share(first) − share(second) over all values of the lost answers.
 
-    Low: no lost answer of the first condition is a hit, and all of the second are. High: the
-    reverse. The bounds need no assumption about the reason of the loss, and they do not include
-    sampling error. Raises ValueError if a condition has no answer. Horowitz and Manski (2000),
-    doi:10.1080/01621459.2000.10473902.
+    Low bound: no lost answer of the first condition is a hit, and all of the second are hits. High
+    bound: the reverse. The bounds need no assumption about the reason of the loss. They do not
+    include sampling error. Raises ValueError if a condition has no answer. Horowitz and Manski
+    (2000), doi:10.1080/01621459.2000.10473902.
     """
     if not first.seen or not second.seen:
         raise ValueError("an arm without any answer has no observed share")

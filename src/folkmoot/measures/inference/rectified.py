@@ -1,10 +1,9 @@
 """Correct many simulated answers with few human answers: prediction-powered inference.
 
-The simulated answers may be wrong in any way, because the interval is that of the human
-corrections. It is valid if the people are a random sample of the simulated population, in enough
-independent units (clusters). Below the limits of this module nothing is corrected, and the result
-is the estimate from people alone.
-"""
+The simulated answers may be wrong in any way, because human answers correct them and the interval
+includes the uncertainty of the correction. It is valid if the people are a random sample of the
+simulated population, in enough independent units (clusters). Below the limits of this module
+nothing is corrected, and the result is the estimate from people alone."""
 
 from __future__ import annotations
 
@@ -31,13 +30,14 @@ FEWEST_OF_EACH = 10
 
 @dataclass(frozen=True, slots=True)
 class Rectified:
-    """The corrected mean, the mean of people alone, and the value of the simulation.
+    """The result of `rectified_mean`: the corrected mean, and the same mean from people alone.
 
-    `weight` (0 to 1) is the weight of the simulation. `worth` is the number of people with an
-    equally narrow interval without a simulation. `refused` is the reason if nothing was corrected,
-    and `corrected` is then the estimate from people alone. `fit` is the correlation of human with
-    simulated answers, or NaN if one of them does not vary. `spread` is the standard deviation of
-    the human answers.
+    `corrected`, `people`: these two estimates. `simulated`: the value of the simulation. `weight`:
+    the weight of the simulation, 0 to 1. `worth`: the number of people that would give an interval
+    of this width without a simulation. `fit`: the correlation of human with simulated answers, or
+    NaN if one of them does not vary. `spread`: the standard deviation of the human answers.
+    `refused`: the reason if nothing was corrected. `corrected` is then the estimate from people
+    alone.
     """
 
     corrected: Estimate
@@ -67,15 +67,16 @@ def rectified_mean(
 
     `people` (n,): answers of people. `predicted` (n,): simulated answers for the same people.
     `simulated` (N,): simulated answers for others of the same population. `clusters` (n,): the
-    group in which each person talked. `share`: the answers are 0 and 1. With w the weight
+    group in which each person talked. `share`: True if the answers are 0 and 1. With w the weight
 
         mean(people − w predicted) + w mean(simulated),
         w = cov(people, predicted) / ((1 + n/N) var(predicted)), within 0 and 1.
 
-    The interval combines the intervals of both terms. That of the first is CR2 with Satterthwaite's
-    degrees of freedom, or the t interval for independent people. That of the second is normal. For
-    a share it is computed on the scale of log odds. The interval of people alone is Wilson's for
-    shares of independent people. Otherwise it is that of `clustered_share` or `clustered_mean`.
+    The interval combines the intervals of both terms. The first term has the CR2 interval with
+    Satterthwaite's degrees of freedom, or the t interval if people are independent. The second term
+    has a normal interval. A share is computed on the scale of log odds. The interval of people
+    alone is Wilson's for shares of independent people. Otherwise it is that of `clustered_share` or
+    `clustered_mean`.
 
     Nothing is corrected with fewer than 20 people, 10 clusters, or, for a share, 10 people with the
     rarer answer. Raises ValueError for fewer than two people, or lengths that differ. Angelopoulos
@@ -111,10 +112,10 @@ def rectified_mean(
 
 
 def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
-    """Return the corrected effect: the difference of the means of two independent conditions.
+    """Return the corrected effect: the difference of the corrected means of two conditions.
 
-    The interval is MOVER's from both intervals (Zou and Donner 2008, doi:10.1002/sim.3095). There
-    is no p-value.
+    The conditions are independent. The interval is MOVER's from both intervals (Zou and Donner
+    2008, doi:10.1002/sim.3095). There is no p-value.
     """
     one, two = first.corrected, second.corrected
     few = min(one.unit_count, two.unit_count)
@@ -128,9 +129,9 @@ def people_needed(
 
     `spread`: the standard deviation of human answers. `fit`: their correlation with the simulated
     answers. `size`: people per group that talks. `icc`: intraclass correlation of the corrections
-    in a group. The number of simulated answers is assumed to be much larger. n = (2 · 1.96 · spread
-    / width)² (1 − fit²) · (1 + (size − 1) · icc), and at least `FEWEST_PEOPLE`. Raises ValueError
-    for a width of 0 or less.
+    in a group. The simulated answers are assumed to be many more than the human ones. The result is
+    (2 · 1.96 · spread / width)² (1 − fit²) · (1 + (size − 1) · icc), and at least `FEWEST_PEOPLE`.
+    Raises ValueError for a width of 0 or less.
     """
     if width <= 0:
         raise ValueError(f"an interval of width {width} is not one")
@@ -147,7 +148,7 @@ def _uncorrected_estimate(
 
 
 def _refusal_reason(y: FloatArray, units: Sequence[Hashable], *, share: bool) -> str:
-    """Return the reason why nothing is corrected, or an empty text."""
+    """Return the reason why nothing can be corrected, or an empty string."""
     if len(y) < FEWEST_PEOPLE:
         return f"{len(y)} people; a correction needs {FEWEST_PEOPLE}"
     groups = len(set(units))
@@ -160,7 +161,11 @@ def _refusal_reason(y: FloatArray, units: Sequence[Hashable], *, share: bool) ->
 
 
 def _correction_weight(y: FloatArray, f: FloatArray, others: int) -> tuple[float, float]:
-    """Return the weight of the simulation and its correlation with the human answers."""
+    """Return the weight of the simulation, and its correlation with the human answers.
+
+    `y`: human answers. `f`: simulated answers for the same people. `others`: number of simulated
+    answers for other people.
+    """
     n, spread, own = len(y), float(f.var(ddof=1)), float(y.var(ddof=1))
     if spread <= 0:
         return 0.0, math.nan

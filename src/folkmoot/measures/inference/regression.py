@@ -1,8 +1,7 @@
 """Logistic regression of a yes/no outcome with robust errors, also for separated data.
 
-Studies use it to estimate an effect net of the first choice and demographics. In a randomised
-design the difference of shares is the main result, and the regression checks it.
-"""
+Studies use it to estimate an effect, adjusted for the first choice and demographics. In a
+randomised design the difference of shares is the main result, and the regression checks it."""
 
 from __future__ import annotations
 
@@ -27,7 +26,10 @@ _HUGE = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One coefficient as an odds ratio with its interval. `level` is "" for a number."""
+    """One coefficient of a logistic regression, as an odds ratio with its interval.
+
+    `level`: the level of a categorical variable, or an empty string for a numeric one.
+    """
 
     variable: str
     level: str
@@ -37,19 +39,19 @@ class Term:
     p: float
 
     def as_log_odds(self, n: int) -> Estimate:
-        """Return the coefficient itself, the log of the odds ratio, over `n` rows."""
+        """Return the coefficient itself, the log of the odds ratio. `n`: the number of rows."""
         value, low, high = np.log([self.odds_ratio, self.low, self.high]).tolist()
         return Estimate(value, low, high, n, p=self.p)
 
 
 @dataclass(frozen=True, slots=True)
 class Logit:
-    """A fitted model.
+    """A fitted logistic regression, made by `logistic`.
 
-    `reference`: the baseline level of each categorical variable. `n`: used rows. `events`: rows
-    with a yes. `incomplete`: rows dropped for a missing value. `estimator` and `errors` name the
-    methods. `left_out` lists dropped levels and columns. `terms` is empty if nothing could be
-    fitted.
+    `terms`: the coefficients. It is empty if nothing could be fitted. `reference`: the baseline
+    level of each categorical variable. `n`: number of used rows. `events`: number of these rows
+    with a yes. `incomplete`: number of rows dropped for a missing value. `estimator`, `errors`: the
+    names of the methods. `left_out`: the dropped levels and columns.
     """
 
     terms: tuple[Term, ...]
@@ -82,10 +84,10 @@ def logistic(
     Texts become indicators against the `reference` level (default: the most frequent). Numbers are
     used unchanged. Rows with a missing value are dropped and counted. Levels and columns without
     information are left out and named. Errors are sandwich errors (HC1) for independent units.
-    Under (quasi-)separation maximum likelihood diverges. Firth's penalised likelihood is then used
-    for all terms (see `firth`), and `estimator` says so.
 
-    Firth (1993), doi:10.1093/biomet/80.1.27. Heinze and Schemper (2002), doi:10.1002/sim.1047.
+    Under (quasi-)separation maximum likelihood diverges. Firth's penalised likelihood is then used
+    for all terms (see `firth`), and `estimator` names this method. Firth (1993),
+    doi:10.1093/biomet/80.1.27. Heinze and Schemper (2002), doi:10.1002/sim.1047.
     """
     keep = [
         i
@@ -137,9 +139,9 @@ def firth(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return Firth's penalised logistic fit: coefficients (k,) and their covariance (k, k).
 
     It maximises log L + ½ log |X'WX|, which is finite under separation. The scores are X'(y − π +
-    h(½ − π)) with h the leverages of W^½X, and Newton steps are damped. The covariance is the
-    inverse information. If a group never or always has the outcome, its residuals are nearly zero,
-    and a sandwich would be far too narrow.
+    h(½ − π)), with h the leverages of W^½X. Newton steps are damped. The covariance is the inverse
+    information. A sandwich would be far too narrow: if a group never or always has the outcome, its
+    residuals are nearly zero.
     """
     beta = np.zeros(x.shape[1])
     for _ in range(200):
@@ -154,7 +156,7 @@ def firth(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the inverse information (k, k) and each row's penalised score (n, k)."""
+    """Return the inverse information (k, k) and the penalised score of each row (n, k)."""
     pi = 1 / (1 + np.exp(-np.clip(x @ beta, -30, 30)))
     root: FloatArray = np.sqrt(pi * (1 - pi))[:, None] * x
     bread = np.asarray(np.linalg.pinv(root.T @ root), float)
@@ -165,8 +167,8 @@ def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[Float
 def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     """Return coefficients and covariance, or None if the likelihood has no finite maximum.
 
-    Newton's method. HC1 is the sandwich (X'WX)⁻¹ X' diag(r²) X (X'WX)⁻¹ times n / (n − k), with r
-    the residuals.
+    The maximum is found by Newton's method. The covariance is the sandwich HC1, (X'WX)⁻¹ X'
+    diag(r²) X (X'WX)⁻¹ times n / (n − k), with r the residuals.
     """
     n, k = x.shape
     beta = np.zeros(k)
@@ -211,7 +213,7 @@ def _is_present(value: str | float | int | None) -> bool:
 def _indicator_columns(
     name: str, values: Column, reference: str | None
 ) -> str | list[tuple[tuple[str, str], FloatArray]]:
-    """Return the reference level of a column of texts, or the finished column of numbers."""
+    """Return the reference level of a column of texts, or the design column of numbers."""
     if values and all(
         isinstance(value, (int, float)) and not isinstance(value, bool) for value in values
     ):

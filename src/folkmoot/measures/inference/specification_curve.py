@@ -1,11 +1,10 @@
 """Specification curve: joint tests of a claim over many specifications.
 
-A grid asks the same question with several prompts, models or draws. Its cells share their
+A grid asks the same question with several prompts, models or draws. The cells of a grid share
 participants, so the share of cells in which a claim holds is no probability. The tests resample
 participants with all their answers in all specifications. They estimate how often such a curve
 would occur if no specification had an effect beyond the margin. The three statistics are those of
-Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.
-"""
+Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z."""
 
 from __future__ import annotations
 
@@ -36,12 +35,12 @@ ON_THE_SIDE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A claim over specifications.
+    """The estimates of one claim in all specifications, with joint tests (`specification_curve`).
 
-    `estimates`: specification → difference, with identical data once. `merged`: the number of
-    specifications with identical data. `p_median`, `p_count`, `p_z`: the chance of such a median,
-    number of significant specifications, and mean z if no specification had an effect beyond the
-    margin. For equivalence all three are the chance that some specification is outside the margin.
+    `estimates`: specification → difference. Specifications with identical data appear once, and
+    `merged` counts the others. `p_median`, `p_count`, `p_z`: the chance of such a median, number of
+    significant specifications, and mean z if no specification had an effect beyond the margin. For
+    a claim of equivalence, all three are the chance that some specification is outside the margin.
     They are NaN with too few independent units. `predicted`: the 95 % prediction interval for
     another specification, or NaN with fewer than three. `units`: independent units of the smaller
     condition.
@@ -68,11 +67,11 @@ class Curve:
 
     @property
     def robustness_word(self) -> str:
-        """The robustness of the claim in a word.
+        """The robustness of the claim in one word.
 
         Robust: all estimates are on the claimed side, and all three joint tests reject at the level
-        alpha. Fragile: no test rejects, or fewer than 80 % of the estimates are on that side.
-        Mixed: all other cases.
+        alpha. Fragile: no test rejects, or fewer than 80 % of the estimates are on the claimed
+        side. Mixed: all other cases.
         """
         if len(self.estimates) < 2:
             return "one specification"
@@ -87,7 +86,7 @@ class Curve:
 def _supports_claim(claim: Claim, value: float, median: float) -> bool:
     """Return whether one estimate is on the claimed side.
 
-    A claim without direction takes the side of the median.
+    For a claim without direction, the claimed side is the side of the median.
     """
     if claim.direction == "equivalent":
         return abs(value) <= claim.margin
@@ -98,10 +97,10 @@ def _supports_claim(claim: Claim, value: float, median: float) -> bool:
 def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Curve:
     """Return the joint inference on a claim over the specifications in `sides`.
 
-    Units with the same name are the same unit in all specifications and both conditions. Units are
-    drawn with replacement, within each condition unless they are in both. Each specification's
-    deviation from the margin is subtracted from its draws, which gives the curve without an effect.
-    `alpha` is the level of the tests. Use a smaller one if several claims are judged.
+    Units with one name are one unit in all specifications and both conditions. Units are drawn with
+    replacement, separately in each condition unless they are in both. The observed deviation of
+    each specification from the margin is subtracted from its draws, which gives curves without an
+    effect. `alpha` is the level of the tests. Use a smaller level if several claims are judged.
     """
     distinct = _merge_identical(sides)
     names = list(distinct)
@@ -129,7 +128,7 @@ def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Cur
 
 
 def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
-    """Return the specifications with different data. Of identical ones the first is kept."""
+    """Return the first of each set of specifications with identical data."""
     kept: dict[bytes, str] = {}
     for name, both in sides.items():
         content = repr([(side.units, side.values.tolist()) for side in both]).encode()
@@ -138,7 +137,11 @@ def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
 
 
 def _bootstrap_differences(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
-    """Return the differences (s,), those of draws (d, s), and the units of the smaller arm."""
+    """Return the observed differences (s,), the resampled ones, and a number of units.
+
+    The resampled differences have the shape (draws, s). The number is that of the units in the
+    smaller condition.
+    """
     units = [{unit for both in sides.values() for unit in both[arm].units} for arm in (0, 1)]
     shared = bool(units[0] & units[1])
     pools = [units[0] | units[1]] * 2 if shared else units
@@ -173,14 +176,14 @@ def _sum_by_specification(
 
 
 def _draw_units(rng: np.random.Generator, units: int) -> FloatArray:
-    """Return how often each unit is drawn, (draws, units)."""
+    """Return how often each unit is drawn in each draw, (draws, units)."""
     return rng.multinomial(units, np.full(units, 1 / units), DRAWS).astype(float)
 
 
 def _mean_difference(
     sums: list[FloatArray], counts: list[FloatArray], times: list[FloatArray]
 ) -> FloatArray:
-    """Return the mean of the first arm minus the mean of the second, (draws, specifications)."""
+    """Return the mean of the first condition minus that of the second, (draws, specifications)."""
     with np.errstate(invalid="ignore", divide="ignore"):
         first, second = (
             time @ s.T / (time @ count.T)
@@ -192,7 +195,10 @@ def _mean_difference(
 def _joint_tests(
     claim: Claim, observed: FloatArray, drawn: FloatArray, median: float
 ) -> tuple[float, float, float]:
-    """Return the p of the median, of the number of significant specifications, and of mean z."""
+    """Return the p-values of three statistics of the curve.
+
+    They are the median, the number of significant specifications, and the mean z.
+    """
     sign = {"greater": 1.0, "less": -1.0}.get(claim.direction, math.copysign(1.0, median))
     error = drawn.std(axis=0, ddof=1)
     error = np.where(error > 0, error, np.inf)
@@ -212,7 +218,7 @@ def _joint_tests(
 
 
 def _share_of_draws(draws: NDArray[np.bool_]) -> float:
-    """Return the share of draws, with the observed curve counted as one of them."""
+    """Return the share of True in `draws`, with the observed curve counted as one True draw."""
     return (int(draws.sum()) + 1) / (len(draws) + 1)
 
 

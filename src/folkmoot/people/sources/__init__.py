@@ -1,10 +1,10 @@
-"""Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and other packages.
+"""Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and sources of other packages.
 
-A source that needs only a number and a random generator is found by entry point. Another package
-can register `make(n, rng) -> list[Persona]` in the group `folkmoot.personas`. Its name then works
-as `personas: {source: NAME}` and `folkmoot personas build --source NAME`. Sources that read files
-or ask models (`table`, `persona_hub`) have other settings and are called directly.
-"""
+A source that needs only a number and a random generator is found by its entry point. Another
+package can register a function `(n, rng) -> list[Persona]` in the group `folkmoot.personas`. The
+name of the entry point is used in `personas: {source: NAME}` and in `folkmoot personas build
+--source NAME`. Sources that read files or ask models (`table`, `persona_hub`) have other settings,
+and their functions are called directly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def installed_sources() -> dict[str, EntryPoint]:
 
 
 def find_persona_source(name: str) -> PersonaSource:
-    """Return the source with this name. Raises InputError that lists the known names."""
+    """Return the source with this name.
+
+    Raises InputError with the known names if there is none.
+    """
     found = installed_sources()
     if name not in found:
         known = f"known are {', '.join(found)}"

@@ -1,9 +1,9 @@
 """Read the table of a human experiment: one row for each answer of a person about an item.
 
-Columns: `person`, `item` (the rated statement), `before` and `after` (numbers), `arm`, `text_shown`
-(the text that the person read in between), and attributes of the person. `after` may be empty.
-`arm`, `text_shown` and attributes are optional. The study type `replay` uses this table.
-"""
+Columns: `person`, `item` (the rated statement), `before` and `after` (numbers), `arm` (the
+condition), `text_shown` (the text that the person read before the second answer), and attributes of
+the person. `after` may be empty. `arm`, `text_shown` and attributes are optional. The study type
+`replay` uses this table."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ COLUMNS = ("person", "item", "before", "after", "arm", "text_shown")
 
 @dataclass(frozen=True, slots=True)
 class HumanAnswer:
-    """The answers of one person about one item before and after reading a text.
+    """The answers of one person about one item, before and after reading a text.
 
-    `after` is None if it is unknown. `attributes` holds the other columns about the person.
+    `arm`: the condition. `after`: the second answer, or None if it is unknown. `attributes`: the
+    other columns about the person.
     """
 
     person: str
@@ -37,7 +38,7 @@ class HumanAnswer:
 
     @property
     def persona(self) -> str:
-        """The description of the person. It completes "You are …"."""
+        """The description of the person, which completes "You are …"."""
         known = {
             key: attribute
             for key, attribute in self.attributes.items()
@@ -48,11 +49,10 @@ class HumanAnswer:
 
 
 def read_experiment(path: Path) -> list[HumanAnswer]:
-    """Return every row of the table, in its order.
+    """Return all rows of the table in order.
 
     Raises InputError with all problems: missing columns, cells that are not numbers, and
-    contradictory rows. A row is contradictory if the same person has answered about the same item
-    in an earlier row.
+    contradictory rows. A row is contradictory if an earlier row has the same person and item.
     """
     table = read_frame(path)
     table = table.rename({column: clean_name(column) for column in table.columns})
@@ -99,7 +99,7 @@ def read_experiment(path: Path) -> list[HumanAnswer]:
 
 
 def _number(cell: str) -> float | None:
-    """Return the number in a cell, None if it is empty, or NaN if it is no number."""
+    """Return the number in a cell, None if the cell is empty, or NaN if it holds other text."""
     if cell in ("", "NA", "NaN"):
         return None
     try:

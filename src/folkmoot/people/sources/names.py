@@ -18,15 +18,18 @@ REFERENCE_YEAR = 2022
 
 @dataclass(frozen=True, slots=True)
 class NameBook:
-    """Names of the United States. `given[sex]` is [(first birth year, names), …], oldest first."""
+    """Names of the United States.
+
+    `given[sex]`: pairs (first birth year, names), oldest first. `family`: family names.
+    """
 
     given: dict[str, tuple[tuple[int, tuple[str, ...]], ...]]
     family: tuple[str, ...]
 
     def given_for(self, sex: str, age: int) -> tuple[str, ...]:
-        """Return given names of the birth cohort of this age.
+        """Return the given names of the birth cohort of people with this age.
 
-        `sex` is "F", "M", or "X" for both.
+        `sex`: "F", "M", or "X" for the names of both.
         """
         if sex == "X":
             return (*self.given_for("F", age), *self.given_for("M", age))
@@ -52,13 +55,12 @@ def draw_names(
     rng: np.random.Generator,
     taken: Collection[str] = (),
 ) -> list[str]:
-    """Return a different full name for each (sex, age), in order.
+    """Return a different full name for each pair (sex, age), in order.
 
-    No given name of `taken` is used.
-
-    Given names do not repeat until the list of a cohort is used up. So in a group of usual size, a
-    given name identifies one participant. If a cohort has few full names left (tens of thousands of
-    people of one sex and age), middle initials distinguish them.
+    Given names in `taken` are not used. A given name repeats only after all names of its cohort
+    were used. So in a group of usual size, a given name identifies one participant. If a cohort has
+    few unused full names left (after tens of thousands of people of one sex and age), middle
+    initials distinguish them.
     """
     book = name_book()
     used_given: set[str] = set(taken)
@@ -92,7 +94,10 @@ def _draw_full_name(
     used: set[str],
     rng: np.random.Generator,
 ) -> str | None:
-    """Return an unused full name, or None if random tries suggest that few are left."""
+    """Return an unused full name, or None if no random try finds one.
+
+    `middle`: the number of the middle initials, 0 for none.
+    """
     initials = ""
     while middle:
         middle, letter = divmod(middle - 1, 26)

@@ -1,9 +1,8 @@
 """Draw personas from a persona-hub file: JSON lines `{"persona": "…"}`, local or by URL.
 
-The file is never loaded into memory. One pass gives each line a random ticket and keeps the lines
-with the lowest tickets as candidates. Only candidates go through language identification.
-`enrich_persona` then makes full personas of the lines.
-"""
+The file is never loaded into memory. One pass draws a random number (ticket) for each line and
+keeps the lines with the lowest tickets as candidates. Only candidates go through language
+identification. `enrich_persona` then makes full personas of the lines."""
 
 from __future__ import annotations
 
@@ -45,9 +44,10 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The counts of one pass over a file. `examined` lines went through language identification.
+    """The counts of one pass over a file, made by `sample_lines`.
 
-    `first_broken` holds the line numbers of the first few broken lines.
+    `examined`: lines that went through language identification. `first_broken`: the line numbers of
+    the first few broken lines.
     """
 
     lines: int
@@ -79,9 +79,9 @@ def sample_lines(
 ) -> tuple[list[str], Reading]:
     """Return `count` different usable base lines, drawn at random, and the counts of the file.
 
-    The same generator state and file give the same lines. `exclude` holds `Persona.key`s to skip
-    (those in the pool). Raises InputError if the file is missing or has fewer than `count` usable
-    lines.
+    The same generator state and file give the same lines. `exclude`: `Persona.key` of each persona
+    to skip, such as those of the pool. Raises InputError if the file is missing or has fewer than
+    `count` usable lines.
     """
     seed = int(rng.integers(2**63))
     # Keep some spare candidates, because a few lines are repeated or not English.
@@ -109,7 +109,7 @@ def sample_lines(
 
 
 def is_english(text: str) -> bool:
-    """Return whether a line is English. In doubt it counts as English."""
+    """Return whether a line is English. A doubtful line counts as English."""
     ranked = dict(_language_identifier().rank(text))
     return 1.0 - float(ranked["en"]) <= NOT_ENGLISH
 
@@ -117,7 +117,10 @@ def is_english(text: str) -> bool:
 def _select_usable_lines(
     candidates: list[str], count: int, exclude: Collection[str], english_only: bool
 ) -> tuple[list[str], int, int, int]:
-    """Return (kept, examined, not English, repeated) for the first `count` usable candidates."""
+    """Return the first `count` usable candidates, and three numbers of lines.
+
+    The numbers count the examined lines, the lines that are not English, and the repeated lines.
+    """
     kept: list[str] = []
     seen: set[str] = set()
     examined = foreign = repeated = 0
@@ -140,9 +143,11 @@ def _select_usable_lines(
 def _lowest_tickets(
     path: Path, wanted: int, seed: int
 ) -> tuple[list[str], int, int, tuple[int, ...]]:
-    """Return (texts in ticket order, lines, broken lines, numbers of the first broken ones).
+    """Return the texts of the `wanted` lines with the lowest tickets, and counts of the file.
 
-    Broken lines get tickets too, so that correcting one line does not change the tickets of others.
+    The counts are the number of lines, the number of broken lines, and the line numbers of the
+    first broken ones. Broken lines get tickets too, so that correcting one line does not change the
+    tickets of others.
     """
     tickets = _draw_tickets(seed)
     heap: list[tuple[float, int, str]] = []
@@ -178,7 +183,7 @@ def _draw_tickets(seed: int) -> Iterator[float]:
 
 
 def _persona_of(raw: bytes) -> str | None:
-    """Return the text of one line, or None if the line is broken."""
+    """Return the persona text in one line, or None if the line is broken."""
     try:
         data = json.loads(raw)
     except (ValueError, RecursionError):
@@ -208,11 +213,11 @@ async def fetch_file(
     refresh: bool = False,
     timeout: float = 60.0,
 ) -> Path:
-    """Return the local copy of the file at `url`. Download it unless the cache has it.
+    """Return the local copy of the file at `url`. Download the file unless the cache has it.
 
-    `progress(bytes received, total bytes or None)` is called during the download. The copy appears
-    only when it is complete. `timeout` is the longest silence in seconds, not the total time.
-    Raises InputError with alternatives if the URL cannot be read.
+    The download calls `progress(received bytes, total bytes or None)`. The copy appears only when
+    it is complete. `timeout`: the longest time without data in seconds, not the total time. Raises
+    InputError with alternatives if the URL cannot be read.
     """
     target = cache_path(url, cache_dir)
     if target.is_file() and not refresh:

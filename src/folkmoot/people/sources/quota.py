@@ -1,9 +1,8 @@
 """Make personas from stated ratios, without network or model.
 
-Each ratio is met as exactly as n allows. Attributes are drawn independently of each other, with two
-exceptions. The occupation depends on sex, age and education, and degrees have a minimum age. Use
-`grounded` for personas with realistic correlations between attributes.
-"""
+Each ratio is met as exactly as the number of personas allows. Attributes are drawn independently of
+each other, with two exceptions. The occupation depends on sex, age and education, and degrees have
+a minimum age. Use `grounded` for personas with realistic correlations between attributes."""
 
 from __future__ import annotations
 
@@ -33,9 +32,9 @@ _AGE = re.compile(r"(\d{1,3})(?:\s*[-–]\s*(\d{1,3}))?")
 
 
 def default_ratios() -> dict[str, dict[str, float]]:
-    """Return the packaged shares (adults of 18–65 in the United States).
+    """Return the packaged shares, which describe adults of 18–65 in the United States.
 
-    Sources: `quota_us.yaml`.
+    The sources are in `quota_us.yaml`.
     """
     return {key: dict(shares) for key, shares in _load_wordings()["ratios"].items()}
 
@@ -44,8 +43,8 @@ def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> 
     """Return `count` different personas that meet the ratios (largest remainder).
 
     `ratios` replaces single attributes of `default_ratios`. `age` takes bands ("30-44") or single
-    years. An additional attribute (`tenant: {yes: .6, no: .4}`) is added to demographics and text.
-    Raises InputError naming every invalid ratio.
+    years. An attribute that is not in `default_ratios` (`tenant: {yes: .6, no: .4}`) is added to
+    demographics and text. Raises InputError with every invalid ratio.
     """
     shares = {**default_ratios(), **{key: dict(value) for key, value in (ratios or {}).items()}}
     problems = check_ratios(shares)
@@ -72,17 +71,17 @@ def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> 
 
 
 def _uniform_draws(count: int, rng: np.random.Generator) -> Iterator[float]:
-    """Yield `count` draws from [0, 1), drawn in blocks.
+    """Yield `count` random numbers from [0, 1), generated in blocks.
 
-    Single draws would take as long as writing the descriptions. All draws at once would take as
-    much memory as the personas.
+    Generating them one by one would take as long as writing the descriptions. Generating all at
+    once would take as much memory as the personas.
     """
     for start in range(0, count, DRAWS_AT_ONCE):
         yield from rng.random(min(DRAWS_AT_ONCE, count - start)).tolist()
 
 
 def check_ratios(ratios: Ratios) -> list[Problem]:
-    """Return all problems of ratios: empty, negative, or a value that no scale has."""
+    """Return all problems of ratios: empty or negative ratios, and unknown values."""
     problems = []
     for key, shares in ratios.items():
         at = f"ratios.{key}"
@@ -104,7 +103,7 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
 def _deal_values(
     key: str, shares: Mapping[str, float], count: int, rng: np.random.Generator
 ) -> list[Any]:
-    """Return `count` values in random order with counts by largest remainder."""
+    """Return `count` values in random order. Their counts follow `shares` by largest remainder."""
     values = list(shares)
     weights = np.array([shares[value] for value in values], dtype=float)
     exact = weights / weights.sum() * count
@@ -120,7 +119,7 @@ def _deal_values(
 def _old_enough(rows: list[dict[str, Any]], rng: np.random.Generator) -> None:
     """Swap education between people until all are old enough for their degree, if this is possible.
 
-    Swaps leave every ratio unchanged.
+    A swap changes no ratio.
     """
     ages = np.array([row["age"] for row in rows])
     needed = np.array([_DEGREE_AGE[row["education"]] for row in rows])
@@ -224,7 +223,7 @@ def _pick_item(items: Any, draw: Draw) -> str:
 def _pick_several(items: list[str], count: int, draw: Draw) -> list[str]:
     """Return `count` different items, drawn one after the other.
 
-    An item listed twice is likelier.
+    An item that is listed twice is drawn more often.
     """
     out: list[str] = []
     for _ in range(count):

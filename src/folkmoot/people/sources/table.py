@@ -48,11 +48,11 @@ def read_personas(path: Path, columns: Mapping[str, str] | None = None) -> list[
     """Return every row as a persona, in the order of the file.
 
     These columns have a meaning: `id`, `name`, one of `TEXT_COLUMNS` (the description),
-    `base_persona`, and the seven demographics, also under the names in `ALSO_CALLED`. Without a
-    description column, the description is made from the other columns. All other columns are kept
-    in `extra`. `columns` maps these names to those of the file (`{"age": "AGE_YRS"}`). Empty cells
-    are left out. Raises InputError for an unreadable file, a repeated id, or rows (named by line)
-    without any information.
+    `base_persona`, and the seven demographics. `ALSO_CALLED` holds other accepted names of them.
+    Without a description column, the description is made from the other columns. All other columns
+    are kept in `extra`. `columns` maps names with a meaning to those of the file (`{"age":
+    "AGE_YRS"}`). Empty cells are left out. Raises InputError for an unreadable file, a repeated id,
+    or rows without any information (named by line).
     """
     table = read_frame(path)
     given = columns or {}
@@ -108,7 +108,7 @@ def first_line(path: Path) -> int:
 
 
 def read_frame(path: Path) -> pl.DataFrame:
-    """Return the table in a file. Raises InputError if it cannot be read."""
+    """Return the table in a file. Raises InputError if the file cannot be read."""
     kind = path.suffix.lower()
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -158,7 +158,10 @@ def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
 
 
 def _parse_number_column(column: pl.Series) -> pl.Series:
-    """Return the column as numbers if every cell keeps its spelling. 007 and 1.10 stay text."""
+    """Return the column as numbers if no cell changes its spelling, otherwise unchanged.
+
+    007 and 1.10 would change, so they stay text.
+    """
     for kind in (pl.Int64, pl.Float64):
         numbers = column.cast(kind, strict=False)
         if numbers.cast(pl.String).eq_missing(column).all():
@@ -177,9 +180,9 @@ def clean_name(column: str) -> str:
 
 
 def _known_meanings(columns: Sequence[str]) -> dict[str, str]:
-    """Return column → known name.
+    """Return for each column the known name of its meaning.
 
-    Of several columns with the same meaning, the first gets the name.
+    If several columns have the same meaning, the first one gets the name.
     """
     meant = {column: clean_name(column) for column in columns}
     taken = Counter(meant.values())
@@ -247,7 +250,7 @@ def _capitalise_first(text: str) -> str:
 
 
 def _to_json_value(value: object) -> object:
-    """Return a JSON value. Dates, decimals and similar types become text. Nested values stay."""
+    """Return a cell as a JSON value. Dates, decimals and similar types become text."""
     if isinstance(value, (str, int, float, bool)):
         return value.strip() if isinstance(value, str) else value
     return json.loads(json.dumps(value, default=str))

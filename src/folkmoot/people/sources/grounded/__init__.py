@@ -1,7 +1,6 @@
-"""Grounded personas: participants drawn from a population with published, cited figures.
+"""Grounded personas: participants drawn from a population that follows published, cited figures.
 
-Start with `PersonaGenerator`. `Profile` is one participant. Every figure is in `us.yaml`.
-"""
+Start with `PersonaGenerator`. A `Profile` is one participant. All figures are in `us.yaml`."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ __all__ = [
 
 
 def make(count: int, rng: np.random.Generator) -> list[Persona]:
-    """Return `count` personas of the default population.
+    """Return `count` personas of the packaged population.
 
-    This is the registered source `grounded`.
+    This function is registered as the source `grounded`.
     """
     return PersonaGenerator().personas(count, rng)

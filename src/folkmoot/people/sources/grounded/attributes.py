@@ -1,7 +1,6 @@
-"""Draw traits, buying behaviour, voice and opinion of a participant, given the demographics.
+"""Draw traits, buying behaviour, voice and opinion of a participant from the demographics.
 
-Weights and published figures are in `us.yaml`. The way of talking is assumed, with random noise.
-"""
+Weights and published figures are in `us.yaml`. The way of talking is assumed, with random noise."""
 
 from __future__ import annotations
 
@@ -45,9 +44,10 @@ _TALK_NOISE = 0.5
 
 
 def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> Traits:
-    """Return five trait scores for this age and sex: means by both, with correlated residuals.
+    """Return five trait scores for a participant of this age and sex.
 
-    Scores in `fixed` are kept. The others are drawn as if no score were fixed.
+    The means depend on age and sex, and the residuals are correlated. Scores in `fixed` are kept.
+    The other scores are drawn as if none were fixed.
     """
     terms = figures()["ocean"]
     residual = residual_factor() @ rng.standard_normal(len(TRAITS))
@@ -60,7 +60,7 @@ def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> T
 
 
 def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
-    """Return the expected score for this age and sex, in standard deviations.
+    """Return the expected score of a trait for this age and sex, in standard deviations.
 
     There are no figures for nonbinary people ("X"), so they get the mean of women and men.
     """
@@ -77,15 +77,16 @@ def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
 def residual_factor() -> NDArray[np.float64]:
     """Return the matrix that turns independent normal values into residuals of the traits.
 
-    The published correlations are those of whole populations. So the covariance due to age and sex
-    is subtracted from them. The total then has unit variances and the published correlations.
+    The published correlations are those of whole populations, so they include the covariance due to
+    age and sex. That covariance is subtracted here. Expected scores plus residuals then have unit
+    variances and the published correlations.
     """
     remaining = published_correlations() - _by_age_and_sex()
     return np.asarray(np.linalg.cholesky(remaining), dtype=np.float64)
 
 
 def _by_age_and_sex() -> NDArray[np.float64]:
-    """Return the covariance of the five expected scores over ages and sexes."""
+    """Return the covariance (5, 5) of the expected trait scores over ages and sexes."""
     data = figures()
     terms = data["ocean"]
     cells: list[list[float]] = []
@@ -114,7 +115,7 @@ def published_correlations() -> NDArray[np.float64]:
 
 
 def scores_of(who: Circumstances, traits: Traits) -> dict[str, float]:
-    """Return all standardised scores to which weights may refer."""
+    """Return the standardised scores of circumstances and traits, by the names that weights use."""
     return {
         **who.standardised_scores(),
         **{trait: traits.standard_score(trait) for trait in TRAITS},
@@ -122,12 +123,11 @@ def scores_of(who: Circumstances, traits: Traits) -> dict[str, float]:
 
 
 def weighted_sum(weights: Mapping[str, float], scores: Mapping[str, float]) -> float:
-    """Return Σ weight × score."""
     return sum(weight * scores[name] for name, weight in weights.items())
 
 
 def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Vals:
-    """Return a VALS type: resources decide the row, and the strongest motivation the column."""
+    """Return a VALS type: the row by resources, the column by the strongest motivation."""
     terms = data["vals"]
     spread = math.sqrt(sum(w * w for w in terms["resources"].values()))
     rank = _NORMAL.cdf(weighted_sum(terms["resources"], scores) / (1.12 * spread))
@@ -151,7 +151,7 @@ def draw_consumer(
     data: Figures,
     fixed: Fixed,
 ) -> ConsumerProfile:
-    """Return the buying behaviour: scores 0–100, channels by age, and the stage of adoption."""
+    """Return the buying behaviour: scores 0–100, shopping channels and stage of adoption."""
     drawn = {
         name: _draw_score(weighted_sum(weights, scores), weights, rng)
         for name, weights in data["consumer"]["weights"].items()
@@ -171,7 +171,11 @@ def _draw_score(value: float, weights: Mapping[str, float], rng: np.random.Gener
 
 
 def _adoption_stage(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Any:
-    """Return the stage of adoption for the rank in innovativeness, by published shares."""
+    """Return the stage of adoption of a participant.
+
+    The rank of the participant in innovativeness decides the stage. Each stage has its published
+    share.
+    """
     terms = data["adoption"]
     spread = math.sqrt(sum(w * w for w in terms["weights"].values()) + terms["noise"] ** 2)
     z = (weighted_sum(terms["weights"], scores) + terms["noise"] * rng.standard_normal()) / spread
@@ -210,11 +214,11 @@ def _shopping_channels(
 def draw_voice(
     rng: np.random.Generator, scores: Mapping[str, float], traits: Traits
 ) -> VoiceProfile:
-    """Return the way of talking.
+    """Return the way of talking of a participant.
 
     Verbosity depends on extraversion, formality on education and age, directness on low
-    agreeableness, and vocabulary on education and openness. Two habits of speech fit the most
-    extreme traits.
+    agreeableness, and vocabulary on education and openness. The participant also gets two habits of
+    speech, which follow from the most extreme traits.
     """
     e, a, o = scores["extraversion"], scores["agreeableness"], scores["openness"]
     school = scores["education"]
@@ -237,7 +241,10 @@ def _three_step_value(value: float, rng: np.random.Generator, names: tuple[T, T,
 
 
 def _shopping_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...]:
-    """Return two habits of speech that fit the most extreme traits. The second may be general."""
+    """Return two habits of speech. The first one fits the most extreme trait.
+
+    The second one fits the second most extreme trait, or is a general habit.
+    """
     order = sorted(TRAITS, key=lambda text: -abs(getattr(traits, text) - 50))
     stock = load_wordings()["habits"]
 
@@ -253,7 +260,7 @@ def _shopping_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, ...
 
 
 def valence_label(valence: float) -> str:
-    """Return the label for a valence."""
+    """Return the label of the range that contains `valence`."""
     return LABELS[sum(valence >= limit for limit in LIMITS)]
 
 
@@ -265,7 +272,11 @@ def draw_opinion(
     fixed: Fixed,
     appeal: float = 0.0,
 ) -> Opinion:
-    """Return the first opinion: a valence from three attributes, and a sentence."""
+    """Return the first opinion about a concept: a valence and a sentence.
+
+    The valence depends on openness, price sensitivity and engagement, and on the `appeal` of the
+    concept. Values in `fixed` are kept.
+    """
     terms = data["opinion"]
     inputs = {
         "openness": scores["openness"],
@@ -283,7 +294,12 @@ def draw_opinion(
 
 
 def valence_sentence(valence: float, parts: Mapping[str, float], pick: float) -> str:
-    """Return a sentence for a valence. Its theme is the strongest reason in that direction."""
+    """Return a sentence that fits a valence.
+
+    `parts`: the contribution of each attribute to the valence. The theme of the sentence is the
+    attribute with the largest contribution in the direction of the valence. `pick` (0 to 1) selects
+    one of the sentences.
+    """
     sign = -1.0 if valence < 0 else 1.0
     strongest = max(parts, key=lambda name: sign * parts[name])
     theme = {"openness": "newness", "price_sensitivity": "price", "engagement": "category"}

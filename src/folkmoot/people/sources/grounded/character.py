@@ -1,4 +1,4 @@
-"""Describe a profile in plain words: five bands per trait, never a score.
+"""Describe a profile in plain words: five bands per trait, without scores.
 
 The description of a grounded persona and the system prompts of the focus group use these functions.
 """
@@ -27,12 +27,15 @@ def load_wordings() -> dict[str, Any]:
 
 
 def trait_sentence(trait: str, score: int) -> str:
-    """Return the sentence for the band of a score."""
+    """Return the sentence that describes a trait with this score."""
     return str(load_wordings()[trait][score_band(score)])
 
 
 def describe_temperament(traits: Traits) -> str:
-    """Return sentences for all five traits, the most extreme first: readers remember it best."""
+    """Return sentences for all five traits.
+
+    The most extreme trait comes first, because readers remember the first sentence best.
+    """
     order = sorted(TRAITS, key=lambda text: -abs(getattr(traits, text) - 50))
     return " ".join(trait_sentence(text, getattr(traits, text)) for text in order)
 
@@ -77,7 +80,7 @@ def describe_introduction(profile: Profile) -> str:
 
 
 def describe_circumstances(profile: Profile) -> str:
-    """Return sex, education, income and politics in one sentence."""
+    """Return sex, race, education, income and politics in one sentence."""
     in_words = {
         key: load_wordings()["circumstances"][key][getattr(profile, key)]
         for key in ("sex", "education", "income", "political_leaning")
@@ -104,7 +107,7 @@ def describe_profile(profile: Profile) -> str:
 
 
 def _second_person(habit: str) -> str:
-    """Return a habit in the second person: "says …" → "say …"."""
+    """Return a habit of speech in the second person: "says …" → "say …"."""
     verb, _, rest = habit.partition(" ")
     base = {"loses": "lose", "apologizes": "apologize", "pauses": "pause"}.get(
         verb, verb[:-1] if verb.endswith("s") else verb

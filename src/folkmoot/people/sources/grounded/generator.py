@@ -42,10 +42,10 @@ _TRIES = 4000
 
 @dataclass(frozen=True, slots=True)
 class PersonaGenerator:
-    """Generates participants for one concept.
+    """Generates the grounded participants of a study on one concept.
 
-    `appeal` (−1 … 1) shifts all first opinions. 0 means that nothing is known about the concept.
-    `panel` holds a researcher's people, drawn by weight instead of the packaged population.
+    `appeal` (−1 … 1): a shift of all first opinions, 0 if the appeal of the concept is unknown.
+    `panel`: people of the researcher, drawn by weight. They replace the packaged population.
     """
 
     appeal: float = 0.0
@@ -56,11 +56,10 @@ class PersonaGenerator:
     ) -> list[Profile]:
         """Return `count` profiles with different names.
 
-        The same generator state gives the same profiles.
-
-        `quotas` maps attributes (`QUOTA_KEYS`, with ages as bands such as "25-34") to shares or
-        numbers. Quotas are met exactly (largest remainder). All other attributes are drawn from the
-        population given the quotas. Raises InputError if a requested combination does not occur.
+        `rng` with the same state gives the same profiles. `quotas`: attribute (`QUOTA_KEYS`, with
+        ages as bands such as "25-34") → value → share or number. Quotas are met exactly (largest
+        remainder). All other attributes are drawn from the population given the quotas. Raises
+        InputError if a requested combination does not occur.
         """
         # A seed per participant: an additional draw for one of them changes no other.
         seeds: list[int] = rng.integers(2**63, size=count).tolist()
@@ -75,9 +74,10 @@ class PersonaGenerator:
     def from_profiles(
         self, rows: Sequence[Mapping[str, object]], rng: np.random.Generator
     ) -> list[Profile]:
-        """Return profiles for partly known people: known values are kept, and the rest is drawn.
+        """Return profiles for partly known people.
 
-        Keys are those of `Given`. Raises InputError naming every invalid value.
+        Known values are kept, and the other values are drawn. The keys of a row are those of
+        `Given`. Raises InputError with every invalid value.
         """
         problems = [
             problem
@@ -106,7 +106,10 @@ class PersonaGenerator:
     def personas(
         self, count: int, rng: np.random.Generator, quotas: Quotas | None = None
     ) -> list[Persona]:
-        """Return `generate_profiles` as personas with a description, for any study type."""
+        """Return `generate_profiles` as personas with a description.
+
+        Every study type can use them.
+        """
         return [
             profile.to_persona(character.describe_profile(profile))
             for profile in self.generate_profiles(count, rng, quotas)
@@ -135,7 +138,10 @@ class PersonaGenerator:
         )  # fmt: skip
 
     def _fixed_attributes(self, count: int, rng: np.random.Generator) -> list[Fixed]:
-        """Return the known attributes of `count` participants: rows of the panel, or nothing."""
+        """Return the known attributes of `count` participants.
+
+        They are rows of the panel, or empty mappings without a panel.
+        """
         if self.panel is None:
             return [{}] * count
         return [self.panel.rows[i] for i in self.panel.sample_rows(count, rng)]
@@ -143,10 +149,11 @@ class PersonaGenerator:
     def _by_quota(
         self, count: int, seeds: Sequence[int], quotas: Quotas
     ) -> tuple[list[Profile], list[Fixed]]:
-        """Draw candidates for each participant until one fits the remaining quotas.
+        """Return profiles that meet the quotas, and the known attributes of each.
 
-        With a panel, candidates are its rows in the order of a weighted draw. No row is used twice
-        before all others have been tried.
+        For each participant, candidates are drawn until one fits the remaining quotas. With a
+        panel, the candidates are its rows in the order of a weighted draw. Rows that were not used
+        yet are tried first.
         """
         left = {key: _allocate_counts(shares, count) for key, shares in quotas.items()}
         people: list[Profile] = []
@@ -199,9 +206,9 @@ class PersonaGenerator:
 
 
 def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str, int]:
-    """Return numbers of participants from shares by largest remainder.
+    """Return numbers of participants that follow `shares`, rounded by largest remainder.
 
-    Numbers that sum to n stay.
+    Shares that already are whole numbers with the sum `person_count` are returned unchanged.
     """
     total = sum(shares.values())
     exact = {str(key): share / total * person_count for key, share in shares.items()}
@@ -214,7 +221,7 @@ def _allocate_counts(shares: Mapping[str, float], person_count: int) -> dict[str
 
 
 def _quota_cell(one: Profile, key: str, cells: Mapping[str, int]) -> str | None:
-    """Return the quota cell of a profile, or None if it belongs to none."""
+    """Return the quota cell to which a profile belongs, or None if there is none."""
     if key != "age":
         value = one.consumer.adoption if key == "adoption" else str(getattr(one, key))
         return value if value in cells else None
@@ -226,7 +233,10 @@ def _quota_cell(one: Profile, key: str, cells: Mapping[str, int]) -> str | None:
 
 
 def age_band(text: str) -> tuple[int, int] | None:
-    """Return (low, high) of "25-34", "35" or "65+", or None for other text."""
+    """Return the lowest and highest age in a text such as "25-34", "35" or "65+".
+
+    Returns None for other text.
+    """
     found = re.fullmatch(r"\s*(\d{1,3})\s*(?:[-–]\s*(\d{1,3})|(\+))?\s*", str(text))
     if not found:
         return None
@@ -236,7 +246,7 @@ def age_band(text: str) -> tuple[int, int] | None:
 
 
 def check_quotas(quotas: Quotas) -> list[Problem]:
-    """Return all problems of quotas: unknown attributes or values, negative or empty shares."""
+    """Return all problems of quotas: unknown attributes or values, and negative or empty shares."""
     problems: list[Problem] = []
     known = {"sex": ("F", "M"), **LISTED}
     for name, shares in quotas.items():

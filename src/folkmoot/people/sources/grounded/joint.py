@@ -1,10 +1,9 @@
 """The population of the United States as a table: published tables joined by raking.
 
-No published table has all attributes of a persona. Each published table has two or three. Counts of
-survey respondents give the associations beyond these tables. `rake_table` adjusts the counts until
-all published margins hold at once. `sample_people` turns the fitted table into people with an
-occupation and an income. Every figure is in `us.yaml` with its source.
-"""
+No published table has all attributes of a persona. Each published table has two or three. The
+associations between the other attributes come from counts of survey respondents. `rake_table`
+adjusts these counts until all published margins hold at once. `sample_people` turns the fitted
+table into people with an occupation and an income. Every figure is in `us.yaml` with its source."""
 
 from __future__ import annotations
 
@@ -89,7 +88,10 @@ def _table_shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -
 
 @lru_cache(maxsize=1)
 def core_margins() -> tuple[RakingMargin, ...]:
-    """Return the published margins of the core table. The last ones hold exactly after raking."""
+    """Return the published margins of the core table.
+
+    The last margins hold exactly after raking.
+    """
     d = us_figures()
     ages = np.array([*d["age"]["bands"].values()], dtype=float)
     ages = ages / ages.sum()
@@ -158,9 +160,9 @@ def _with_degrees(groups: Array, per_cent: Sequence[float]) -> Array:
 
 
 def _race_shares(counts: Sequence[float]) -> Array:
-    """Return shares of `RACES` from counts of all, white, Black, Asian and Hispanic people.
+    """Return the shares of `RACES` from counts of all, white, Black, Asian and Hispanic people.
 
-    Hispanic people are also counted in the first three groups. 90 % of them are assumed to be white
+    Hispanic people are also counted as white, Black or Asian. 90 % of them are assumed to be white
     and 3 % Black.
     """
     everybody, white, black, asian, hispanic = counts
@@ -171,7 +173,7 @@ def _race_shares(counts: Sequence[float]) -> Array:
 
 @lru_cache(maxsize=1)
 def core_shares() -> Array:
-    """Return shares of people. Axes: sex, age, education, activity, race and home."""
+    """Return shares of people, with the axes sex, age, education, activity, race and home."""
     seed = np.zeros(
         (len(SEXES), len(age_bands()), len(_GSS_DEGREES), len(ACTIVITIES), len(_MARITAL))
     )
@@ -198,7 +200,7 @@ def core_shares() -> Array:
 
 
 def _home_shares() -> Array:
-    """Return the homes of people by marital status, as a start for raking."""
+    """Return the shares of homes (columns) by marital status (rows), to start raking."""
     rows = [{"spouse": 1.0}, *(us_figures()["unmarried"][m] for m in _MARITAL[1:])]
     return np.array([[row.get(home, 0.0) for home in HOMES] for row in rows])
 
@@ -208,10 +210,11 @@ def _home_shares() -> Array:
 
 @dataclass(frozen=True)
 class Jobs:
-    """Occupations with the shares of their workers (axes: job, sex, age, education, race).
+    """The occupations of the population, with the shares of their workers.
 
-    `names`, `titles` and `pay` are by job. `pay` is the occupation's term of the log earnings.
-    `margins` are the published margins of `table`.
+    `names`, `titles`: one for each occupation. `pay`: the term of each occupation in the log
+    earnings. `table`: shares of workers, with the axes job, sex, age, education and race.
+    `margins`: the published margins of `table`.
     """
 
     names: tuple[str, ...]
@@ -223,7 +226,10 @@ class Jobs:
 
 @lru_cache(maxsize=1)
 def raked_occupations() -> Jobs:
-    """Return the occupations, raked to the core table's workers and to published margins."""
+    """Return the occupations of the population.
+
+    Their shares are raked to the workers of the core table and to published margins.
+    """
     frame = _read_figures_table("us_occupations.csv")
     names = frame["job"].to_list()
     size = _normalise_counts(frame["thousands"].to_list())
@@ -253,7 +259,7 @@ def raked_occupations() -> Jobs:
 def likely_job(sex: str, age: int, education: str, at: float) -> str:
     """Return an occupation of people with this sex, age and education.
 
-    `at` (0 to 1) selects one.
+    `at` (0 to 1) selects one of them by cumulative share.
     """
     ages = [int(band.split("-")[1]) for band in age_bands()]
     band = min(int(np.searchsorted(ages, age)), len(ages) - 1)
@@ -266,7 +272,7 @@ def likely_job(sex: str, age: int, education: str, at: float) -> str:
 
 
 def _of_age(frame: pl.DataFrame) -> NDArray[np.bool_]:
-    """Return for each occupation whether `_OF_AGE` is its minimum age."""
+    """Return for each occupation whether workers must be at least `_OF_AGE` years old."""
     responsible = [bool(_RESPONSIBLE.search(job)) for job in frame["job"]]
     schooled = (frame["bachelor"] + frame["graduate"]).to_numpy() >= 40
     return np.array(responsible) | schooled
@@ -281,8 +287,9 @@ def _degree_shares(
 ) -> Array:
     """Return the shares of degrees in an occupation.
 
-    The survey counts some college without a degree as high school. The more workers of an
-    occupation have degrees, the more of the others are assumed to have some college.
+    The survey counts some college without a degree as high school. Some of these workers are
+    assumed to have some college, and more of them in occupations in which many workers have
+    degrees.
     """
     began = school * (0.3 + 0.4 * (bachelor + graduate) / 100)
     doctors = graduate * _DOCTORS.get(job, 0.03)
@@ -297,7 +304,7 @@ def _degree_shares(
 
 @lru_cache(maxsize=1)
 def sample_people() -> pl.DataFrame:
-    """Return 20,000 people of equal weight, always the same.
+    """Return 20,000 people of equal weight. Every call returns the same people.
 
     Columns: `age`, `sex`, `education`, `race`, `activity`, `occupation`, `household`, `children`,
     `own_income_usd`, `income_usd` (of the household, in dollars of 2022), `adults` (in the
@@ -348,7 +355,7 @@ def sample_people() -> pl.DataFrame:
 def _jobs_of(
     sex: Index, band: Index, education: Index, race: Index, rng: np.random.Generator
 ) -> Index:
-    """Return an occupation for each person: the present, the last, or the desired one."""
+    """Return an occupation for each person: the present, the last, or the desired occupation."""
     table = np.moveaxis(raked_occupations().table, 0, -1)
     kinds = np.ravel_multi_index((sex, band, education, race), table.shape[:-1])
     edges = np.cumsum(table.reshape(-1, table.shape[-1]), axis=1)
@@ -411,16 +418,19 @@ def _own_incomes(
 
 
 def _living_alone(activity: Index, home: Index) -> Array:
-    """Return the factor that raises the income of people at home who live alone."""
+    """Return a factor of the income of each person.
+
+    The factor is above 1 for people who live alone and are at home, and 1 for all others.
+    """
     other = us_figures()["other_income"]
     keeps = (activity == ACTIVITIES.index("at home")) & (home == HOMES.index("alone"))
     return np.where(keeps, other["at home alone"] / other["at home"], 1.0)
 
 
 def _former_pay(log_pay: Array, sex: Index, activity: Index) -> Array:
-    """Return the log pay of a last job minus the median of retired people of the same sex.
+    """Return the log pay of each person's last job, minus the median of retired people of that sex.
 
-    So the published median income of retired people holds.
+    With this centring, the published median income of retired people holds.
     """
     found = np.array(log_pay, dtype=float)
     for number in range(len(SEXES)):
@@ -441,7 +451,10 @@ def _draw_households(
     everybody = np.arange(len(sex))
 
     def draw_partner_income(who: Index, like: Sequence[tuple[Index, Index]]) -> Array:
-        """Return the income of a random similar person for each of `who`."""
+        """Return for each of `who` the income of a random person with the wanted attributes.
+
+        `like`: pairs of the wanted attribute of each of `who` and this attribute of all people.
+        """
         mine = np.stack([wanted for wanted, _ in like], axis=1)
         theirs = np.stack([found for _, found in like], axis=1)
         incomes = np.empty(len(who))
@@ -476,7 +489,10 @@ def _draw_households(
 
 
 def _to_published(incomes: Array, weights: Array) -> Array:
-    """Return household incomes with the published distribution, in unchanged order."""
+    """Return household incomes with the published distribution.
+
+    The rank of each household stays.
+    """
     terms = us_figures()["household_income"]
     shares = np.array([0.2, 0.4, 0.5, 0.6, 0.8, 0.95])
     first, second, third, fourth = terms["fifths"]
@@ -493,7 +509,10 @@ def _to_published(incomes: Array, weights: Array) -> Array:
 
 
 def _draw_children(sex: Index, band: Index, home: Index, rng: np.random.Generator) -> Index:
-    """Return the number of children at home, 0 to 3. Most one-parent households are mothers'."""
+    """Return the number of children at home of each person, 0 to 3.
+
+    Most households with one parent are those of mothers.
+    """
     terms = us_figures()["children"]
     couples, others = (
         np.array([terms[key][band] for band in age_bands()]) for key in ("couples", "others")
@@ -538,9 +557,10 @@ def _describe_household(home: str, band: int, children: int) -> str:
 
 
 def fit_to_margins() -> list[tuple[str, int, float, float]]:
-    """Return how close the tables are to the published margins.
+    """Return how close the tables are to each published margin.
 
-    Each tuple is (margin, cells, largest and mean distance of a cell in percentage points).
+    A tuple holds the name of the margin, its number of cells, and the largest and mean distance of
+    a cell in percentage points.
     """
     rows = [(raking_margin, core_shares()) for raking_margin in core_margins()] + [
         (raking_margin, raked_occupations().table) for raking_margin in raked_occupations().margins

@@ -31,7 +31,10 @@ _AMERICAN = ("", "us", "usa", "united states")
 
 @dataclass(frozen=True)
 class Panel:
-    """The known values of each person (keys of `Given`) and the weights."""
+    """Weighted people of the researcher.
+
+    `rows`: the known values of each person (keys of `Given`). `weights`: the weight of each person.
+    """
 
     rows: tuple[Mapping[str, object], ...]
     weights: tuple[float, ...]
@@ -39,7 +42,7 @@ class Panel:
     def sample_rows(self, count: int, rng: np.random.Generator) -> list[int]:
         """Return the row numbers of `count` people, drawn by weight.
 
-        No person is drawn twice before all people with a positive weight are drawn once.
+        No person is drawn twice before all people with a positive weight were drawn once.
         """
         weights = np.array(self.weights)
         there = int((weights > 0).sum())
@@ -56,8 +59,8 @@ class Panel:
 def read_panel(path: Path) -> Panel:
     """Read a panel from CSV, Parquet or JSON lines, one person per row.
 
-    The columns are those of `Given`, and `weight` (default 1). A column `country` names the country
-    of the person (default `us`). Raises InputError with every problem by line.
+    The columns are the fields of `Given`, `weight` (default 1) and `country` (default `us`). Raises
+    InputError with every problem by line.
     """
     rows: list[Mapping[str, object]] = []
     weights: list[float] = []
@@ -85,7 +88,10 @@ def read_panel(path: Path) -> Panel:
 
 
 def check_foreign_gaps(row: Mapping[str, object], line: str) -> list[Problem]:
-    """Return the gaps in a row of another country's table. American data must not fill them."""
+    """Return a problem for each empty value in a row of another country's table.
+
+    Without these problems, American values would be drawn for people of another country.
+    """
     if str(row.get("country", "")).strip().casefold() in _AMERICAN:
         return []
     given = without_answers_not_given(row)

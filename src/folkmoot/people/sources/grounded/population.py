@@ -1,9 +1,8 @@
 """The population for grounded personas, and the draw of one participant's demographics.
 
-The population of the United States is built from published tables (`joint.py`). Every random draw
-is made even if its value is fixed in advance. So fixing one attribute of a participant changes only
-attributes that depend on it.
-"""
+The population of the United States is built from published tables (`joint.py`). Random values are
+also drawn for attributes that are fixed in advance. So fixing one attribute of a participant
+changes only attributes that depend on it."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """The demographics of one participant."""
+    """The demographics of one participant, drawn by `draw_circumstances`."""
 
     age: int
     sex: str
@@ -45,9 +44,10 @@ class Circumstances:
     race: str
 
     def standardised_scores(self) -> dict[str, float]:
-        """Return standardised scores, on which traits and buying behaviour depend.
+        """Return the standardised scores that decide traits and buying behaviour.
 
-        Income uses the logarithm of dollars, and education its rank.
+        The score of income is computed from the logarithm of dollars, and that of education from
+        its rank.
         """
         return {
             # The median household income and the standard deviation of its logarithm.
@@ -60,7 +60,10 @@ class Circumstances:
 
 
 def band_of(age: int, bands: Mapping[str, object]) -> str:
-    """Return the band ("25-34") that contains an age, or the nearest band."""
+    """Return the band that contains an age, such as "25-34".
+
+    Ages above all bands get the last one.
+    """
     for band in bands:
         if age <= int(band.split("-")[1]):
             return str(band)
@@ -79,14 +82,15 @@ _NEAR_INCOME = 0.25
 
 @dataclass(frozen=True)
 class Population:
-    """People with weights, one per row of `frame` (columns of `joint.sample_people`)."""
+    """A table of weighted people, one per row of `frame` (columns of `joint.sample_people`)."""
 
     frame: pl.DataFrame
 
     def draw_matching_person(self, fixed: Fixed, at: float) -> dict[str, Any]:
-        """Return one person who matches the fixed attributes as far as anyone does.
+        """Return one random person with the fixed attributes.
 
-        `at` (0 to 1) selects the person by cumulative weight.
+        An attribute is ignored if no person who matches the attributes before it has it. `at` (0 to
+        1) selects the person by cumulative weight.
         """
         chosen = self._matching_rows(fixed)
         weights = (
@@ -135,11 +139,11 @@ class Population:
         )
 
     def _rows_with_occupation(self, told: str) -> Mask:
-        """Return the people with this occupation.
+        """Return which people have the occupation `told`.
 
-        An occupation that the table lacks is matched by its last word ("taxi driver": drivers).
-        Words for people without work match the activity: looking for work, retired, studying or at
-        home.
+        An occupation that the table does not have is matched by its last word: "taxi driver"
+        matches all drivers. Words for people without work match the activity: looking for work,
+        retired, studying or at home.
         """
         column = self._column_values("occupation")
         words = re.findall(r"[\w-]+", told.casefold())
@@ -167,14 +171,14 @@ ACTIVITIES = {
 
 @lru_cache(maxsize=1)
 def united_states() -> Population:
-    """Return the packaged population."""
+    """Return the packaged population of the United States."""
     return Population(joint.sample_people())
 
 
 def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) -> Circumstances:
-    """Return demographics of a person of the population who matches the fixed attributes.
+    """Return the demographics of a random person of the population with the fixed attributes.
 
-    Location is drawn independently, and political leaning by age.
+    Location is drawn independently. Political leaning is drawn by age.
     """
     row = united_states().draw_matching_person(fixed, rng.random())
     # Matching people may be outside the band if no one inside it is similar enough.
@@ -222,7 +226,10 @@ def income_fifth(usd: float) -> str:
 
 
 def _typical_income(income: str) -> int:
-    """Return a typical income of a fifth, for a known fifth without any matching person."""
+    """Return a typical income of a fifth of households, in dollars.
+
+    It is used if the fifth is known but no person of the population matches.
+    """
     # Assumed ends of the lowest and the highest fifth, so that each has a geometric middle.
     limits = [15_000, *joint.us_figures()["household_income"]["fifths"], 260_000]
     at = SCALES["income"].index(income)

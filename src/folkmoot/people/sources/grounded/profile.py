@@ -58,7 +58,7 @@ Adoption = Literal["innovator", "early adopter", "early majority", "late majorit
 
 
 def first_name(name: str) -> str:
-    """Return the first name without titles ("Dr. Ann Lee": "Ann"), or an empty text."""
+    """Return the first name without titles, or an empty string. Example: "Dr. Ann Lee" → "Ann"."""
     words = name.split()
     while len(words) > 1 and words[0].rstrip(".").lower() in TITLES:
         words = words[1:]
@@ -70,7 +70,7 @@ class _Frozen(BaseModel):
 
 
 class Traits(_Frozen):
-    """OCEAN scores, 0–100, mean 50 and standard deviation 20 in the population."""
+    """The scores of the five OCEAN traits, 0–100, with mean 50 and standard deviation 20."""
 
     openness: Score
     conscientiousness: Score
@@ -79,12 +79,15 @@ class Traits(_Frozen):
     neuroticism: Score
 
     def standard_score(self, trait: str) -> float:
-        """Return a trait in standard deviations from the mean of the population."""
+        """Return the score of a trait in standard deviations from the mean of the population."""
         return (float(getattr(self, trait)) - 50.0) / 20.0
 
 
 class ConsumerProfile(_Frozen):
-    """Buying behaviour. Scores are 0–100 with mean 50 and standard deviation 20."""
+    """The buying behaviour of a participant.
+
+    Scores are 0–100 with mean 50 and standard deviation 20.
+    """
 
     engagement: Score
     price_sensitivity: Score
@@ -94,7 +97,7 @@ class ConsumerProfile(_Frozen):
 
 
 class VoiceProfile(_Frozen):
-    """The way of talking: four scales with three steps, and habits of speech."""
+    """The way of talking of a participant: four scales with three steps, and habits of speech."""
 
     verbosity: Literal["brief", "moderate", "talkative"]
     formality: Literal["casual", "neutral", "formal"]
@@ -104,7 +107,10 @@ class VoiceProfile(_Frozen):
 
 
 class Opinion(_Frozen):
-    """The opinion of the concept before the discussion: a valence from −1 to 1 and a sentence."""
+    """The opinion of a participant on the concept before the discussion.
+
+    `valence`: −1 to 1. `sentence`: the opinion in words.
+    """
 
     valence: Valence
     sentence: str
@@ -120,13 +126,11 @@ LISTED: dict[str, tuple[str, ...]] = {
 
 
 class Given(BaseModel):
-    """The known values of a real person.
+    """The known values of a real person. Attributes that are None are drawn.
 
-    All other attributes are drawn. Other columns are ignored.
-
-    Values are parsed as surveys write them (`survey_answers`). An `income` in dollars becomes
-    `income_usd`, and an age band becomes `age_band`. A refusal such as "prefer not to say" becomes
-    a missing value.
+    Other columns of the table are ignored. Values are parsed as surveys write them
+    (`survey_answers`). An `income` in dollars becomes `income_usd`, and an age band becomes
+    `age_band`. A refusal such as "prefer not to say" becomes a missing value.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
@@ -201,15 +205,16 @@ _IN_OWN_WORDS = ("id", "name", "opinion", "background", "described")
 
 
 def without_answers_not_given(row: Mapping[str, object]) -> dict[str, object]:
-    """Return a row without the columns in which the person refused to answer."""
+    """Return a row without the columns in which the person did not answer."""
     asked = [key for key in Given.model_fields if key not in _IN_OWN_WORDS]
     return {key: value for key, value in row.items() if not (key in asked and is_not_given(value))}
 
 
 def without_invented_places(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Return the rows of a table with empty locations kept empty if any row has a location.
+    """Return the rows of a table. If any row has a location, missing ones become empty strings.
 
-    Otherwise an American location would be drawn, but the table may be from any country.
+    For a missing location, an American one would be drawn, but the table may be from any country.
+    Empty strings are kept.
     """
     known = [dict(row) for row in rows]
     if any(row.get("location") for row in known):
@@ -224,7 +229,11 @@ LISTED_EXAMPLES = 5
 
 
 def group_problems(problems: Sequence[Problem]) -> list[Problem]:
-    """Group problems of one kind (column and hint) into one problem with examples and lines."""
+    """Replace more than `FEW_PROBLEMS` problems of one kind by one problem with examples.
+
+    Problems of one kind have the same file, column and hint. The new problem gives the number of
+    rows, and up to `LISTED_EXAMPLES` messages with line numbers.
+    """
     kinds: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
         kinds.setdefault((problem.file, problem.key, problem.hint), []).append(problem)
@@ -248,7 +257,7 @@ def group_problems(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
-    """Return all problems of one row of real profiles. `where` is its position."""
+    """Return all problems of one row of real profiles. `where`: the position of the row."""
     try:
         Given.model_validate(row)
     except ValidationError as error:
@@ -266,7 +275,7 @@ def check_profile(row: Mapping[str, object], where: str) -> list[Problem]:
 
 
 def _describe_expected(key: str) -> str:
-    """Return the valid values of a key as a hint."""
+    """Return a hint with the valid values of a key."""
     if key in LISTED:
         return f"one of: {', '.join(LISTED[key])}" + (
             "; or dollars a year" if key == "income" else ""
@@ -287,12 +296,12 @@ def _parse_dollars(value: object) -> object:
 
 
 class Profile(_Frozen):
-    """A grounded participant.
+    """A grounded participant, made by `PersonaGenerator`.
 
-    `household` and `location` are phrases, and an empty location is unknown. `income_usd` is the
-    household's income in dollars per year. `race` is one of `RACES` or a value of the researcher's
-    table. `background` is free text of a real profile. `described` is True if that text describes
-    the whole person, so that drawn circumstances might contradict it.
+    `household`, `location`: phrases. The location is empty if it is unknown. `income_usd`: the
+    income of the household in dollars per year. `race`: one of `RACES` or a value of the
+    researcher's table. `background`: free text of a real profile. `described`: True if that text
+    describes the whole person, so that drawn circumstances might contradict it.
     """
 
     id: str
@@ -323,12 +332,12 @@ class Profile(_Frozen):
         return first_name(self.name)
 
     def shared_demographics(self) -> dict[str, Any]:
-        """Return the demographics of all sources, location, household, and a known race."""
+        """Return the demographics of all sources, and location, household and a known race."""
         keys = (*DEMOGRAPHIC_KEYS, "location", "household", *(["race"] if self.race else []))
         return {key: getattr(self, key) for key in keys}
 
     def to_persona(self, text: str) -> Persona:
-        """Return the persona for other studies, with `text` as its description."""
+        """Return the profile as a persona for any study type, with `text` as its description."""
         return Persona(
             id=self.id,
             text=text,
@@ -343,6 +352,6 @@ class Profile(_Frozen):
 
     @classmethod
     def from_persona(cls, persona: Persona) -> Profile | None:
-        """Return the profile inside a persona, or None if the persona is from another source."""
+        """Return the profile in `persona.extra`, or None if the persona is from another source."""
         data = persona.extra.get("profile")
         return None if data is None else cls.model_validate(data)

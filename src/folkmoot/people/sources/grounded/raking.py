@@ -17,10 +17,11 @@ CLOSE = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class RakingMargin:
-    """A margin that a table must have: `wanted` over `axes`, in this order, sums to 1.
+    """A published margin that a table must have.
 
-    `within` (axis → slice) restricts the margin to a part of the table. `groups` (axis → group of
-    each level) merges levels, for example all degrees.
+    `wanted`: the shares over `axes`, in the order of `axes`, with the sum 1. `within` (axis →
+    slice): the part of the table to which the margin applies. `groups` (axis → group of each
+    level): levels that the margin merges, for example all degrees.
     """
 
     name: str
@@ -30,13 +31,13 @@ class RakingMargin:
     groups: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def table_part(self, table: Array) -> Array:
-        """Return the part of a table that the margin concerns, as a view."""
+        """Return the part of a table to which the margin applies, as a view."""
         cut = tuple(self.within.get(axis, slice(None)) for axis in range(table.ndim))
         part: Array = table[cut]
         return part
 
     def observed_margin(self, table: Array) -> Array:
-        """Return the margin of a table."""
+        """Return the shares that a table has in this margin."""
         part = self.table_part(table)
         sums = part.sum(axis=tuple(a for a in range(table.ndim) if a not in self.axes))
         # The sum keeps the axes in the order of the table. `axes` may have another order.
@@ -52,9 +53,9 @@ class RakingMargin:
         return result
 
     def fit_table(self, table: Array) -> None:
-        """Scale the table's cells in place so that the margin holds.
+        """Scale cells of the table in place so that the margin holds.
 
-        The sum of the part stays the same.
+        The sum of the part to which the margin applies stays the same.
         """
         found = self.observed_margin(table)
         factors = np.divide(self.wanted, found, out=np.zeros_like(found), where=found > 0)
@@ -70,11 +71,11 @@ class RakingMargin:
 
 
 def rake_table(seed: Array, margins: Sequence[RakingMargin]) -> Array:
-    """Return the table with all margins that is nearest to the seed in relative entropy.
+    """Return the table that has all margins and is nearest to the seed in relative entropy.
 
     The method is iterative proportional fitting (Deming and Stephan 1940). The result sums to 1. If
-    margins contradict each other, the last ones hold. `RakingMargin.observed_margin` shows how
-    close the others are.
+    margins contradict each other, the last ones hold exactly. `RakingMargin.observed_margin` shows
+    how close the table is to the other margins.
     """
     table = seed / seed.sum()
     for _ in range(ROUNDS):

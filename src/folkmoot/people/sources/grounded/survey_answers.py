@@ -1,9 +1,8 @@
 """Parse survey answers into the values of a profile.
 
 Surveys contain bands ("35-44"), rounded sums ("40k"), other words ("BA") and refusals ("prefer not
-to say"). Parsed values decide the draw of other attributes. The parsed number is not the only
-record: an income band also stays unchanged in the person's background.
-"""
+to say"). The parsed values decide the draw of other attributes. The background of the person keeps
+the original text of an income band."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ _NOT_GIVEN = re.compile(
 
 @lru_cache(maxsize=1)
 def _value_meanings() -> dict[str, dict[str, str]]:
-    """Return each key of a profile with its mapping of normalised words to values."""
+    """Return for each key of a profile a mapping from normalised survey words to valid values."""
     data: dict[str, dict[str, list[str]]] = packaged_yaml(__file__, "survey_answers.yaml")
     return {
         key: {fold_answer(word): value for value, words in of.items() for word in words}
@@ -37,9 +36,9 @@ def _value_meanings() -> dict[str, dict[str, str]]:
 
 
 def fold_answer(value: str) -> str:
-    """Return the text in lower case with single spaces.
+    """Return the text in lower case with single spaces, for comparison.
 
-    Punctuation other than ? counts as a space. Full stops are removed.
+    Full stops are removed. All other punctuation except ? becomes a space.
     """
     text = value.casefold().replace(".", "").replace("’", "'")
     return re.sub(r"[^\w?]+", " ", text).strip()
@@ -61,7 +60,7 @@ def read_sex(value: object) -> object:
 
 
 def read_listed(key: str, value: object) -> object:
-    """Return the listed value for a survey's word. Other values are returned unchanged."""
+    """Return the valid value of `key` for a survey's word. Other values are returned unchanged."""
     known = _value_meanings().get(key, {})
     return known.get(fold_answer(value), value) if isinstance(value, str) else value
 
@@ -75,7 +74,10 @@ _TO = r"\s*(?:-|–|—|to|through|until)\s*"
 
 
 def read_age_band(value: object) -> tuple[int, int] | None:
-    """Return (lowest, highest) of "35-44", "65 and over", "under 25" or "30s". Otherwise None."""
+    """Return the lowest and highest age in "35-44", "65 and over", "under 25" or "30s".
+
+    Returns None for other text.
+    """
     if not isinstance(value, str):
         return None
     text = " ".join(value.casefold().split())
@@ -112,9 +114,9 @@ _BELOW, _ABOVE = 2 / 3, 4 / 3
 
 
 def read_dollars(value: object) -> int | None:
-    """Return the dollars per year of "40k", "$40,000 - $49,999", "under 20k" or "3,000 a month".
+    """Return the dollars per year in "40k", "$40,000 - $49,999", "under 20k" or "3,000 a month".
 
-    A band gives its middle. The result is None if the text is no sum.
+    For a band, the result is its middle. Returns None if the text is no sum of money.
     """
     if not isinstance(value, str):
         return None
