@@ -1,7 +1,6 @@
 """Transcripts, prompts and answer types.
 
-Start with `answer_types`, then `choices`. `json_schemas` builds the schemas that requests contain.
-`prompts` renders templates in the sandbox of `template_sandbox`. `transcript` builds the messages
-of a request from a history and a prompt. The engine, the kit and the study types import it. It
-imports `models` and the ground floor.
-"""
+Start with `answer_types`, then read `choices`. `json_schemas` builds the schemas that requests
+contain. `prompts` renders templates in the sandbox of `template_sandbox`. `transcript` builds the
+messages of a request from a history and a prompt. The engine, the kit and the study types import
+this package."""

@@ -2,10 +2,9 @@
 
 The schema of an answer type is the only statement of its fields. `describe_format` renders the
 schema as a list for a prompt (`{{ answer_format }}`), so prompt and schema cannot disagree. Small
-models often repeat a description in place of an answer, as in `"reason": "why, in one sentence"`.
-Such a text would be recorded as the words of a participant. `drop_descriptions` removes it from the
-reply, field by field, and keeps the rest.
-"""
+models often repeat a description as their answer, as in `"reason": "why, in one sentence"`. It
+would be recorded as the words of a participant. `drop_descriptions` removes such fields from the
+reply and keeps the rest."""
 
 from __future__ import annotations
 
@@ -47,13 +46,12 @@ def describe_format(
 ) -> SourcedText:
     """Return the keys of a JSON object as a list for a prompt, with nested objects indented.
 
-    Each line holds the description, the closed values and the bounds that the schema states.
-    Neighbouring keys that refer to the same definition, such as the items of a ballot, share one
-    line.
+    A line holds the description, the closed values and the bounds of a field, as the schema states
+    them. Neighbouring keys with the same definition, such as the items of a ballot, share one line.
 
-    The text is an instruction, so it has no source. Options that a person or a model wrote must
-    keep their sources. `options` passes them: it maps a field to its values, each with its source.
-    If `options` is given, the closed values of all other fields are omitted.
+    The text is an instruction, so it has no source. But options that a person or a model wrote must
+    keep their sources. Pass such options in `options`, which maps a field to its values with their
+    sources. The closed values of all other fields are then omitted.
     """
     lines = _describe_object(schema, schema.get("$defs", {}), "", options)
     return join_texts("\n", lines)
@@ -76,9 +74,9 @@ def _describe_object(
 
 
 def _group_equal_objects(properties: Schema) -> Iterator[tuple[list[str], Schema]]:
-    """Yield groups of field names with the schema that they share.
+    """Yield groups of neighbouring fields that refer to the same definition.
 
-    Consecutive fields form a group if they refer to the same definition.
+    A group holds the names of the fields and their shared schema.
     """
     names: list[str] = []
     last_field: Schema = {}
@@ -96,8 +94,8 @@ def _group_equal_objects(properties: Schema) -> Iterator[tuple[list[str], Schema
 def _resolve(node: Schema, definitions: Schema) -> Schema:
     """Return the schema of the values in a field.
 
-    References are followed. The schema of a list resolves to that of its items, the schema of a
-    nullable field to that of its other alternative.
+    References are followed. For a list, the result is the schema of an item. For a nullable field,
+    it is the alternative that is not null.
     """
     while "properties" not in node:
         # The order matters: a reference says nothing about its target, so it is followed first.
@@ -113,9 +111,9 @@ def _resolve(node: Schema, definitions: Schema) -> Schema:
 
 
 def _describe_field(node: Schema, inner: Schema, values: Sequence[object]) -> SourcedText:
-    """Return the description of a field that a prompt prints after the field's name.
+    """Return the text that a prompt prints after the name of a field.
 
-    `inner` is the result of `_resolve` for `node`.
+    `node`: the schema of the field. `inner`: the result of `_resolve` for `node`.
     """
     is_list = node.get("type") == "array"
     each_prefix = "each " if is_list else ""
@@ -152,7 +150,7 @@ def _describe_type(node: Schema, inner: Schema) -> str:
 def drop_descriptions(
     value: object, schema: Schema | None
 ) -> tuple[object, tuple[DroppedDescription, ...]]:
-    """Return a JSON value without fields that hold their description, and the dropped fields.
+    """Return a JSON value without fields that repeat their description, and the dropped fields.
 
     In a list, only the entries that repeat the description are dropped. If no entry is left, the
     field is dropped too.

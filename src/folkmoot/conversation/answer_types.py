@@ -1,8 +1,8 @@
 """Answer types: parse a reply into a typed value, or return `Missing` with a reason.
 
 Each answer type tries parse steps from strict to lenient and reports the step that succeeded. If
-all fail, it returns a `ParseFailure`. The engine puts the stated problem into a re-ask.
-"""
+all steps fail, the answer type returns a `ParseFailure` with the problem. The engine puts the
+problem into a re-ask."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ M = TypeVar("M", bound=BaseModel)
 class Missing:
     """A missing answer with its reason.
 
-    `reason` is a code such as `refused`, `unparsed`, `empty`, `too_long` or `filtered`. It can also
-    be a way out that the speaker took: `none_of_these`, `declined` or `cannot_say`. `detail`
-    explains the reason in words. `last_reply` keeps the last reply for the record, and no measure
-    reads it.
+    `reason`: a code such as `refused`, `unparsed`, `empty`, `too_long` or `filtered`, or the way
+    out that the speaker took (`none_of_these`, `declined` or `cannot_say`). `detail`: the reason in
+    words. `last_reply`: the last reply, which is kept for the record. No measure uses this reply.
     """
 
     reason: str
@@ -44,7 +43,7 @@ class Missing:
 
 
 class ParsedAnswer(NamedTuple, Generic[T_co]):
-    """An answer with the parse step that read it and the repairs that were made."""
+    """An answer, the parse step that read it, and the repairs that were needed."""
 
     value: T_co
     parse_step: str
@@ -59,14 +58,14 @@ WAYS_OUT_OF_OPTIONS = (NONE_OF_THESE, DECLINED)
 
 
 def with_ways_out(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options of an enumeration, followed by the ways out that they lack."""
+    """Return the options, followed by the ways out that are not among the options."""
     return (*options, *(way for way in WAYS_OUT_OF_OPTIONS if way not in options))
 
 
 def parse_way_out(reply: object, ways_out: Sequence[str] = WAYS_OUT_OF_OPTIONS) -> Missing | None:
-    """Return `Missing` if a value or a whole reply is one of the ways out, else None.
+    """Return `Missing` if a value or a whole reply is one of the ways out, otherwise None.
 
-    Case, quotation marks and punctuation are ignored. Words may be separated by spaces instead of
+    Case, quotation marks and punctuation are ignored. Words may be separated by spaces or
     underscores.
     """
     if not isinstance(reply, str) or len(reply) > LONGEST_WAY_OUT:
@@ -81,7 +80,7 @@ LONGEST_WAY_OUT = 40
 
 @dataclass(frozen=True, slots=True)
 class ParseFailure:
-    """The reason why a reply could not be parsed, worded for the model that gets the re-ask."""
+    """The reason why a reply could not be parsed, in words for the re-ask to the model."""
 
     problem: str
 
@@ -105,10 +104,16 @@ class AnswerType(ABC, Generic[T_co]):
 
     @abstractmethod
     def parse_reply(self, reply: str) -> ParsedAnswer[T_co] | ParseFailure | Missing:
-        """Parse a reply. `Missing` means that the speaker took a way out and gets no re-ask."""
+        """Parse a reply.
+
+        The result `Missing` means that the speaker took a way out and gets no re-ask.
+        """
 
     def problem_in(self, reply: str) -> str:
-        """Return why a human's answer is unacceptable, or an empty string. Repair nothing."""
+        """Return the reason why a human's answer is unacceptable, or an empty string.
+
+        The answer is not repaired.
+        """
         parsed = self.parse_reply(reply)
         return parsed.problem if isinstance(parsed, ParseFailure) else ""
 
@@ -123,7 +128,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def configuration_error(self) -> str:
-        """The reason why no reply could ever be accepted, or an empty string."""
+        """The reason why the answer type can accept no reply at all, or an empty string."""
         return ""
 
     @property
@@ -143,17 +148,17 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def is_closed(self) -> bool:
-        """Return True if the answer is one of the options or a number."""
+        """True if the answer is one of the options or a number."""
         return self.kind in (CHOICE, NUMBER)
 
     @property
     def is_short(self) -> bool:
-        """Return True if the beginning of a truncated answer could be a different valid answer."""
+        """True if the beginning of a truncated answer could be a different valid answer."""
         return self.is_closed
 
     @property
     def is_read(self) -> bool:
-        """Return True if a value is parsed out of the reply. Free text is used as it is."""
+        """True if a value is parsed out of the reply. Free text is used unchanged."""
         return True
 
     @property
@@ -173,20 +178,23 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def clarifying_answer(self) -> ClarifyingAnswer[T_co] | None:
-        """The answer type of the single follow-up question after an unparsed reply, or None."""
+        """The answer type of the one follow-up question after an unparsed reply, or None."""
         return None
 
     def salvage_reply(self, _reply: str) -> ParsedAnswer[T_co] | None:
-        """Return the readable part of the last reply if every reply failed, or None."""
+        """Return the readable part of the last reply after every reply failed, or None."""
         return None
 
     def find_mentioned_values(self, _reply: str) -> frozenset[object] | None:
-        """Return the values that a reply mentions anywhere, or None if the type cannot tell."""
+        """Return the values that a reply mentions anywhere.
+
+        Returns None if the answer type cannot find mentioned values.
+        """
         return None
 
 
 class ClarifyingAnswer(AnswerType[T_co]):
-    """An answer type with its prompt, for a follow-up question after an unparsed reply."""
+    """The answer type of a follow-up question after an unparsed reply, with the question itself."""
 
     __slots__ = ()
 
@@ -198,10 +206,10 @@ class ClarifyingAnswer(AnswerType[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Text(AnswerType[str]):
-    """Free text. Only an empty reply fails to parse.
+    """The answer type of free text. Only an empty reply fails to parse.
 
-    `offered_values` holds the option to argue for, if it is not the speaker's choice. `end_signal`
-    ends the conversation if it is given instead of an answer.
+    `offered_values`: the option to argue for, if it is not the speaker's choice. `end_signal`: a
+    reply that ends the conversation.
     """
 
     kind: str = "text"
@@ -218,10 +226,10 @@ class Text(AnswerType[str]):
 
 
 class Repair(NamedTuple):
-    """A value that was corrected or dropped during parsing.
+    """A value that was corrected or dropped while a reply was parsed.
 
-    `field` is the dotted path of the value, `kind` a code such as `spelling` or `unreadable`.
-    `replacement` is empty if the value was dropped.
+    `field`: the dotted path of the value. `kind`: a code such as `spelling` or `unreadable`.
+    `replacement`: the corrected value, or empty if the value was dropped.
     """
 
     field: str
@@ -236,11 +244,11 @@ class Repair(NamedTuple):
 
 @dataclass(slots=True)
 class ValidationContext:
-    """The context of the pydantic validators of an answer model, with their list of repairs.
+    """The context that the pydantic validators of an answer model receive.
 
-    A validator gets it with `ValidationContext.from_info(info)`. `context` is the
-    `validation_context` of the answer type. `echoed` holds the dotted paths of fields that repeated
-    a sentence of the prompt.
+    A validator gets it with `ValidationContext.from_info(info)`. `context`: the
+    `validation_context` of the answer type. `repairs`: the repairs made so far. `echoed`: the
+    dotted paths of fields that repeated a sentence of the prompt.
     """
 
     context: Any = None
@@ -254,11 +262,11 @@ class ValidationContext:
 
     @classmethod
     def from_info(cls, info: ValidationInfo) -> ValidationContext:
-        """Return the context of a validator, or an empty one outside of parsing."""
+        """Return the context that a validator received, or an empty context outside of parsing."""
         return info.context if isinstance(info.context, ValidationContext) else cls()
 
     def add_repair(self, field: str, kind: str, original: object, replacement: object = "") -> None:
-        """Record a repair. Without `replacement` the repair states that the value was dropped."""
+        """Record a repair. An empty `replacement` means that the value was dropped."""
         self.repairs.append(Repair(field, kind, str(original)[:80], str(replacement)[:80]))
 
 
@@ -274,21 +282,21 @@ class Json(AnswerType[M]):
     """A JSON object that a pydantic model validates.
 
     The parse steps are: the reply itself, a fenced code block, and the output of a JSON repair
-    library. Each step reads fields leniently (`lenient_fields`). If all fail, the engine re-asks.
-    After the last re-ask it keeps the readable part of the last reply. If nothing is readable, the
-    answer is `fallback_value`, or `Missing` without one. A fallback value is the protocol's
-    documented minimal structure, which carries `_parse_error`.
+    library. Each step reads fields leniently (`lenient_fields`). If all steps fail, the engine
+    re-asks. If the last re-ask fails, the readable part of its reply is used. If nothing is
+    readable, the answer is `fallback_value` or, without one, `Missing`. A fallback value is the
+    minimal structure that the protocol documents, and carries `_parse_error`.
 
     - `validation_context`: data for the model's validators, such as the names of the speakers.
     - `options`: allowed texts by dotted field path, such as `{"votes.choice": […]}`, for the
       schema. Paths lead into nested models and lists. A validator decides about other spellings.
     - `excluded_fields`: fields that are left out of the schema.
     - `schema`: a schema that replaces the model's.
-    - `may_decline`: add a boolean field `declined` to the schema. A reply that sets it is
-      `Missing`, regardless of its other fields and of `fallback_value`.
+    - `may_decline`: add a boolean field `declined` to the schema. A reply that sets the field is
+      `Missing`, regardless of other fields and of `fallback_value`.
     - `total`: the required sum of the numbers, for the embedded respondent. A validator checks it.
 
-    A field that repeats its description has no value (`answer_format`).
+    A field that repeats its description counts as empty (`answer_format`).
     """
 
     model: type[M]
@@ -332,7 +340,8 @@ class Json(AnswerType[M]):
     ) -> ParsedAnswer[M] | ParseFailure | Missing:
         """Validate a JSON value, such as a part of a larger reply.
 
-        `salvage` keeps the readable part. Without `repair`, a value that does not fit is rejected.
+        With `salvage`, the readable part of an invalid value is kept. Without `repair`, an invalid
+        value is rejected.
         """
         if self.may_decline and isinstance(value, dict):
             # Check this first: a speaker who declines may leave the other fields empty.
@@ -377,14 +386,14 @@ class Json(AnswerType[M]):
 
 @dataclass(frozen=True, slots=True)
 class JsonList(AnswerType[tuple[M, ...]]):
-    """A list of JSON objects, each validated by a pydantic model. The answer is a tuple.
+    """A list of JSON objects that a pydantic model validates. The answer is a tuple.
 
     The prompt asks for `{"items": […]}` because many endpoints accept only objects. `name` is the
-    key of the list. A bare list is parsed too. An item is dropped if it does not fit, if its
-    `unique_key(item)` occurred before, or if it exceeds `max_items`. Each dropped item is a
-    `Repair`. The reply fails to parse with fewer than `min_items` valid items, or if none of
-    several items is valid. `fallback_value`, `validation_context`, `options` and `excluded_fields`
-    work as in `Json` and apply to one item.
+    key of the list. A bare list is parsed too. An item is dropped if it is invalid, if an earlier
+    item has the same `unique_key(item)`, or if there are already `max_items` items. Each dropped
+    item is a `Repair`. The reply fails to parse if it has fewer than `min_items` valid items, or
+    several items but no valid one. `fallback_value`, `validation_context`, `options` and
+    `excluded_fields` work as in `Json` and apply to one item.
     """
 
     model: type[M]
@@ -467,9 +476,9 @@ class JsonList(AnswerType[tuple[M, ...]]):
 
 
 class MapEntries(NamedTuple, Generic[T_co]):
-    """The entries of one reply by key.
+    """The entries of one reply to `JsonMap`, by key.
 
-    `problems` gives the reason for each key without an entry. `declined` lists the keys of declined
+    `problems`: key → reason, for each key without an entry. `declined`: the keys of declined
     entries, which are not asked for again.
     """
 
@@ -480,12 +489,12 @@ class MapEntries(NamedTuple, Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class JsonMap(AnswerType["MapEntries[M]"]):
-    """A JSON object with one entry per key, such as one per resident. Readable entries are kept.
+    """A JSON object with one entry per key, such as one entry per resident.
 
-    A truncated reply provides the keys before the cut, and the caller asks again for the rest. The
-    reply fails to parse only if no entry is readable. `match_key(key_in_reply, keys)` returns the
-    intended key, or an empty string. The entries may be nested one level deeper. They may also be
-    in a list of objects that state their key in one of `name_fields`.
+    Readable entries are kept. A truncated reply provides the keys before the cut, and the caller
+    asks again for the other keys. The reply fails to parse only if no entry is readable.
+    `match_key(key_in_reply, keys)` returns the intended key, or an empty string. The entries may be
+    nested one level deeper, or be a list of objects with the key in one of `name_fields`.
     """
 
     parts: Mapping[str, Json[M]]
@@ -559,8 +568,9 @@ class JsonMap(AnswerType["MapEntries[M]"]):
 def pin_schema(title: str, description: str = "", config: ConfigDict | None = None) -> ConfigDict:
     """Return a `model_config` that fixes the title and description of an answer model for requests.
 
-    `config` holds further pydantic settings. The schema is part of a request's fingerprint. With an
-    explicit title, renaming the class or editing its docstring does not change paused runs.
+    `config`: other pydantic settings. The schema is part of the fingerprint of a request. With a
+    fixed title and description, renaming the class or editing its docstring does not affect paused
+    runs.
     """
     extra: dict[str, JsonValue] = {"description": description} if description else {}
     return {**(config or {}), "title": title, "json_schema_extra": extra}
@@ -587,7 +597,10 @@ def _parse_json(
     read: Callable[[object], ParsedAnswer[T] | ParseFailure | Missing],
     problem: str,
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
-    """Return the first JSON reading of a reply that `read` accepts, with its parse step."""
+    """Return the first JSON value in a reply that `read` accepts, with its parse step.
+
+    `problem`: the text of the `ParseFailure` if there is none.
+    """
     failure = ParseFailure(f"{problem} {ALL_FIELDS_INSTRUCTION}")
     for parse_step, candidate in json_candidates(
         reply, "{" if opening_characters is dict else "{["

@@ -1,9 +1,8 @@
 """Answer types for choices and numbers.
 
-A choice is one of the listed options, a number is within bounds. Neither is ever guessed. Each
-answer type tries parse steps from strict to lenient and reports the step that succeeded. A speaker
-can always take a way out, and every constrained reply allows one.
-"""
+A choice is one of the listed options, and a number is within bounds. Answers are never guessed.
+Each answer type tries parse steps from strict to lenient and reports the step that succeeded. A
+speaker can always take a way out, and every constrained reply allows one."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 
 
 class Choice(AnswerType[str]):
-    """A choice of one option, from options in the order in which the prompt lists them.
+    """A choice of one of the options, which the prompt lists in the same order.
 
     The parse steps are:
 
@@ -57,8 +56,8 @@ class Choice(AnswerType[str]):
       line.
 
     A reply that fits two options is not parsed. After an unparsed reply, one `clarifying_answer`
-    asks the speaker which option they stated. With `clarify=False` the same question is asked again
-    in plain text, as often as the caller allows.
+    asks the speaker which option the reply stated. With `clarify=False` the engine repeats the
+    question in plain text, as often as the caller allows.
 
     The replies `none_of_these` and `declined` are ways out, also as a first reply. If the prompt
     lists the options without numbers (`with_labels=False`), a bare number is not an option.
@@ -82,7 +81,7 @@ class Choice(AnswerType[str]):
 
     @property
     def configuration_error(self) -> str:
-        """The reason why no reply could be parsed, such as similar options, or an empty string."""
+        """The reason why no reply can be parsed, such as similar options, or an empty string."""
         if not self.options:
             return "there are no options to choose from"
         # Comparing all pairs is quadratic, so it is done only if some option is ambiguous.
@@ -172,10 +171,10 @@ class Choice(AnswerType[str]):
         return frozenset(mentioned)
 
     def _in_quotation_marks(self, text: str) -> str | None:
-        """Return the option given in quotation marks or as `Option 3: <its text>`, or None.
+        """Return the option in quotation marks or in `Option 3: <its text>`, or None.
 
-        The reply may not mention another option and may not contain a negation. The speaker is
-        asked to clarify such replies.
+        Returns None also if the reply mentions another option or contains a negation. The speaker
+        is asked to clarify such a reply.
         """
         if len(text) > MAX_REPLY_CHARACTERS:
             return None
@@ -203,7 +202,7 @@ class Choice(AnswerType[str]):
         return option if re.search(quotation_pattern, folded_reply) else None
 
     def _repeated_option(self, text: str) -> str | None:
-        """Return the option that each line of a reply gives alone, or None.
+        """Return the option if every line of a reply gives this option alone, or None.
 
         Small models often repeat their answer over several lines.
         """
@@ -221,7 +220,7 @@ class Choice(AnswerType[str]):
         """Return True if a reply combines the text of one option with the label of another.
 
         The intended option is then unknown. A leading 1 is ignored, because a reply may be a list
-        with a single entry.
+        with one entry.
         """
         is_list_of_one = re.match(r"\W*1\b", forms[0])
         option_by_label = {
@@ -250,9 +249,10 @@ class Choice(AnswerType[str]):
 
 @dataclass(frozen=True, slots=True)
 class Clarification(ClarifyingAnswer[str]):
-    """The follow-up question which listed option a speaker stated, as JSON with the ways out.
+    """The follow-up question after an unparsed choice: which listed option did the speaker state?
 
-    Some endpoints ignore the schema, so a bare option and a bare way out are parsed as well.
+    The reply is JSON, and the ways out are allowed. Some endpoints ignore the schema, so an option
+    or a way out without JSON is parsed as well.
     """
 
     choice: Choice
@@ -304,11 +304,11 @@ class _Stated(BaseModel):
 
 
 class _OptionIndex(NamedTuple):
-    """Options by the comparable forms of their text.
+    """An index of options by the comparable forms of their text.
 
-    `by_form` maps a form to the options that have it. `own` maps labels to options if every option
-    begins with a label, and is empty otherwise. `exact` holds the options that their own text
-    identifies uniquely. `longest_first` sorts the options by length.
+    `by_form`: form → the options that have this form. `own`: label → option if every option begins
+    with a label, otherwise empty. `exact`: the options that can be identified by their text.
+    `longest_first`: the options, sorted by length.
     """
 
     by_form: dict[str, tuple[str, ...]]
@@ -373,7 +373,7 @@ def _labels_of(options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def format_option_list(options: Sequence[str], *, with_labels: bool = True) -> str:
-    """Return the options one per line, each after its number or letter, or after a dash."""
+    """Return the options as lines. A line begins with the label of the option or with a dash."""
     labels = option_labels(options) if with_labels else ()
     line_starts = [f"{label.upper()}." for label in labels] or ["-"] * len(options)
     lines = zip(line_starts, options, strict=True)
@@ -453,7 +453,7 @@ IGNORED_DIFFERENCES = (
 
 
 def indistinguishable_pairs(options: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs of indices (from 0) of options that cannot be told apart in a reply."""
+    """Return the pairs of indices (from 0) of options that a reply cannot distinguish."""
     index = _build_index(tuple(sorted(set(options))))
     options_of_reply = [index.from_forms(forms_in_phrases(option)) for option in options]
     return [
@@ -491,10 +491,10 @@ WAY_OUT_HINT = f" If you cannot answer, reply with {CANNOT_SAY}."
 
 @dataclass(frozen=True, slots=True)
 class Number(AnswerType[float]):
-    """A number within inclusive bounds. `integer=True` rejects fractions.
+    """A number within inclusive bounds. With `integer`, fractions are rejected.
 
-    The reply must be a single number, or a number alone in a carrier phrase. Numbers are never
-    taken out of prose. The replies `cannot_say` and `declined` are ways out.
+    The reply must be a single number, or a number alone in a carrier phrase. Numbers inside prose
+    are not used. The replies `cannot_say` and `declined` are ways out.
     """
 
     low: float | None = None
@@ -510,7 +510,7 @@ class Number(AnswerType[float]):
 
     @property
     def offered_values(self) -> tuple[str, ...]:
-        """The lower and the upper bound, as far as they are defined."""
+        """The lower and the upper bound, without bounds that are not defined."""
         return tuple(f"{bound:g}" for bound in (self.low, self.high) if bound is not None)
 
     def parse_reply(self, reply: str) -> ParsedAnswer[float] | ParseFailure | Missing:
@@ -563,10 +563,10 @@ class Number(AnswerType[float]):
         return is_high_enough and (self.high is None or value <= self.high)
 
     def _has_ambiguous_separator(self, number_text: str) -> bool:
-        """Return True if the dot may separate thousands, as in `1.000`.
+        """Return True if the dot in a number may separate thousands, as in `1.000`.
 
-        This counts only if the larger number would be within the bounds. If a bound is missing and
-        fractions are allowed, `1.259` is a fraction, because it does not end in 0.
+        The dot counts as ambiguous only if the larger number would be within the bounds. If a bound
+        is missing and fractions are allowed, `1.259` is a fraction, because it does not end in 0.
         """
         match = re.fullmatch(r"[-+]?[1-9][0-9]{0,2}\.([0-9]{3})", number_text)
         if match is None:

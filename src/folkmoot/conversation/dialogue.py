@@ -36,11 +36,10 @@ class SupportsConversation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """The course of a dialogue.
+    """The course of a dialogue, set by the study.
 
-    `opening` is the prompt for the first question. `signal` is the reply that ends the dialogue.
-    `max_exchanges` limits the number of questions with their answers. `about` names the subject in
-    words.
+    `opening`: the prompt for the first question. `signal`: the reply that ends the dialogue.
+    `max_exchanges`: the maximum number of questions. `about`: the subject in words.
     """
 
     opening: str
@@ -53,8 +52,8 @@ class Agenda:
 class DialogueResult:
     """The transcript of a dialogue and the reason for its end.
 
-    `ended` is `signal`, `limit` or `missing`. With `missing`, `missing` holds the missing answer
-    and `silent_speaker` the role of the speaker who did not answer.
+    `ended`: `signal`, `limit` or `missing`. If it is `missing`, the field `missing` holds the
+    missing answer, and `silent_speaker` the role of the speaker who gave none.
     """
 
     transcript: Transcript
@@ -64,14 +63,14 @@ class DialogueResult:
 
 
 def contains_signal(text: str, signal: str) -> bool:
-    """Return whether a reply gives the signal, as people and models write it.
+    """Return whether a reply gives the signal, in the forms that people and models use.
 
     The signal counts in three cases:
 
     - A sentence or line consists of the signal alone, apart from case, quotation marks, Markdown
       and closing punctuation.
     - A sentence states only the signal about the speaker ("I am now satisfied").
-    - A sentence ends in the signal as agreed, after a comma, colon, dash or bracket ("Thank you:
+    - A sentence ends with the unchanged signal after a comma, colon, dash or bracket ("Thank you:
       SATISFIED").
 
     The signal does not count inside a sentence, in a question, negated or announced for later. It
@@ -144,9 +143,9 @@ async def interview(
 ) -> DialogueResult:
     """Let `interviewer` question `interviewee` until the signal or the maximum number of questions.
 
-    Each side is shown its own system prompt and this dialogue. Each utterance is recorded when it
-    is made, with its `turn` from 1 and the study's own `columns` of the table `utterances`. The
-    signal is not recorded as an utterance.
+    Each speaker is shown the own system prompt and this dialogue. Each utterance is recorded at
+    once, with its `turn` from 1 and the study's own `columns` of the table `utterances`. The signal
+    is not recorded as an utterance.
     """
     transcript, about = EMPTY_TRANSCRIPT, agenda.about
     # The opening prompt is part of the interviewer's history in each turn. It has no speaker id, so
@@ -184,8 +183,8 @@ async def interview(
 def _own_words(text: str, speaker: Speaker, other: Speaker) -> str:
     """Return the part of a reply that the speaker says as themselves.
 
-    If the reply begins in the other speaker's name, return all of it. Its text does not show which
-    part is the speaker's own.
+    If the reply begins with the other speaker's name, the whole reply is returned, because its text
+    does not show which part is the speaker's own.
     """
     names = {other.name, other.role} - {speaker.name, speaker.role, ""}
     return text_before_other_speaker(text, names) or text

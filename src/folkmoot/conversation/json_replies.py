@@ -1,4 +1,4 @@
-"""Read JSON replies: as they are, from a fenced code block, or after a repair."""
+"""Read JSON replies: unchanged, from a fenced code block, or after a repair."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
 def close_cut_json(reply: str) -> str:
     """Mark the end of a JSON reply that the token limit truncated.
 
-    A truncated value must not pass as a complete one: 1 may be the beginning of 15. A truncated
+    A truncated value must not pass as a complete value: 1 may be the beginning of 15. A truncated
     text gets "…" at its end. A truncated number is removed.
     """
     # Without its complete strings, a reply that still holds a quotation mark ends inside a string.
@@ -28,9 +28,9 @@ def close_cut_json(reply: str) -> str:
 
 
 def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
-    """Return the JSON readings of a reply as pairs of parse step and value, strictest first.
+    """Return the possible JSON values of a reply as pairs (parse step, value), strictest first.
 
-    `openings` holds the characters with which a value may begin, such as `{[`.
+    `openings`: the characters with which a value may begin, such as `{[`.
     """
     # Lone surrogates cannot be written to a UTF-8 file.
     reply = reply.encode("utf-8", "replace").decode("utf-8")

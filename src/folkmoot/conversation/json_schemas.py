@@ -55,11 +55,10 @@ def _build_schema(
 
 
 class _SentSchemaGenerator(GenerateJsonSchema):
-    """Generate the schema of an answer model as it is sent to an endpoint.
+    """The schema generator of pydantic, with the descriptions that should be sent to an endpoint.
 
-    A model with a title in its `model_config` is sent under this title, with the description of its
-    `json_schema_extra`. Otherwise its class name and docstring are sent (see
-    `answer_types.pin_schema`).
+    A model with a title in its `model_config` (see `answer_types.pin_schema`) gets the description
+    of its `json_schema_extra`, or no description. All other models get their docstring as usual.
     """
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
@@ -72,7 +71,7 @@ class _SentSchemaGenerator(GenerateJsonSchema):
 
 
 def _with_definitions_by_title(schema: Schema) -> Schema:
-    """Rename the definitions of a schema from class names to their titles."""
+    """Return the schema with definitions named by title and not by class name."""
     definitions = schema.get("$defs", {})
     titles = {name: str(body.get("title", name)) for name, body in definitions.items()}
     # Two models may share a title. Renaming would merge their definitions, so keep the class names.
@@ -99,7 +98,10 @@ def _with_definitions_by_title(schema: Schema) -> Schema:
 
 
 def _find_parent_object(schema: Schema, definitions: Schema, path: str) -> tuple[Schema, str]:
-    """Return the object schema that contains the field of a dotted path, and the field's name."""
+    """Return the object schema that contains a field, and the name of the field.
+
+    `path`: the dotted path of the field.
+    """
     *parent_names, name = path.split(".")
     for parent_name in parent_names:
         schema = _unwrap_field_schema(schema["properties"][parent_name], definitions)
@@ -119,7 +121,10 @@ def _unwrap_field_schema(node: Schema, definitions: Schema) -> Schema:
 
 
 def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
-    """Return the schema of an object, with a shared definition for equal properties."""
+    """Return the schema of an object. `parts`: property → schema.
+
+    Properties with equal schemas refer to one shared definition.
+    """
     definitions: Schema = {}
     properties: Schema = {}
     bodies = {
@@ -146,7 +151,7 @@ def object_schema(title: str, parts: Mapping[str, Schema]) -> Schema:
 
 
 def _remove_unused_definitions(schema: Schema) -> Schema:
-    """Return the schema without definitions that nothing refers to."""
+    """Return the schema without definitions to which no part of the schema refers."""
     definitions = schema.pop("$defs", {})
     used: set[str] = set()
     waiting = _referenced_definitions(schema)

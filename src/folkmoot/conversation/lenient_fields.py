@@ -2,10 +2,9 @@
 
 `repair_fields` repairs a value that a pydantic model rejects, field by field. It matches options in
 another spelling, reads numbers in words, converts switches and texts, and makes lists from strings.
-An unreadable list entry is dropped, as is an unreadable field that is optional. Each change is
-recorded as a repair. Values are never moved into their bounds, and no value is invented. The JSON
-answer types use it. The single readers serve studies with validators that know more.
-"""
+An unreadable list entry or optional field is dropped. Each change is recorded as a repair. Values
+are never moved into their bounds, and no value is invented. The JSON answer types use
+`repair_fields`, and validators of studies use the functions for single values."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ def fold_option(raw: object) -> str:
 
 
 def match_folded(raw: object, options: Sequence[str]) -> str | None:
-    """Return the single option that a text means, ignoring its spelling, or None."""
+    """Return the only option that equals a text except for spelling, or None."""
     if raw in options:
         return str(raw)
     folded = fold_option(raw)
@@ -68,8 +67,8 @@ def match_folded(raw: object, options: Sequence[str]) -> str | None:
 def read_number(raw: object, maximum: int | None = None) -> float | None:
     """Return a number from digits, words or a position on a scale, or None.
 
-    Examples are `seven`, `4/5` and `7 out of 10`. `maximum` is the top of the scale that was asked
-    for. A position on a scale with another top is rejected.
+    Examples are `seven`, `4/5` and `7 out of 10`. `maximum`: the top of the scale that the question
+    used. A position on a scale with another top is rejected.
     """
     # In Python, True is an int. A model that wrote `true` gave no number.
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
@@ -87,14 +86,17 @@ def read_number(raw: object, maximum: int | None = None) -> float | None:
 
 
 def read_switch(raw: object) -> bool | None:
-    """Return True or False for a boolean or for yes and no in words, else None."""
+    """Return True or False for a boolean or for yes and no in words, otherwise None."""
     if isinstance(raw, bool):
         return raw
     return _BOOLEAN_WORDS.get(fold_option(raw))
 
 
 def read_text(raw: object) -> str:
-    """Return any value as one text: the entries of a list are joined, and None is empty."""
+    """Return any value as one text.
+
+    Entries of a list are joined, and None gives an empty string.
+    """
     if raw is None:
         return ""
     if isinstance(raw, str):
@@ -105,7 +107,11 @@ def read_text(raw: object) -> str:
 
 
 def read_list(raw: object) -> list[object]:
-    """Return any value as a list. A bulleted text gives its lines, another value one entry."""
+    """Return any value as a list.
+
+    A text with bullets gives one entry per line. Any other value gives one entry, and an empty
+    value none.
+    """
     if isinstance(raw, list):
         return raw
     if isinstance(raw, str):
@@ -125,11 +131,11 @@ def repair_fields(
     ways_out: Sequence[str] = (),
     salvage: bool = False,
 ) -> object:
-    """Return a repaired copy of a value that failed validation, or None if nothing can be repaired.
+    """Return a repaired copy of a value that failed validation, or None if no repair is possible.
 
-    The function first tries another reading of each rejected value. If no value has one, it drops
-    what is optional: a list entry, or a field with an empty default. With `salvage`, a required
-    nullable field becomes None. `ways_out` are words that mean null in a nullable field.
+    The function first tries another reading of each rejected value. If there is none for any value,
+    it drops optional values: a list entry, or a field with an empty default. With `salvage`, a
+    required nullable field becomes None. `ways_out`: words that mean null in a nullable field.
     """
     # The caller records the original as a repair if it stays unreadable, so it must not change.
     repaired = copy.deepcopy(value)
@@ -156,7 +162,7 @@ def repair_fields(
 def _repair_value(
     detail: ErrorDetails, raw: object, field: FieldInfo | None, ways_out: Sequence[str]
 ) -> Any:
-    """Return another reading of a value by the expected type, or `_UNREAD`."""
+    """Return another reading of a value that fits the expected type, or `_UNREAD`."""
     error_type = detail["type"]
     means_nothing = isinstance(raw, str) and fold_option(raw) in (*_EMPTY_WORDS, *ways_out)
     if field is not None and _may_be_null(field) and means_nothing:
@@ -203,9 +209,9 @@ def _drop_unreadable(
 
 
 def _has_empty_default(field: FieldInfo) -> bool:
-    """Return True if the default of an optional field holds nothing.
+    """Return True if a field is optional and its default is None or empty.
 
-    Any other default would pass for an answer that the speaker gave.
+    Any other default would look like an answer of the speaker.
     """
     if field.is_required():
         return False

@@ -1,11 +1,10 @@
-"""Prompts: one file each, rendered in a sandbox, each replaceable by a file of the researcher.
+"""Prompts: one file each, rendered in a sandbox. The researcher's own files can replace them.
 
 A library combines the prompt folder of a study type with the folder that a study file names under
 `prompts:`. Files of the second folder have priority. Wording is kept exactly. Only `{{ variable }}`
 and `{% … %}` are interpreted.
 
-A text that several prompts share is a separate prompt. A line `{% include "name" %}` inserts it.
-"""
+A text that several prompts share is a separate prompt. A line `{% include "name" %}` inserts it."""
 
 from __future__ import annotations
 
@@ -74,8 +73,8 @@ NUMBER_FILTERS = ("abs", "float", "int", "round")
 class Prompt(SourcedText):
     """A rendered prompt with the sources of its parts and its cache breakpoints.
 
-    `spans` state the source of each part. `cache_breakpoints` are ascending character offsets. The
-    text before an offset may be repeated in other prompts.
+    `spans`: the source of each part. `cache_breakpoints`: ascending character offsets. The text
+    before an offset may be repeated in other prompts.
     """
 
     __slots__ = ("cache_breakpoints",)
@@ -94,7 +93,8 @@ class Prompt(SourcedText):
 
 
 class PromptLibrary:
-    """The prompts of one run: those of the study type, replaced by the researcher's where present.
+    """The prompts of one run: the files of the study type, or the researcher's files that replace
+    them.
 
     `render_prompt` raises InputError if a prompt of the researcher fails, and ProtocolError if a
     prompt of the study type fails.
@@ -111,7 +111,7 @@ class PromptLibrary:
 
     @cached_property
     def prompt_files(self) -> dict[str, Path]:
-        """The file of each prompt by its name: the path below the folder, without `.md`."""
+        """The file of each prompt by name. The name is the path below the folder, without `.md`."""
         override_files = {
             name: path
             for name, path in _prompt_files(self.overrides).items()
@@ -127,9 +127,9 @@ class PromptLibrary:
     def render_prompt(self, name: str, /, **variables: object) -> Prompt:
         """Return the text of a prompt with its variables filled in.
 
-        White space at both ends is removed. The result keeps the sources of those variables that
-        are `Quoted`. Raises InputError for a prompt of the researcher and ProtocolError for one of
-        the study type.
+        White space at both ends is removed. The result keeps the sources of variables that are
+        `Quoted`. Raises InputError for a failing prompt of the researcher, and ProtocolError for a
+        failing prompt of the study type.
         """
         template = self._templates.get(name)
         if template is None:
@@ -160,11 +160,11 @@ class PromptLibrary:
         return {name: _read_prompt(path) for name, path in self.prompt_files.items()}
 
     def variables_of(self, name: str) -> frozenset[str]:
-        """Return the variables that the study type's prompt of this name uses."""
+        """Return the variables in the study type's prompt with this name."""
         return _find_variables(self._shipped_env, read_source(name, self.default_prompts))
 
     def find_problems(self) -> list[Problem]:
-        """Return every problem in the researcher's prompts.
+        """Return all problems in the researcher's prompts.
 
         Problems are unknown files, unknown variables and syntax errors.
         """
@@ -212,9 +212,9 @@ class PromptLibrary:
         ]
 
     def _find_replaced(self, name: str) -> str:
-        """Return the name of the first prompt from the researcher, or an empty string.
+        """Return the name of the researcher's file that affects a prompt, or an empty string.
 
-        The prompt itself and the prompts that it includes are searched.
+        The prompt itself and the prompts that it includes are searched. The first one is returned.
         """
         if name not in self._replaced:
             parts = (name, *_INCLUDE.findall(_read_prompt(self.prompt_files[name])))
@@ -262,8 +262,8 @@ class PromptLibrary:
 def create_environment(*, untrusted: bool = False) -> TemplateSandbox:
     """Return a sandbox in which templates can loop, test and format.
 
-    `untrusted` is for templates of a researcher: only listed kinds of nodes pass, and work is
-    counted.
+    `untrusted`: for templates of a researcher. Only listed kinds of nodes are then allowed, and the
+    work of a template is counted.
     """
     env = TemplateSandbox(
         ALLOWED_PROMPT_NODES if untrusted else (),
@@ -287,7 +287,7 @@ def create_environment(*, untrusted: bool = False) -> TemplateSandbox:
 
 
 def read_source(name: str, files: Mapping[str, Path]) -> str:
-    """Return the source of a prompt with each include line replaced by the included prompt.
+    """Return the source of a prompt, with each include line replaced by the included prompt.
 
     Raises TemplateError if an included prompt does not exist or includes another prompt.
     """
@@ -309,7 +309,10 @@ def _find_variables(env: TemplateSandbox, source: str) -> frozenset[str]:
 
 @pass_context
 def mark_source(context: Context, value: object) -> str:
-    """Return the output of `{{ value }}`, between marks from which the position is found later."""
+    """Return the output of `{{ value }}`. A text with sources is put between two marks.
+
+    `read_marks` finds the position of the text by these marks.
+    """
     text = with_sources(value)
     # `isascii` is quick and decides most texts, so the pattern search is rare.
     if not text.isascii() and _MARKS.search(text):
@@ -359,9 +362,10 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
 
 
 def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span]:
-    """Yield the spans of a text that was stripped at both ends.
+    """Yield the spans of a text after characters were removed at both ends.
 
-    `skipped` is the number of characters removed at the start, `length` the length of the rest.
+    `skipped`: the number of characters removed at the start. `length`: the length of the remaining
+    text.
     """
     for span in spans:
         start, end = max(0, span.start - skipped), min(length, span.end - skipped)
@@ -370,7 +374,7 @@ def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span
 
 
 def keep_source(change: Callable[..., str]) -> Callable[..., object]:
-    """Return a filter that keeps the source of the text that it changes."""
+    """Return a filter that applies `change` to a text and keeps the source of the text."""
     # jinja2 passes its own argument (context or environment) to such filters first.
     text_index = 1 if hasattr(change, "jinja_pass_arg") else 0
 
@@ -390,7 +394,7 @@ def keep_source(change: Callable[..., str]) -> Callable[..., object]:
 
 
 def keep_number(change: Callable[..., object]) -> Callable[..., object]:
-    """Return a filter that computes a number and keeps the source of its input."""
+    """Return a filter that computes a number from a value and keeps the source of the value."""
 
     @wraps(change)
     def change_number_with_source(value: object, *arguments: Any, **keywords: Any) -> object:
@@ -416,7 +420,7 @@ def _join_limited(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def _as_json(value: object) -> str:
-    """Return a value as JSON that keeps the sources of the texts in it."""
+    """Return a value as JSON text. The texts in the value keep their sources."""
     # The JSON filter of jinja2 escapes <, > and & for web pages, which would change the wording.
     return concatenate_texts(_json_parts(value), plain=None)
 
@@ -443,7 +447,7 @@ def _json_parts(value: object) -> Iterator[object]:
 
 
 def escape_json(text: str) -> SourcedText:
-    """Return a text as it appears between the quotation marks of JSON, with its sources."""
+    """Return a text as written between the quotation marks of JSON, with its sources."""
     return escape_text(with_sources(text), lambda part: json.dumps(part, ensure_ascii=False)[1:-1])
 
 

@@ -1,8 +1,8 @@
 """Reduce a short reply to its content, without decoration and carrier phrases.
 
-Nothing is searched for inside prose. A form of a reply is the whole reply without the parts that
-this module knows to carry no meaning. `choices.py` compares these forms with options and numbers.
-"""
+A form of a reply is the whole reply without parts that carry no meaning, such as "My answer is".
+This module knows these parts, and does not search inside prose. `choices.py` compares the forms
+with options and numbers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def normalise_text(text: str) -> str:
 
 
 def comparison_key(form: str) -> str:
-    """Return the same text for forms with the same meaning, such as `10 %` and `10%`."""
+    """Return a key that is equal for forms with the same meaning, such as `10 %` and `10%`."""
     return _UNIT.sub(r"\1", _HYPHENATED.sub(" ", form))
 
 
@@ -142,12 +142,14 @@ _NUMBER_PHRASES = _compile_patterns((*_OPTION_PHRASE_PATTERNS, *_NUMBER_CARRIERS
 
 
 def undecorated_forms(text: str) -> list[str]:
-    """Return the normalised text, followed by its forms without decoration and listing number."""
+    """Return the forms of a text without decoration and listing number, and the normalised text
+    first.
+    """
     return _expand_forms(text, _DECORATIONS)
 
 
 def forms_in_phrases(text: str) -> list[str]:
-    """Return the undecorated forms, followed by the forms inside a carrier phrase."""
+    """Return the undecorated forms of a text, and then the forms inside a carrier phrase."""
     return _expand_forms(text, (*_DECORATIONS, *_OPTION_PHRASES))
 
 
@@ -191,7 +193,7 @@ def _expand_forms(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
 
 
 def text_before_other_speaker(text: str, others: Collection[str]) -> str:
-    """Return the text before a line that begins with the name of another speaker and a colon."""
+    """Return the text before the first line that begins with another speaker's name and a colon."""
     names = "|".join(
         re.escape(part) for other in others for part in {other, other.partition(" ")[0]}
     )
@@ -224,5 +226,5 @@ _REFUSAL = re.compile(
 
 
 def looks_like_refusal(text: str) -> bool:
-    """Return True if the first 300 characters of a text decline to answer in English."""
+    """Return True if the first 300 characters of a text refuse to answer, in English."""
     return bool(_REFUSAL.search(text.replace("’", "'")[:300]))

@@ -1,9 +1,8 @@
-"""A sandbox for templates of researchers: what they may contain, and how much work they may cause.
+"""A sandbox for templates of researchers.
 
-The sandbox of jinja2 keeps a template from reaching Python internals, but not from filling the
-memory. Here only listed kinds of nodes pass. Loop iterations, and everything that makes text
-longer, are counted before they run. Prompts of a researcher are rendered in it.
-"""
+It limits what templates contain and how much work they do. The sandbox of jinja2 keeps a template
+from Python internals, but a template can still fill the memory. This sandbox allows only listed
+kinds of nodes. It counts loop iterations, and operations that make text longer, before they run."""
 
 from __future__ import annotations
 
@@ -84,9 +83,9 @@ _MAPPABLE_FILTERS = (
 
 
 class WorkCounter:
-    """Count the work of one rendering and end the rendering at a limit.
+    """Counts the work of one rendering and ends the rendering at a limit.
 
-    `limit` is in characters written (see `LOOP_ITERATION_COST`).
+    `limit`: number of written characters (see `LOOP_ITERATION_COST` for loops).
     """
 
     def __init__(self, limit: int = MAX_WORK) -> None:
@@ -101,8 +100,8 @@ class WorkCounter:
 class TemplateSandbox(ImmutableSandboxedEnvironment):
     """An immutable jinja2 sandbox in which undefined names are errors.
 
-    If `allowed` is given, the sandbox is for templates of a researcher. Only these node types pass,
-    and each rendering needs a `WorkCounter` in the variable `WORK_VARIABLE`.
+    `allowed`: the node types that templates of a researcher may contain. If it is given, each
+    rendering needs a `WorkCounter` in the variable `WORK_VARIABLE`.
     """
 
     # jinja2 calls `call_binop` only for intercepted operators. Products and powers can fill the
@@ -123,9 +122,10 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             self.intercepted_unops = frozenset({"+", "-"})
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
-        """Return the sandbox's decision for an attribute, from a cache by type and name.
+        """Return whether a template may use an attribute.
 
-        jinja2 decides by the type alone, but computes the decision again for every access.
+        The decision is cached by type and name. jinja2 decides by the type alone, but computes the
+        decision again for every access.
         """
         key = (type(obj), attr)
         if key not in self._safe:
@@ -149,11 +149,11 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return derive_number(super().call_binop(context, operator, left, right), (left, right))
 
     def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
-        """Compute a unary operation and keep the source of the number."""
+        """Compute a unary operation. The result keeps the source of its operand."""
         return derive_number(super().call_unop(context, operator, arg), (arg,))
 
     def joined(self, context: Context, values: tuple[object, ...]) -> str:
-        """Concatenate the operands of `~` and keep their sources.
+        """Concatenate the operands of the operator `~`. The result keeps their sources.
 
         In templates of researchers, the work is counted too.
         """
@@ -182,13 +182,13 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return tree
 
     def restrict_filters(self, filters: Iterable[str]) -> None:
-        """Remove all filters but these and the internal ones of the sandbox."""
+        """Remove all filters except `filters` and the internal filters of the sandbox."""
         kept_filters = {name: self.filters[name] for name in filters}
         self.filters = {**kept_filters, **_COUNTERS}
 
 
 def _check_node(node: nodes.Node, allowed: tuple[type[nodes.Node], ...]) -> None:
-    """Raise TemplateSyntaxError if a node is not allowed, or not allowed in this form."""
+    """Raise TemplateSyntaxError if a node is not allowed, or has arguments that are not allowed."""
     problem = ""
     if not isinstance(node, allowed):
         problem = f"`{type(node).__name__.lower()}` is not allowed here"
@@ -227,7 +227,7 @@ def _is_allowed_call(node: nodes.Call) -> bool:
 
 
 def _has_small_arguments(node: nodes.Filter) -> bool:
-    """Return True if the arguments of a filter cannot produce a long output from a short input."""
+    """Return True if a filter with these arguments cannot make a long text from a short one."""
     if node.dyn_args or node.dyn_kwargs or node.name.startswith("_"):
         return False
     if node.name in _NON_GROWING_FILTERS:
@@ -257,7 +257,7 @@ def _wrap_in_counter(name: str, node: nodes.Node, growth: int) -> nodes.Filter:
 
 @pass_context
 def _count_iterations(context: Context, items: Any, _growth: int) -> Any:
-    """Return the items of a loop after their iterations are counted."""
+    """Count the iterations of a loop and return its items."""
     if isinstance(items, Undefined):
         return items
     # An iterator has no length. It is read into a list, which the loop then uses.
@@ -268,7 +268,7 @@ def _count_iterations(context: Context, items: Any, _growth: int) -> Any:
 
 @pass_context
 def _count_filter_input(context: Context, value: object, growth: int) -> object:
-    """Return the input of a filter after its largest possible output is counted."""
+    """Count the largest possible output of a filter and return the input of the filter."""
     if isinstance(value, Undefined):
         return value
     if isinstance(value, Iterator):
@@ -280,7 +280,7 @@ def _count_filter_input(context: Context, value: object, growth: int) -> object:
 def _mark_own_words(tree: nodes.Template) -> nodes.Template:
     """Mark literal texts and loop numbers as the template's own words.
 
-    These texts are instructions of the template, so they have no source and need none.
+    These texts are instructions of the template, so they have no source.
     """
     for output in tree.find_all(nodes.Output):
         output.nodes = [_own_words(node) for node in output.nodes]
@@ -328,7 +328,10 @@ def _work_size(value: object) -> int:
 
 
 class _KeepingSources(CodeGenerator):
-    """Compile `~` to a call of `TemplateSandbox.joined`, which keeps sources and counts work."""
+    """The code generator that compiles `~` to a call of `TemplateSandbox.joined`.
+
+    The call keeps sources and counts work.
+    """
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         self.write("environment.joined(context, (")

@@ -51,7 +51,7 @@ class Utterance(NamedTuple):
     - `images`: the phrases of `text` that are sent as images.
     - `id`: the `utterance_id` in the table `utterances`. It is the address of the reply, with
       `#part` if the reply holds several utterances. `Scope.say` sets it.
-    - `public`: True if the other speakers of the conversation are shown it.
+    - `public`: True if the other speakers of the conversation are shown the utterance.
     """
 
     speaker_id: str
@@ -68,7 +68,9 @@ class Utterance(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """The source of the text: the recorded utterance, or the source that the text carries."""
+        """The source of the text: this utterance if it is recorded, or the source that the text
+        carries.
+        """
         if self.id:
             return Source("utterance", self.id, self.speaker_id)
         source = source_of(self.text)
@@ -82,7 +84,7 @@ class Utterance(NamedTuple):
         return Quoted(self.text, self.source)
 
     def to_source_json(self) -> dict[str, str]:
-        """Return `{role, content}`, the transcript format of the cross-pollination seed."""
+        """Return `{role, content}`, the format of transcripts in the cross-pollination seed."""
         return {"role": self.role, "content": self.text}
 
 
@@ -121,7 +123,7 @@ class Transcript:
         return [utterance.to_source_json() for utterance in self.utterances]
 
     def to_rows(self, *, stage: str | None = None, **shared_columns: Any) -> list[dict[str, Any]]:
-        """Return one row per utterance, with `turn` counted from 1 and the shared columns added.
+        """Return one row per utterance, with `turn` counted from 1 and `shared_columns` added.
 
         `stage` replaces the stage of each utterance.
         """
@@ -146,7 +148,10 @@ EMPTY_TRANSCRIPT = Transcript()
 
 
 def last_finish_reason(scope: object) -> str | None:
-    """Return the finish reason of the last reply to a scope, or None if the scope has none."""
+    """Return the finish reason of the last reply in a scope.
+
+    Returns None if there is no such reply, or if `scope` does not record finish reasons.
+    """
     finish_reason = getattr(scope, "finish", None)
     return finish_reason if isinstance(finish_reason, str) else None
 
@@ -154,10 +159,10 @@ def last_finish_reason(scope: object) -> str | None:
 class BuiltMessages(NamedTuple):
     """The messages of a request with their cache breakpoints and sources.
 
-    `cache_breakpoints` are ascending character offsets into the concatenated message texts, at
-    which a later request of the same speaker may diverge: after each utterance of the history, at
-    the end if the history holds earlier prompts, and wherever the prompt template sets one. `spans`
-    are the sources of the texts in the messages.
+    `cache_breakpoints`: ascending character offsets into the concatenated message texts. A later
+    request of the same speaker may diverge at an offset. There is one after each utterance of the
+    history, one at the end if the history holds earlier prompts, and one wherever the prompt
+    template sets it. `spans`: the sources of the texts in the messages.
     """
 
     messages: tuple[Message, ...]
@@ -170,14 +175,14 @@ def build_messages(
 ) -> BuiltMessages:
     """Build the messages of a request: the system prompt, the history, then the prompt.
 
-    The speaker's utterances become `assistant` messages, those of others `user` messages. If the
-    history holds more than one other speaker, each utterance begins with the speaker's name.
-    Neighbouring messages of one role are joined, because some providers reject two in a row. An
-    utterance without a speaker id is an earlier prompt, which becomes a `user` message without a
+    The speaker's utterances become `assistant` messages, and all others `user` messages. If the
+    history holds more than one other speaker, each of their utterances begins with the speaker's
+    name. Neighbouring messages of one role are joined, because some providers reject two in a row.
+    An utterance without a speaker id is an earlier prompt, which becomes a `user` message without a
     name.
 
-    `shows` lists texts that occur in a prompt written without a template. Raises ValueError if one
-    of them does not occur.
+    `shows`: texts that occur in a prompt that was written without a template. Raises ValueError if
+    one of these texts does not occur.
     """
     spoken = [utterance for utterance in history.utterances if utterance.missing is None]
     has_several_speakers = (
@@ -249,10 +254,10 @@ def _spans_of_utterance(utterance: Utterance) -> tuple[Span, ...]:
 
 
 def _spans_of_prompt(text: str) -> tuple[Span, ...]:
-    """Return the spans of a text that is put to a speaker.
+    """Return the spans of a prompt.
 
     A plain string becomes one unattributed span, because only a template separates its own words
-    from those of others.
+    from inserted texts.
     """
     if isinstance(text, SourcedText):
         return text.spans

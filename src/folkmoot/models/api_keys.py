@@ -26,7 +26,7 @@ _KEY_SHAPES = re.compile(
 
 
 class NeedsKey(Protocol):
-    """The attributes of a model that this module uses."""
+    """The attributes of a model that decide which API key it needs."""
 
     @property
     def name(self) -> str: ...
@@ -39,10 +39,10 @@ class NeedsKey(Protocol):
 
 
 def load_environment(start: Path | None = None) -> dict[str, str]:
-    """Return the environment variables, completed by the nearest `.env` from `start` upwards.
+    """Return the environment variables, and those of the nearest `.env` from `start` upwards.
 
     `start` is the working directory by default. A variable that is set in the environment has
-    priority. `os.environ` is not changed.
+    priority over the file. `os.environ` is not changed.
     """
     file_values: dict[str, str] = {}
     folder = (start or Path.cwd()).absolute()
@@ -57,7 +57,7 @@ def load_environment(start: Path | None = None) -> dict[str, str]:
 
 
 def find_key(spec: NeedsKey, environ: Mapping[str, str] | None = None) -> tuple[str, str] | None:
-    """Return the name and value of the first key variable of a model that is set, or None."""
+    """Return the name and value of the first API key variable that is set, or None."""
     environ = load_environment() if environ is None else environ
     for variable in spec.key_env:
         value = environ.get(variable, "").strip()
@@ -69,10 +69,10 @@ def find_key(spec: NeedsKey, environ: Mapping[str, str] | None = None) -> tuple[
 def resolve_key(
     spec: NeedsKey, explicit: str | None = None, environ: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return the key for a model: `explicit`, else from the environment or `.env`.
+    """Return the API key for a model: `explicit`, or the key in the environment or `.env`.
 
-    Return None for a model that needs no key, such as one on a local server. Raises InputError,
-    which names the variable, if a required key is missing.
+    Returns None for a model that needs no key, such as one on a local server. Raises InputError
+    with the name of the variable if a required key is missing.
     """
     if explicit:
         return explicit.strip()
@@ -91,9 +91,9 @@ def resolve_key(
 
 
 def redact_keys(text: str, secrets: Iterable[str | None] = ()) -> str:
-    """Return a text without keys.
+    """Return a text in which keys are replaced by a placeholder.
 
-    The given secrets, the keys in the environment, and texts shaped like keys are replaced.
+    Replaced are `secrets`, the keys in the environment, and texts that are shaped like keys.
     """
     secret_values = {secret for secret in secrets if secret}
     # A shorter value would be replaced inside ordinary words.

@@ -107,13 +107,13 @@ def build_messages(
 
 @dataclass(frozen=True, slots=True)
 class ModelListing:
-    """One line of `folkmoot models`.
+    """One line of `folkmoot models`: a model, its API key and its server.
 
-    - `key_variable`: the variable to set, or the one that was found if `key_set` is true.
-    - `usable`: True if nothing that the model needs is missing.
-    - `ok`: the result of a call by `try_models`, or None before it.
+    - `key_variable`: the key variable that is set (`key_set` is True), or the one to set.
+    - `usable`: True if the key and the files that the model needs are there.
+    - `ok`: True if the call of `try_models` succeeded, or None before the call.
     - `latency_s`: duration of that call in seconds.
-    - `error`: the error of that call, or what a local model lacks.
+    - `error`: the error of that call, or the missing requirement of a local model.
     """
 
     name: str
@@ -132,7 +132,7 @@ def list_models(
     names: Sequence[str] = DEFAULT_LISTED_MODELS,
     endpoints: Mapping[str, str] | None = None,
 ) -> list[ModelListing]:
-    """Return the key variable and the server address of each model."""
+    """Return the listing of each model, without calling any."""
     environ = load_environment()
     listings = []
     for name in names:
@@ -157,7 +157,10 @@ def list_models(
 
 
 def _missing_requirement(spec: ModelSpec) -> str:
-    """Return what a model on this machine lacks, or an empty string for all other models."""
+    """Return the reason why a model on this machine cannot run, or an empty string.
+
+    Models of vendors always give an empty string.
+    """
     if spec.provider == LOCAL_MODEL:
         try:
             # Opening a local model only checks its files. The server starts with the first call.
@@ -176,9 +179,9 @@ def try_models(
     endpoints: Mapping[str, str] | None = None,
     timeout: float = 60.0,
 ) -> list[ModelListing]:
-    """Return the listing after one small call to each usable model.
+    """Return the listings, with the results of one small call to each usable model.
 
-    If a call fails, its error is stored in the listing and not raised.
+    An error of a call is stored in the listing and not raised.
     """
     listings = list_models(names, endpoints)
     return [
@@ -203,7 +206,7 @@ def _try_model(
 async def _complete_with_retries(
     spec: ModelSpec, settings: ProviderSettings, request: ModelRequest
 ) -> Completion:
-    """Send one request with its retries and return the completion."""
+    """Send one request, retry it after transient errors, and return the completion."""
     # A new provider for each call, because its connections belong to the event loop of this call.
     provider = open_provider(spec, settings)
     # The embedded respondent seeds its random draws with the address. A digest of the question
@@ -257,9 +260,10 @@ def _backoff_seconds(error: TransientError, request: ModelRequest, attempt: int)
 
 
 def _run_coroutine(make: Callable[[], Coroutine[object, object, T]]) -> T:
-    """Run a coroutine to its end, in a separate thread if an event loop is already running.
+    """Run a coroutine to its end and return its result.
 
-    Notebooks have a running loop, and `asyncio.run` cannot be nested.
+    If an event loop is already running, as in notebooks, the coroutine runs in a separate thread,
+    because `asyncio.run` cannot be nested.
     """
     try:
         asyncio.get_running_loop()

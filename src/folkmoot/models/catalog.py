@@ -1,8 +1,8 @@
 """The model catalogue: from a model's name to its vendor, API model ID, address and key.
 
-`provider/model` always works. Bare names work for known models. The runner, the estimates and
-`folkmoot models` use it. The table of vendors is data, so a new vendor is a new row.
-"""
+The name `provider/model` always works, and known models also have bare names. The runner, the
+estimates and `folkmoot models` use the catalogue. The table of vendors is data, so a new vendor is
+a new row."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ WORD_VECTOR_MODEL = "wordllama/l2_supercat_256"
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """A vendor: its wire format (the name of an entry point), address and key variables.
+    """A vendor of models, with its address and key variables.
 
+    - `wire`: the name of the provider's entry point for the vendor's wire format.
     - `base_url_env`: the environment variable that replaces the address.
     - `price_vendor`: the vendor's name in the price library.
     - `embedding`: the embedding model that the vendor's documentation recommends for texts, if any.
@@ -47,12 +48,12 @@ class Vendor:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """The specification of one model.
+    """The specification of one model, made by `resolve_model`.
 
     - `name`: the canonical name, `provider/model`.
     - `provider`: the entry point of the provider.
     - `wire_model`: the model ID that the API expects.
-    - `base_url`: None means the provider's default.
+    - `base_url`: the address of the server. None means the provider's default.
     - `local`: True for a model that answers in this process. Such models have no limits and no
       price.
     - `servers`: the servers that the study file names. `base_url` is then the address of the first.
@@ -250,12 +251,12 @@ def resolve_model(
 
 
 def is_synthetic(name: str) -> bool:
-    """Return True for the embedded respondent."""
+    """Return True if a model name means the embedded respondent."""
     return name == SYNTHETIC_MODEL or name.startswith(f"{SYNTHETIC_MODEL}/")
 
 
 def on_this_machine(name: str) -> bool:
-    """Return True for a model that Folkmoot serves on this machine."""
+    """Return True if a model name means a model that Folkmoot serves on this machine."""
     return name == LOCAL_MODEL or name.startswith(f"{LOCAL_MODEL}:")
 
 
@@ -275,11 +276,11 @@ def is_text_only(spec: ModelSpec) -> bool:
 
 
 def embedding_for(name: str, endpoints: Endpoints | None = None) -> str | None:
-    """Return the embedding model of a model's vendor, at the same address, or None.
+    """Return the name of the embedding model for a chat model, from the same vendor and address.
 
-    The result is None if the vendor documents no embedding model. It is also None if the study file
-    moves only the chat model to a custom server. Texts for that server must not be sent to the
-    vendor.
+    Returns None if the vendor documents no embedding model. Returns None also if the study file
+    moves only the chat model to a custom server, because texts for that server must not be sent to
+    the vendor.
     """
     spec = resolve_model(name, endpoints)
     if spec.local or spec.provider == LOCAL_MODEL:
@@ -349,9 +350,9 @@ def _resolve_bare_name(name: str) -> tuple[str, str]:
 
 
 def _vendors_by_priced_model() -> dict[str, str]:
-    """Return the vendor of each model in the price library.
+    """Return model ID → vendor for models in the price library.
 
-    Only vendors with distinctive model names are included.
+    Only models with names that identify the vendor are included.
     """
     # The import takes 0.25 s and is needed only for unusual names.
     from genai_prices import data_snapshot
@@ -373,7 +374,7 @@ def _vendors_by_priced_model() -> dict[str, str]:
 def _endpoint_servers(
     name: str, canonical: str, wire_model: str, vendor: str, endpoints: Endpoints
 ) -> tuple[Server, ...]:
-    """Return the servers that the study file assigns to a model, or none.
+    """Return the servers that the study file assigns to a model, or an empty tuple.
 
     A key of `endpoints` may be any name of the model, or its vendor.
     """

@@ -1,10 +1,8 @@
 """The servers of models: the addresses under `endpoints:` in a study file.
 
-An address is a base URL, a mapping of `url`, `headers` and `query`, or a list of either. It never
-contains a secret. `${NAME}` is replaced by a value from the environment or `.env` when a server is
-opened. So no copy of the settings contains the value. The catalogue and the openers of providers
-use this module.
-"""
+An address is a base URL, a mapping of `url`, `headers` and `query`, or a list of such addresses.
+Addresses never contain secrets. When a server is opened, `${NAME}` is replaced by a value from the
+environment or `.env`, so no copy of the settings contains the value."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ MIN_SECRET_CHARACTERS = 6
 
 
 class Server(NamedTuple):
-    """One server of a model, with its variables not yet replaced."""
+    """One server of a model. Variables such as `${NAME}` in its values are not yet replaced."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = ()
@@ -68,7 +66,7 @@ class Server(NamedTuple):
 
 
 class ResolvedServer(NamedTuple):
-    """A server with its variables replaced. `secrets` holds the inserted values."""
+    """A server with its variables replaced. `secrets`: the values that replaced them."""
 
     url: str
     headers: Mapping[str, str]
@@ -95,7 +93,7 @@ def list_base_urls(endpoints: Endpoints) -> Iterator[str]:
 
 
 def resolve_server(server: Server, environ: Mapping[str, str]) -> ResolvedServer:
-    """Return a server with its variables replaced.
+    """Return a server with its variables replaced by their values.
 
     Raises InputError for a variable that is not set.
     """
@@ -154,8 +152,8 @@ def _parse_pairs(part: str, raw_pairs: object) -> tuple[tuple[str, str], ...]:
 def _contains_secret(name: str, text: str) -> bool:
     """Return True if a value contains a secret in plain text.
 
-    A value under a secret name counts whatever it is. Under another name, a text shaped like a key
-    counts.
+    Any value counts if `name` is a secret name, such as that of a key. Under other names, only a
+    text that is shaped like a key counts.
     """
     remaining = _VARIABLE.sub("", text)
     # The words "Bearer" and "Basic" alone are no secret: `Bearer ${TOKEN}` is correct.

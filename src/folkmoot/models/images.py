@@ -1,8 +1,7 @@
-"""Images in prompts: find the references in a text, and split messages at them.
+"""Images in prompts: find the references in a text, and split messages at the references.
 
 An image is identified by its address. Studies declare which phrases of their texts are images
-(`Speaker.images`). The wire formats send them in the form of each vendor.
-"""
+(`Speaker.images`). The wire formats send images in the form of each vendor."""
 
 from __future__ import annotations
 
@@ -39,7 +38,8 @@ _PATH_END = re.compile(r"\.(\w+)(?:[?#].*)?$", re.DOTALL)
 class Image(NamedTuple):
     """One image in a text.
 
-    `words` is the phrase that refers to it, `url` its address (`https:` or `data:`).
+    `words`: the phrase of the text that refers to the image. `url`: the address of the image
+    (`https:` or `data:`).
     """
 
     words: str
@@ -53,7 +53,7 @@ class Image(NamedTuple):
 
     @property
     def media_type(self) -> str:
-        """The media type, if the address states it, else an empty string."""
+        """The media type, or an empty string if the address does not state it."""
         return self.data[0] if self.data else MIME_TYPES.get(self.file_extension, "")
 
     @property
@@ -64,7 +64,7 @@ class Image(NamedTuple):
 
 
 def find_image_references(text: str) -> list[Image]:
-    """Return the images in a text in their order, each once."""
+    """Return the images in a text in order, without repetitions."""
     return list(dict.fromkeys(image for image, _ in find_images(text)))
 
 
@@ -80,14 +80,14 @@ def replace_images(text: str, keep: Collection[str] = ()) -> str:
 
 
 class MessagePart(NamedTuple):
-    """A part of a message: a text, or an image at this position."""
+    """A part of a message: a text, or an image between two texts."""
 
     text: str = ""
     image: Image | None = None
 
 
 def images_in_messages(images: Collection[str], messages: Iterable[Message]) -> tuple[str, ...]:
-    """Return those of the given phrases that refer to images in these messages."""
+    """Return those phrases of `images` that refer to an image in the messages."""
     # Models cannot generate images, so an assistant message has none.
     prompt_texts = (
         (message.content for message in messages if message.role != "assistant") if images else ()
@@ -143,7 +143,7 @@ def split_messages(
 
 
 def find_images(text: str) -> Iterator[tuple[Image, re.Match[str]]]:
-    """Yield each image of a text with its match."""
+    """Yield each image of a text with the match of its phrase."""
     # This quick test spares the pattern search for nearly all texts.
     if "://" in text or "data:image" in text:
         for match in _IMAGE.finditer(text):

@@ -1,8 +1,7 @@
 """A provider that sends each call to the least busy of several servers of one model.
 
-A server that fails is skipped for a while and then tried again. The run stops only if no server can
-be reached. It is used if `endpoints:` contains a list.
-"""
+It is used if an address under `endpoints:` is a list. A server that fails is skipped for a number
+of calls and then tried again. The run stops only if no server can be reached."""
 
 from __future__ import annotations
 

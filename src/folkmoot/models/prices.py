@@ -1,8 +1,7 @@
 """The cost of tokens, from an offline price library (genai-prices).
 
-An unknown price is `None` and never zero. The gateway uses it after every call, and the estimates
-before a run.
-"""
+An unknown price is `None` and never zero. The gateway computes costs after every call, and the
+estimates use the prices before a run."""
 
 from __future__ import annotations
 
@@ -23,9 +22,9 @@ _PROBE_TOKENS = 1_000
 class ModelPrice:
     """The price of one model in USD per token.
 
-    A query of the library takes 100 µs. So almost every call is priced by multiplication, and the
-    library is queried for long requests only. `cache_write_usd` is the price of tokens that are
-    written to the vendor's cache. `share` is the factor on the library's price.
+    A query of the price library takes 100 µs. So almost every call is priced by multiplication, and
+    only long requests query the library. `cache_write_usd`: the price of tokens that are written to
+    the vendor's cache. `share`: the factor by which the library's price is multiplied.
     """
 
     provider: str | None
@@ -37,7 +36,7 @@ class ModelPrice:
     share: float = 1.0
 
     def batch_price(self) -> ModelPrice:
-        """Return the price in a batch: half the price, with all three vendors (see `batches.py`).
+        """Return the price in a batch, half the price at all three vendors (see `batches.py`).
 
         Anthropic applies its cache discount in batches too. For the other vendors this is not
         documented for every model, so cached tokens count as uncached ones. The actual bill may be
@@ -51,8 +50,8 @@ class ModelPrice:
     def cost(self, usage: Usage) -> float | None:
         """Return the cost in USD, or None if the server did not report the tokens.
 
-        A free model costs nothing, even without a token count. If the usage has no cached tokens,
-        none were cached.
+        A free model costs 0, even without a token count. A usage without a count of cached tokens
+        is priced as if none were cached.
         """
         input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
         if self is FREE_PRICE:
@@ -79,7 +78,7 @@ class ModelPrice:
     def max_cost_usd(self, input_tokens: int, output_tokens: int) -> float:
         """Return the maximum cost in USD of these token counts.
 
-        It is the higher of the costs with and without writing the input to the vendor's cache.
+        It is the higher of two costs: with the input written to the vendor's cache, and without.
         """
         if max(input_tokens, output_tokens) <= MAX_LINEAR_TOKENS or self is FREE_PRICE:
             return self.share * (
@@ -97,7 +96,7 @@ FREE_PRICE = ModelPrice(None, "", 0.0, 0.0, 0.0, 0.0)
 
 
 def find_price(spec: ModelSpec) -> ModelPrice | None:
-    """Return the price of a model, or None if unknown. Models on this machine are free."""
+    """Return the price of a model, or None if it is unknown. Models on this machine are free."""
     if spec.local or spec.provider == LOCAL_MODEL:
         return FREE_PRICE
     return (
@@ -117,7 +116,7 @@ def estimate_cost(
 
 
 def supports_batches(spec: ModelSpec) -> bool:
-    """Return True if the vendor has a batch API for a model, at a known price."""
+    """Return True if the vendor has a batch API for the model and its batch price is known."""
     return not spec.local and spec.price_provider in ("openai", "anthropic", "google")
 
 

@@ -51,8 +51,8 @@ class Message(NamedTuple):
 class RespondentHints(NamedTuple):
     """Metadata about a question that helps the embedded respondent.
 
-    All of it follows from the speaker, the answer type and the study author's `about`. Hints are
-    not sent to servers, not journaled and not fingerprinted.
+    All hints follow from the speaker, the answer type and the study author's `about`. Hints are not
+    sent to servers, not journaled and not fingerprinted.
 
     - `role`: role of the speaker who is asked.
     - `kind`: answer kind (`AnswerType.kind`).
@@ -84,7 +84,7 @@ class ModelRequest:
 
     - `model`: `provider/model`.
     - `schema`: the JSON schema of a structured answer, with a title. The provider sends it in the
-      best form that the endpoint accepts. The reply is validated here in any case.
+      best form that the endpoint accepts. Folkmoot validates the reply in any case.
     - `images`: phrases of the messages that are sent as images (`models.images`).
 
     The other fields are not part of the fingerprint:
@@ -120,7 +120,7 @@ class ModelRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelRequest:
-        """Return the request that `to_json` encoded.
+        """Return the request in an object of `to_json`.
 
         Raises KeyError or TypeError for other data.
         """
@@ -131,7 +131,7 @@ class ModelRequest:
         return cls(data["model"], messages, **parameters, images=tuple(data.get("images", ())))
 
     def fingerprint(self) -> bytes:
-        """Return 16 bytes that change if anything that is sent to the model changes."""
+        """Return 16 bytes that identify everything that is sent to the model."""
         schema = json.dumps(self.schema, sort_keys=True) if self.schema is not None else ""
         message_texts = [
             part for message in self.messages for part in (message.role, message.content)
@@ -150,10 +150,10 @@ class ModelRequest:
 
 
 class Usage(NamedTuple):
-    """The token counts that the provider reported, or None for counts that it did not report.
+    """The token counts that the provider reported. A count that was not reported is None.
 
-    `input_tokens` includes cached tokens and tokens written to the vendor's cache. Each of these
-    has a different price.
+    `input_tokens` includes `cached_tokens` and `cache_write_tokens`. Cached tokens and tokens that
+    are written to the vendor's cache have prices of their own.
     """
 
     input_tokens: int | None = None
@@ -169,7 +169,8 @@ NO_USAGE = Usage(0, 0, 0)
 def byte_count(*texts: str) -> int:
     """Return the number of bytes of the texts in UTF-8.
 
-    It is an upper bound for tokens, because no current tokenizer produces more tokens than bytes.
+    The number is an upper bound for the tokens, because no current tokenizer produces more tokens
+    than bytes.
     """
     return sum(
         len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in texts
@@ -193,7 +194,7 @@ def parse_token_count(value: object) -> int | None:
 
 
 def part_text(part: object) -> str:
-    """Return the text of one part of a message, or an empty string if it contains none."""
+    """Return the text of one part of a message, or an empty string if the part has no text."""
     text = part.get("text") if isinstance(part, Mapping) else None
     return text if isinstance(text, str) else ""
 
@@ -255,9 +256,9 @@ def strip_reasoning(text: str) -> str:
 class Completion(NamedTuple):
     """The completion of one request.
 
-    `finish` is `stop`, `length`, `refused:<reason>` or `unknown`, followed by the vendor's word if
-    it is not known. `length:model` means that the limit is the model's maximum. The embedded
-    respondent also uses `stop:unread` and `stop:unmoved`.
+    `finish`: `stop`, `length`, `refused:<reason>` or `unknown`. `unknown` is followed by the
+    vendor's word if Folkmoot does not know the word. `length:model` means that the reply reached
+    the maximum of the model. The embedded respondent also uses `stop:unread` and `stop:unmoved`.
     """
 
     text: str
@@ -277,7 +278,7 @@ class Completion(NamedTuple):
 
 
 class StudyPart(NamedTuple):
-    """A study's part of the embedded respondent, with the study's settings.
+    """The part of the embedded respondent that a study type provides, with the study's settings.
 
     `part` is a `folkmoot.respondent.RespondentPart`.
     """
@@ -296,8 +297,8 @@ class ProviderSettings:
       are sent with every request. `secrets` are the secret values in headers and URL.
     - `timeout`: seconds.
     - `options`: the study file's settings for this provider.
-    - `reached_hosts`: servers that have answered in this run. The providers of a run share the set.
-      A failure of such a server is transient, while any other server may have a wrong address.
+    - `reached_hosts`: servers that have answered in this run. All providers of a run share this
+      set. A failure of such a server is transient. Any other server may have a wrong address.
     - `study`: the study's information for the embedded respondent.
     """
 
@@ -317,9 +318,9 @@ class ProviderSettings:
 class Provider(Protocol):
     """The interface of a provider, as the gateway uses it.
 
-    `complete_request` and `embed_texts` raise the fitting ModelError and never retry, because the
-    gateway retries. `address` is the address of the call in the run. The embedded respondent seeds
-    its random draws with it. Other providers ignore it.
+    `complete_request` and `embed_texts` raise the fitting ModelError. They never retry, because the
+    gateway retries. `address` is the address of the call in the run. It seeds the random draws of
+    the embedded respondent, and other providers ignore it.
     """
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion: ...

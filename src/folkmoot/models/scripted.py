@@ -1,7 +1,6 @@
-"""A scripted model: a function gives the replies. Use it in tests and to try out a protocol.
+"""A scripted model with replies from a function, for tests and for trying out a protocol.
 
-folkmoot.run("study.yaml", provider=ScriptedProvider(lambda request, address: "yes"))
-"""
+folkmoot.run("study.yaml", provider=ScriptedProvider(lambda request, address: "yes"))"""
 
 from __future__ import annotations
 
@@ -23,9 +22,8 @@ class ScriptedProvider:
     """A provider in this process that returns the replies of a function.
 
     `fn(request, address)` returns a text or a Completion, or raises a ModelError. It may be async.
-    `latency` is the delay of each reply in seconds, or a function of the address that returns it.
-    `calls` counts the calls. With `keep_requests`, `seen` keeps the address and the request of each
-    call.
+    `latency`: the delay of each reply in seconds, or a function from address to delay. `calls`: the
+    number of calls. `seen`: the address and the request of each call, if `keep_requests` is True.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class ScriptedProvider:
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        """Return hashed bags of words, shape (n, 64), float32.
+        """Return hashed counts of words, shape (n, 64), float32.
 
         Texts with the same words get the same direction.
         """
@@ -72,4 +70,4 @@ class ScriptedProvider:
         return vectors, Usage(sum(map(len, texts)) // 4, 0)
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing, because there is no connection to close."""

@@ -1,7 +1,6 @@
-"""Base URLs: join paths, find keys inside them, and check that keys are sent encrypted.
+"""Base URLs: join paths, find keys inside URLs, and check that keys are sent encrypted.
 
-The catalogue, the wire formats and all code that sends a key use it.
-"""
+The catalogue, the wire formats and all code that sends a key use these functions."""
 
 from __future__ import annotations
 
@@ -33,9 +32,9 @@ UNENCRYPTED_MESSAGE = (
 
 
 def join_url(base: str, path: str) -> str:
-    """Return a path below a base URL.
+    """Return the URL of a path below a base URL.
 
-    Both may have a query. Raises ValueError for an invalid URL.
+    Both the base URL and the path may have a query. Raises ValueError for an invalid URL.
     """
     parts = urlsplit(base)
     path, _, further_query = path.partition("?")
@@ -44,9 +43,9 @@ def join_url(base: str, path: str) -> str:
 
 
 def ensure_version(base: str, version: str) -> str:
-    """Return a base URL that ends with a version (`/v1`, `/v1beta`).
+    """Return a base URL that ends with a version such as `/v1` or `/v1beta`.
 
-    `version` is added only if the URL has none.
+    `version` is added only if the URL does not end with a version.
     """
     try:
         if re.search(r"/v\d+\w*$", urlsplit(base).path.rstrip("/")):
@@ -60,7 +59,7 @@ def ensure_version(base: str, version: str) -> str:
 def require_encryption(key: str | None, base_url: str | None, model: str = "") -> None:
     """Raise InputError if a key would be sent unencrypted over a public network.
 
-    A password or key inside the URL counts too. This machine and private networks are exempt.
+    A password or key inside the URL counts as a key. This machine and private networks are exempt.
     """
     base_url = base_url or ""
     host = find_unencrypted_host(base_url)

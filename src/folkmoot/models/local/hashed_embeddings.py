@@ -2,9 +2,8 @@
 
 They are used with `embedding_model: synthetic`. The default is `word_vectors`. Features are
 weighted by tf-idf with a fixed idf table (docs/decisions/0003). So the vector of a text depends on
-that text alone, and batches and scheduling change nothing. Like all embeddings, they distinguish
-topic and wording better than stance.
-"""
+that text alone, and batches and scheduling do not change it. Like all embeddings, they distinguish
+topic and wording better than stance."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ _COMMON_WORD_SET = frozenset(_COMMON_WORDS.split())
 def embed_texts(texts: Sequence[str]) -> FloatArray:
     """Return vectors of texts, shape (n, 512), float32, rows of length 1.
 
-    The row of a text without words is zero. All texts are processed in one pass of array
+    A text without words gives a row of zeros. All texts are processed in one pass of array
     operations, because calls wait while a study embeds its summaries.
     """
     token_index = _TokenIndex()
@@ -102,8 +101,9 @@ def embed_texts(texts: Sequence[str]) -> FloatArray:
 def word_weight(word: str) -> float:
     """Return a fixed substitute for the inverse document frequency of a word.
 
-    Stop words weigh nothing and common words little. For other words the weight grows with length.
-    This follows Zipf's law of abbreviation (longer words are rarer) and needs no corpus.
+    Stop words have the weight 0, and common words a small weight. For other words the weight grows
+    with length. This follows Zipf's law of abbreviation (longer words are rarer) and needs no
+    corpus.
     """
     if word in _STOP_WORDS or len(word) < 2:
         return 0.0
@@ -113,7 +113,10 @@ def word_weight(word: str) -> float:
 
 
 class _TokenIndex(dict[str, list[int]]):
-    """A cache from pieces between white space to the numbers of their weighted words."""
+    """A cache: piece of text between white space → numbers of its words.
+
+    Words with the weight 0 get no number.
+    """
 
     def __init__(self) -> None:
         self.words: dict[str, int] = {}
@@ -129,11 +132,11 @@ class _TokenIndex(dict[str, list[int]]):
 def _feature_weights(
     text_of_item: NDArray[np.intp], items: NDArray[np.intp], features: list[Features]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return the flat positions and the weights of all features of the items in texts.
+    """Return the positions and the weights of all features in the texts.
 
-    `text_of_item` gives the text of each occurrence and `items` its word or pair. A position is an
-    index into the rows of all texts laid end to end. An item with n occurrences in a text counts
-    once, with weight 1 + ln n.
+    `items`: the word or word pair of each occurrence. `text_of_item`: the text of each occurrence.
+    A position is an index into the concatenated vectors of all texts. An item that occurs n times
+    in a text counts once, with weight 1 + ln n.
     """
     if not features:
         return np.zeros(0, dtype=np.intp), np.zeros(0)

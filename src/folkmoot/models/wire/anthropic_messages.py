@@ -90,16 +90,16 @@ def encode_request(request: ModelRequest, capabilities: Capabilities | None = No
 def _add_cache_control(
     body: JsonObject, cache_breakpoints: Sequence[int], system_length: int
 ) -> None:
-    """Ask Anthropic to cache the text that a later request will begin with.
+    """Ask Anthropic to cache the beginning of the text that later requests will repeat.
 
-    `cache_breakpoints` are character offsets into the concatenated text. `system_length` is the
-    length of the system message in characters.
+    `cache_breakpoints`: character offsets into the concatenated text. `system_length`: the length
+    of the system message in characters.
 
-    Writing to the cache costs 25 % more than reading input, so nothing else is cached. The text is
+    Writing to the cache costs 25 % more than reading input, so the rest is not cached. The text is
     split into blocks at all breakpoints, in the same way in every request. Anthropic looks for
-    cached text up to 20 blocks before a marked block. So the messages get two marks at that
-    distance, and the system message gets the other two of the four allowed marks. A text below the
-    minimum size is not cached and costs nothing extra.
+    cached text up to 20 blocks before a marked block, and allows four marks. So the messages get
+    two marks at that distance, and the system message gets the other two. A text below the minimum
+    size is not cached and costs nothing extra.
 
     Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
     """
@@ -213,7 +213,8 @@ def _split_system_prompt(
 ) -> tuple[str, list[JsonObject]]:
     """Return the system prompt and the other messages in the Anthropic format.
 
-    The first message must be a user message. One is added if needed.
+    The format begins with a user message. One is added if the first message is an assistant
+    message.
     """
     systems = [message for message in messages if message.role == "system"]
     turns = [message for message in messages if message.role != "system"]
@@ -249,7 +250,7 @@ def _content_block(part: MessagePart) -> JsonObject:
 def _parse_usage(data: object, text: str) -> Usage:
     """Return the usage of a response.
 
-    Anthropic counts cached input separately. `Usage` counts it as part of the input.
+    Anthropic does not count cached input as input. `Usage.input_tokens` includes it.
     """
     if not isinstance(data, dict):
         return Usage()

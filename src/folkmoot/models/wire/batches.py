@@ -1,14 +1,13 @@
 """The vendors' batch APIs: many requests in one job, results within 24 hours, half the price.
 
-There is one class for each vendor. `batch_queue.py` of the engine uses them.
+There is one class for each vendor. `batch_queue.py` of the engine uses these classes.
 
-  OpenAI: https://platform.openai.com/docs/guides/batch and /docs/api-reference/batch
-  Anthropic: https://docs.claude.com/en/docs/build-with-claude/batch-processing
-  Gemini: https://ai.google.dev/gemini-api/docs/batch-api and https://ai.google.dev/api/batch-api
+OpenAI: https://platform.openai.com/docs/guides/batch and /docs/api-reference/batch Anthropic:
+https://docs.claude.com/en/docs/build-with-claude/batch-processing Gemini:
+https://ai.google.dev/gemini-api/docs/batch-api and https://ai.google.dev/api/batch-api
 
-Each result is returned like the response to a single call (status, headers, body). So each wire
-format decodes results and errors as usual.
-"""
+A result has the form of a response to a single call (status, headers, body), so the wire formats
+decode results and errors as usual."""
 
 from __future__ import annotations
 
@@ -34,18 +33,22 @@ EXPIRED = 408
 
 
 class BatchItem(NamedTuple):
-    """One request of a batch: our key (at most 64 letters and digits) and the body."""
+    """One request of a batch.
+
+    `key`: our name of the request, at most 64 letters and digits. `body`: the JSON body of the
+    request.
+    """
 
     key: str
     body: JsonObject
 
 
 class BatchStatus(NamedTuple):
-    """The state of a batch.
+    """The state of a batch at the vendor.
 
     - `result_locations`: files or names under which the results of a finished batch are found.
-    - `problem`: why the vendor did not start the batch, or empty.
-    - `queue_was_full`: True if the reason is that too many tokens are already enqueued.
+    - `problem`: the reason why the vendor did not start the batch, or empty.
+    - `queue_was_full`: True if too many tokens were waiting in the vendor's queue.
     - `is_cancelled`: True if the batch was cancelled at the vendor.
     """
 
@@ -59,9 +62,9 @@ class BatchStatus(NamedTuple):
 class BatchApi(Protocol):
     """The batch API of a vendor at one server.
 
-    `max_calls` and `max_bytes` limit one batch. `max_bytes` counts the bodies.
-    `bills_cache_writes` is true if the vendor charges extra for writing to its prompt cache. The
-    methods raise errors like `HttpClient.send_bulk`.
+    `max_calls`, `max_bytes`: the limits of one batch. `max_bytes` limits the sum of the bodies.
+    `bills_cache_writes`: True if the vendor charges extra for writing to its prompt cache. The
+    methods raise the errors of `HttpClient.send_bulk`.
     """
 
     max_calls: int
@@ -74,8 +77,8 @@ class BatchApi(Protocol):
     async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
         """Return the id of a batch that was submitted as `name`, or None if the vendor has none.
 
-        It is called if a submission failed with an unknown outcome. `submitted_at` is the time of
-        the submission in seconds since 1970, `calls` the number of requests.
+        Used after a submission with an unknown outcome. `submitted_at`: the time of the submission
+        in seconds since 1970. `calls`: the number of requests.
         """
 
     async def get_status(self, batch: str) -> BatchStatus:
@@ -190,8 +193,8 @@ class AnthropicBatchApi:
     async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
         """Return the id of the batch with the fitting age and number of requests, or None.
 
-        Batches have no names at Anthropic. If the batch belongs to another run, its results show
-        that, because keys are unique to a run.
+        Batches have no names at Anthropic, so the result may be a batch of another run. The keys in
+        its results reveal this, because keys are unique to a run.
         """
         page = read_json((await self._wire.send_bulk("GET", "/messages/batches?limit=100"))[2])
         for batch in _dict_items(page.get("data")):
@@ -220,7 +223,7 @@ class AnthropicBatchApi:
 class GeminiBatchApi:
     """The batch API of Gemini.
 
-    One call submits all requests, and the operation contains the replies.
+    One call submits all requests. The operation that the call starts contains the replies.
     """
 
     max_calls = 50_000

@@ -2,8 +2,7 @@
 
 Structured answers are requested by JSON schema, by JSON mode, or by the prompt alone. A provider
 remembers for each model which parameters the endpoint rejected. Only the encoded request changes.
-The logical request and its fingerprint stay the same.
-"""
+The `ModelRequest` and its fingerprint stay the same."""
 
 from __future__ import annotations
 
@@ -65,8 +64,8 @@ class Capabilities:
     """The capabilities of one model at one endpoint.
 
     - `structured_output_mode`: `SCHEMA`, `JSON_MODE` or `PROMPT`.
-    - `uses_max_completion_tokens`: True if the limit is called max_completion_tokens instead of
-      max_tokens.
+    - `uses_max_completion_tokens`: True if the parameter for the output limit is called
+      max_completion_tokens and not max_tokens.
     - `system`: True if the model accepts a system message.
     - `accepts_cache_control`: True if the endpoint accepts the parameters of the vendor's prompt
       cache.
@@ -82,9 +81,10 @@ class Capabilities:
 def reduce_capabilities(
     capabilities: Capabilities, request: ModelRequest, error_text: str, modes: Sequence[str]
 ) -> Capabilities | None:
-    """Return the capabilities without the one that an error names, or None if none can be reduced.
+    """Return the capabilities without the one that an error names.
 
-    `modes` are the structured output modes of the wire format, best first.
+    Returns None if no capability can be reduced. `modes`: the structured output modes of the wire
+    format, best first.
     """
     # The order matters: a complaint about the output format often contains words that match the
     # later patterns.
@@ -118,9 +118,9 @@ def reduce_capabilities(
 
 
 class CapabilityCache:
-    """The known capabilities of the models at one endpoint. Each provider instance has one.
+    """The known capabilities of the models at one endpoint. Each provider has one cache.
 
-    `default_capabilities` returns the initial capabilities of a model. `notes` holds a sentence
+    `default_capabilities`: function from a model to its initial capabilities. `notes`: a sentence
     about each capability that was reduced.
     """
 
@@ -146,10 +146,11 @@ class CapabilityCache:
     def update_from_error(
         self, request: ModelRequest, used: Capabilities, body: bytes, status: int = 400
     ) -> bool:
-        """Update the known capabilities from an error response.
+        """Update the known capabilities of a model from an error response.
 
-        Return True if the request should be sent again with fewer capabilities. Status 500 counts
-        as well, because chat templates without a system message often fail with it.
+        Returns True if the request should be sent again with fewer capabilities. Status 500 counts
+        as an error about capabilities, because chat templates without a system message often fail
+        with it.
         """
         if status not in (400, 422, 500):
             return False
@@ -188,8 +189,8 @@ def _describe_reduction(used: Capabilities, reduced: Capabilities) -> str:
 def adapt_messages(request: ModelRequest, capabilities: Capabilities) -> list[Message]:
     """Return the messages in the form that the endpoint accepts.
 
-    The schema is added to the last message if it cannot be sent as a parameter. Without support for
-    system messages, the system prompt becomes part of the first user message.
+    If the schema cannot be sent as a parameter, it is added to the last message. If system messages
+    are not supported, the system prompt becomes part of the first user message.
     """
     messages = list(request.messages)
     if request.schema is not None and capabilities.structured_output_mode != SCHEMA:

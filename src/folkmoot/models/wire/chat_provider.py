@@ -22,9 +22,9 @@ MAX_CAPABILITY_RETRIES = 6
 
 
 class ChatProvider(ABC):
-    """A provider for one server of a wire format. It records the capabilities of each model.
+    """The base class of providers for one server of a wire format.
 
-    `batches` is the vendor's batch API at this server.
+    It records the capabilities of each model. `batches`: the vendor's batch API at this server.
     """
 
     batches: BatchApi
@@ -35,7 +35,7 @@ class ChatProvider(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about the capabilities that models turned out to lack."""
+        """Sentences about the capabilities that models were found to lack."""
         return self._capability_cache.notes
 
     @abstractmethod
@@ -53,10 +53,10 @@ class ChatProvider(ABC):
     def prepare_request(
         self, request: ModelRequest, *, batched: bool = False
     ) -> tuple[Capabilities, JsonObject]:
-        """Return the known capabilities of the model and the body of a request that fits them.
+        """Return the known capabilities of the model, and a request body that fits them.
 
-        With `batched`, the body asks for no cache that is billed. A batch may wait for hours, and
-        the cache expires before that.
+        With `batched`, the body asks for no prompt cache if the vendor charges extra for cache
+        writes. A batch may wait for hours, and a cache expires before.
         """
         capabilities = self._capability_cache.get(request)
         bills_writes = batched and self.batches.bills_cache_writes
@@ -70,8 +70,8 @@ class ChatProvider(ABC):
     ) -> Completion | None:
         """Return the completion in a response, or None if the request should be sent again.
 
-        It should be sent again if the response states that the model lacks one of `capabilities`.
-        Raises the fitting ModelError.
+        None means that the model lacks one of `capabilities`, as the response states. Raises the
+        fitting ModelError.
         """
         if self._capability_cache.update_from_error(
             request, capabilities, response[2], response[0]

@@ -1,7 +1,6 @@
 """The HTTP client of the wire formats, and typed errors from responses.
 
-openai_chat, anthropic_messages and gemini use it. It never retries, because the gateway does.
-"""
+The wire formats use this client. It never retries, because the gateway retries."""
 
 from __future__ import annotations
 
@@ -84,10 +83,10 @@ _NO_MODEL_PATTERN = re.compile(
 
 
 class HttpClient:
-    """A client for one server. It posts JSON and returns (status, headers, body).
+    """A client for one server. It posts JSON and returns status, headers and body.
 
-    Raises InputError for a key that cannot be sent, or that would be sent unencrypted (see
-    `urls.require_encryption`).
+    The constructor raises InputError for a key that cannot be sent, or that would be sent
+    unencrypted (see `urls.require_encryption`).
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class HttpClient:
         """Post a JSON body and return the response.
 
         Raises TransientError for a time-out, or for a failed connection to a server that answered
-        before. Raises FatalModelError for a base URL at which no server ever answered. Raises
+        before. Raises FatalModelError if no server ever answered at the base URL. Raises
         RefusedError for a response that is too large.
         """
         return await self._send_request("POST", path, json_text.encode_json(body))
@@ -131,9 +130,9 @@ class HttpClient:
         body: bytes | None = None,
         content_type: str = "application/json",
     ) -> HttpResponse:
-        """Send and receive batch files, with limits of 15 minutes and 2 GB.
+        """Send or receive a batch file, with limits of 15 minutes and 2 GB.
 
-        Raises like `post_json`, and raises the fitting ModelError for any status other than 2xx.
+        Raises the errors of `post_json`, and the fitting ModelError for any status other than 2xx.
         """
         response = await self._send_request(
             method, path, body, content_type, BULK_TIMEOUT_SECONDS, MAX_BULK_BYTES
@@ -192,7 +191,10 @@ class HttpClient:
     def read(
         self, decode: Callable[[int, Mapping[str, str], bytes], R], response: HttpResponse
     ) -> R:
-        """Return the decoded response. Keys are removed from the errors that `decode` raises."""
+        """Return the response decoded by `decode`.
+
+        Keys are removed from the errors that `decode` raises.
+        """
         try:
             return decode(*response)
         except ModelError as error:
@@ -213,7 +215,7 @@ def read_json(body: bytes) -> JsonObject:
     """Return the JSON object in a response body.
 
     Raises TransientError for a broken or truncated body. Raises FatalModelError for an event
-    stream, because the server would send one in response to every call.
+    stream, because such a server would send one in response to every call.
     """
     try:
         data = json_text.decode_json(body)
@@ -246,7 +248,7 @@ def _streamed_reply_error(body: bytes) -> FatalModelError:
 def parse_vectors(rows: Callable[[], Sequence[object]], expected: int) -> FloatArray:
     """Return embeddings, shape (expected, d), from the rows of a response.
 
-    Raises TransientError for rows of any other form.
+    `rows`: a function that returns the rows. Raises TransientError for rows of any other form.
     """
     try:
         vectors = np.array(rows(), dtype=np.float32)
@@ -295,8 +297,8 @@ def error_in_success_response(
 ) -> ModelError:
     """Return the error that a server put into a 200 response.
 
-    The status follows from the code of the error, or is 502 without one. With `reply_had_started`,
-    the server had accepted the request and the reply may be billed.
+    The status of the error is the code in `error`, or 502 if there is no code. With
+    `reply_had_started`, the server had accepted the request, and the reply may be billed.
     """
     code = error.get("code") if isinstance(error, Mapping) else None
     status = int(str(code)) if re.fullmatch(r"[45]\d\d", str(code)) else 502
@@ -321,10 +323,10 @@ def _is_quota_exhausted(body: str) -> bool:
 
 
 def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float | None:
-    """Return the seconds to wait that a server requests, or None.
+    """Return the number of seconds that the server asks us to wait, or None.
 
-    The sources are retry-after-ms, Retry-After (seconds or a date), and Google's RetryInfo in the
-    body.
+    The sources are the headers retry-after-ms and Retry-After (seconds or a date), and Google's
+    RetryInfo in the body.
     """
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
@@ -343,9 +345,10 @@ def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float 
 
 
 def parse_rate_limit_headers(headers: Mapping[str, str]) -> dict[str, float]:
-    """Return the rate limits of a provider's headers under our names.
+    """Return the rate limits in a provider's headers under our names.
 
-    For requests and tokens there are `_limit`, `_remaining` and `_reset` (seconds until full).
+    The names begin with `requests` or `tokens` and end with `_limit`, `_remaining` or `_reset`
+    (seconds until the full limit is available).
     """
     hints: dict[str, float] = {}
     # Most servers send no such headers. This spares them twelve look-ups.
@@ -368,7 +371,7 @@ def _parse_number(value: str | None) -> float | None:
 
 
 def _parse_duration(value: str | None) -> float | None:
-    """Return a duration such as `6m0s`, `20ms` or `1.5`, or an ISO time, in seconds from now."""
+    """Return the seconds in a duration such as `6m0s`, `20ms` or `1.5`, or until an ISO time."""
     if not value:
         return None
     parts = re.findall(r"([0-9.]+)(ms|h|m|s)", value)

@@ -1,8 +1,7 @@
 """The OpenAI wire format (chat completions and embeddings). An entry point for providers.
 
-It serves OpenAI and every server with a compatible API by base URL, such as Moonshot, Friendli,
-vLLM and Ollama.
-"""
+It serves OpenAI and, by base URL, every server with a compatible API, such as Moonshot, Friendli,
+vLLM and Ollama."""
 
 from __future__ import annotations
 
@@ -166,7 +165,7 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
 def decode_embeddings(
     status: int, headers: Mapping[str, str], body: bytes, expected: int
 ) -> tuple[FloatArray, Usage]:
-    """Return embeddings, shape (expected, d), in the order of the texts, with their usage.
+    """Return the embeddings in the order of the texts, shape (expected, d), and their usage.
 
     Raises the fitting ModelError.
     """
