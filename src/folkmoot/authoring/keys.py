@@ -32,8 +32,8 @@ _SEPARATORS: Mapping[Nesting, str] = {"group": ".", "list": "[].", "names": ".*.
 class Key:
     """One key of a study file.
 
-    `inner` holds the keys of its group, of each list entry, or of each named group. `default` and
-    `example` are UNSET if there is none. `essential` means that a new study file sets the key.
+    `inner`: the nested keys of a group, of each list entry, or of each named group. `default`,
+    `example`: UNSET if there is none. `essential`: True if a new study file sets the key.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Key:
 
     @property
     def required(self) -> bool:
-        """Return True if a study file must contain the key."""
+        """True if a study file must contain the key."""
         return self.default is UNSET
 
 
@@ -95,8 +95,8 @@ def _build_key(name: str, node: Node, definitions: Mapping[str, Node], *, requir
 def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
     """Return the default of a key.
 
-    If a factory creates the default, pydantic's schema omits it. The result is then an empty list,
-    or the defaults of the nested keys.
+    pydantic's schema omits a default that a factory creates. The result is then an empty list, or
+    the defaults of the nested keys.
     """
     if "default" in node:
         return node["default"]
@@ -109,7 +109,7 @@ def _default_value(node: Node, nesting: Nesting, inner: tuple[Key, ...]) -> Any:
 def _nested_keys(
     variants: list[Node], definitions: Mapping[str, Node]
 ) -> tuple[Nesting, tuple[Key, ...]]:
-    """Return the nested keys of the first alternative that has any, and how they are reached."""
+    """Return the kind of nesting and the nested keys of the first alternative that has any."""
     for node in variants:
         if "properties" in node:
             return "group", _keys_in(node, definitions)

@@ -1,8 +1,7 @@
 """The JSON Schema (draft 2020-12) of study files, for editors and validators.
 
-It rejects what the loader rejects because of its form. It accepts the plain words that the loader
-accepts: a number for a text, and `yes`, `no`, `on` and `off` for a boolean.
-"""
+The schema rejects files that the loader rejects because of their form. Like the loader, it accepts
+a number for a text, and `yes`, `no`, `on` and `off` for a boolean."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ Node = dict[str, Any]
 
 
 class _StudyFileSchema(GenerateJsonSchema):
-    """Generate pydantic's schema of a configuration with the words that study files may use."""
+    """The schema generator of pydantic, extended by the words that study files may use."""
 
     def str_schema(self, schema: core_schema.StringSchema) -> Node:
         return {**super().str_schema(schema), "type": ["string", "number"]}
@@ -76,7 +75,7 @@ def schema_text(study: Study) -> str:
 
 
 def with_unit(description: str, unit: str) -> str:
-    """Return a description followed by the unit of the values."""
+    """Return a description, followed by the unit of the values if there is one."""
     return f"{description} ({unit})" if unit else description
 
 

@@ -1,9 +1,8 @@
 """The study file that `folkmoot new` writes: every key of a study type, in groups.
 
-Essential keys are set. The others are commented out with a `#`, with their default, or with an
-example if they have none. A comment in words has a space after its `#`. This distinguishes it from
-a key that is commented out.
-"""
+Essential keys are set. The others are commented out with a `#` and show their default, or an
+example if there is no default. A comment in words has a space after its `#`, and a key that is
+commented out has none."""
 
 from __future__ import annotations
 
@@ -31,7 +30,11 @@ _HEADER = """\
 
 
 class _Line(NamedTuple):
-    """One line of a study file: its text, a note about the key, and whether it is active."""
+    """One line of a study file.
+
+    `text`: the key with its value. `note`: a comment about the key. `active`: False if the key is
+    commented out.
+    """
 
     text: str
     note: str
@@ -46,7 +49,7 @@ def study_file_name(study: Study) -> str:
 def study_file_template(study: Study, study_name: str = "") -> str:
     """Return a study file with every key of a study type.
 
-    `study_name` is the value of its key `study`.
+    `study_name`: the value of the key `study` in this file.
     """
     keys = keys_of(study.config)
     shown = {**study.config.TEMPLATE_VALUES, "study": study_name or study.name}
@@ -78,8 +81,7 @@ def study_file_template(study: Study, study_name: str = "") -> str:
 def new_files(study: Study, study_name: str = "") -> dict[str, str | bytes]:
     """Return the files of a new study: study file, JSON Schema, and files of the study type.
 
-    Only the files of the study type are returned if it loads its settings differently or provides a
-    study file.
+    Only the files of the study type are returned if it has its own loader or provides a study file.
     """
     template_files = study.template_files()
     name = study_file_name(study)
@@ -111,8 +113,8 @@ def _is_essential(key: Key) -> bool:
 def _lines_of(key: Key, shown: Any, *, active: bool, start: str = "") -> Iterator[_Line]:
     """Yield the lines of a key and of its nested keys.
 
-    `shown` is the value to show, or UNSET for the default or example of the key. `start` is the
-    text before the key's name: its indentation, and a dash in a list.
+    `shown`: the value to show, or UNSET for the default or example of the key. `start`: the text
+    before the key's name (indentation, and a dash in a list).
     """
     value, note = shown, key.description
     if shown is UNSET:
@@ -181,7 +183,7 @@ def write_value(value: Any) -> str:
 
 
 def _format_line(line: _Line) -> str:
-    """Return a line with its note, beside the key if there is room, otherwise above it."""
+    """Return a line with its note. The note is beside the key if there is room, otherwise above."""
     text = line.text if line.active else f"#{line.text}"
     if not line.note:
         return f"{text}\n"

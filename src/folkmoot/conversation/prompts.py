@@ -93,8 +93,7 @@ class Prompt(SourcedText):
 
 
 class PromptLibrary:
-    """The prompts of one run: the files of the study type, or the researcher's files that replace
-    them.
+    """The prompts of one run. The researcher's files replace those of the study type.
 
     `render_prompt` raises InputError if a prompt of the researcher fails, and ProtocolError if a
     prompt of the study type fails.

@@ -142,9 +142,7 @@ _NUMBER_PHRASES = _compile_patterns((*_OPTION_PHRASE_PATTERNS, *_NUMBER_CARRIERS
 
 
 def undecorated_forms(text: str) -> list[str]:
-    """Return the forms of a text without decoration and listing number, and the normalised text
-    first.
-    """
+    """Return the normalised text, and its forms without decoration and listing number."""
     return _expand_forms(text, _DECORATIONS)
 
 

@@ -68,8 +68,9 @@ class Utterance(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """The source of the text: this utterance if it is recorded, or the source that the text
-        carries.
+        """The source of the text: this utterance, or the source that the text carries.
+
+        The source is this utterance if it is recorded.
         """
         if self.id:
             return Source("utterance", self.id, self.speaker_id)

@@ -1,10 +1,9 @@
-"""Amendments: changes that people make to a finished run, kept beside the run.
+"""Amendments: changes that people make to a finished run. They are stored beside its data.
 
 A correction of a code, a later coding or the withdrawal of a human is one line of
 `amendments.jsonl`. Lines are only appended. `manifest.json` holds the digest of the file, so
-`folkmoot verify` distinguishes an amendment from a change by hand. The journal and its digest stay
-unchanged.
-"""
+`folkmoot verify` can distinguish an amendment from a change by hand. The journal and its digest
+stay unchanged."""
 
 from __future__ import annotations
 
@@ -41,8 +40,8 @@ class Amendment:
 def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
     """Append amendments to a run. The caller must hold the lock of the run folder.
 
-    Lines beyond those in the manifest were written by a process that was killed before it updated
-    the manifest. They are dropped. Raises StorageError if the file differs from the one in the
+    Lines that are not in the manifest are dropped. A process wrote them and was killed before it
+    updated the manifest. Raises StorageError if the recorded lines differ from those in the
     manifest.
     """
     _write_manifest(
@@ -55,7 +54,7 @@ def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
 
 
 def rewrite_amendments(run: Path, change: Callable[[str], str]) -> None:
-    """Rewrite existing lines with `change`, to remove the words of a human who withdraws."""
+    """Rewrite the recorded lines with `change`, to remove the words of a human who withdraws."""
     lines = tuple(change(line) for line in read_recorded_amendments(run))
     if lines and lines != read_recorded_amendments(run):
         _write_manifest(run, lines)
@@ -86,9 +85,9 @@ def read_amendments(run: Path) -> list[Amendment]:
 
 
 def read_recorded_amendments(run: Path) -> tuple[str, ...]:
-    """Return the lines that the manifest records.
+    """Return the lines of the amendments that the manifest records.
 
-    Raises StorageError if their digest differs from that in the manifest.
+    Raises StorageError if the digest of the lines differs from that in the manifest.
     """
     lines, recorded_state = _read_lines(run), _recorded_state(run)
     recorded_lines = lines[: recorded_state.get("count", 0)]
@@ -102,7 +101,7 @@ def read_recorded_amendments(run: Path) -> tuple[str, ...]:
 
 
 def list_changes(run: Path) -> list[str]:
-    """Return the differences between the file and the manifest, as sentences."""
+    """Return the differences between `amendments.jsonl` and the manifest, as sentences."""
     try:
         recorded_count, line_count = len(read_recorded_amendments(run)), len(_read_lines(run))
     except StorageError as error:
@@ -117,7 +116,7 @@ def list_changes(run: Path) -> list[str]:
 
 
 def describe_amendments(run: Path) -> list[str]:
-    """Return the number of amendments by kind and author, one line each."""
+    """Return a line for each kind and author of amendments, with their number."""
     counts = Counter((amendment.kind, amendment.author) for amendment in read_amendments(run))
     return [f"{count:,} × {kind}, by {author}" for (kind, author), count in counts.items()]
 

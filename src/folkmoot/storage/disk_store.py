@@ -19,7 +19,7 @@ LENGTH_PREFIX_BYTES = 8
 
 
 class DiskStore:
-    """Values in a temporary file on the disk of a given folder."""
+    """A temporary file in a given folder, to which values are written."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,7 +27,10 @@ class DiskStore:
         self._end = 0
 
     def write(self, data: bytes) -> int:
-        """Append bytes to the file and return their offset. Raises StorageError."""
+        """Append bytes to the file and return their offset.
+
+        Raises StorageError for a disk error.
+        """
         with storage_errors(self._folder):
             if self._file is None:
                 # The file stays open for the whole run, so there is no `with` block. It is in the
@@ -39,7 +42,7 @@ class DiskStore:
         return offset
 
     def read(self, offset: int) -> bytes:
-        """Return the bytes at an offset. Raises StorageError."""
+        """Return the bytes that were written at an offset. Raises StorageError for a disk error."""
         assert self._file is not None
         with storage_errors(self._folder):
             self._file.seek(offset)
@@ -61,7 +64,7 @@ class StoredValue(Generic[T]):
         self._offset = 0 if disk_store is None else disk_store.write(pickle.dumps(value, 5))
 
     def load(self) -> T:
-        """Return the value. Raises StorageError."""
+        """Return the stored value. Raises StorageError for a disk error."""
         if self._disk_store is None:
             return cast("T", self._value)
         return cast("T", pickle.loads(self._disk_store.read(self._offset)))
@@ -78,7 +81,7 @@ class StoredValue(Generic[T]):
     def from_bytes(cls, data: bytes, disk_store: DiskStore | None) -> StoredValue[T]:
         """Return a handle to the value that `to_bytes` encoded.
 
-        Without a store, the value stays in memory.
+        Without `disk_store`, the value stays in memory.
         """
         # The constructor would pickle the value again.
         stored_value = cls.__new__(cls)

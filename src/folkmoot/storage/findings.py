@@ -1,9 +1,8 @@
 """The findings of a study as plain data.
 
 Studies create findings, and the terminal and the report show them. A finding is a title, a
-sentence, a table of numbers and an optional chart. Charts are declared here and drawn elsewhere. So
-all study types share one visual language, and external study types get charts without any code.
-"""
+sentence, a table of numbers and an optional chart. This module declares charts, and other modules
+draw them. So all study types look alike, and external study types need no code for charts."""
 
 from __future__ import annotations
 
@@ -23,10 +22,11 @@ _P_VALUE_COLUMN_PATTERN = re.compile(r"(?:.*_)?p")
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """A small table of numbers: columns, rows in the same order, and an optional caption.
+    """A small table of numbers in a finding, with an optional caption.
 
-    Floats are shown with three significant digits. Columns named `…_rate` or `…_share` are shown in
-    percent. Columns named `…_points` hold differences of shares and are shown in percentage points.
+    The cells of a row are in the order of `columns`. Floats are shown with three significant
+    digits. Columns named `…_rate` or `…_share` are shown in percent. Columns named `…_points` hold
+    differences of shares and are shown in percentage points.
     """
 
     columns: tuple[str, ...]
@@ -37,7 +37,7 @@ class ResultTable:
     def from_records(
         cls, rows: Sequence[Mapping[str, TableCell]], caption: str = ""
     ) -> ResultTable:
-        """Return a table from records with the same keys."""
+        """Return a table from records that all have the same keys."""
         columns = tuple(rows[0]) if rows else ()
         return cls(
             columns, tuple(tuple(row.get(column) for column in columns) for row in rows), caption
@@ -46,9 +46,9 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class AlluvialChart:
-    """Counts of changes from one value to another, by panel (condition).
+    """A chart of changes from one value to another, with one panel per condition.
 
-    `links` holds (panel, from, to, count).
+    `links`: (panel, from, to, count).
     """
 
     links: tuple[tuple[str, str, str, int], ...]
@@ -56,12 +56,13 @@ class AlluvialChart:
 
 @dataclass(frozen=True, slots=True)
 class IntervalChart:
-    """Estimates with intervals, one line each: (label, estimate, low, high).
+    """A chart of estimates with intervals, one line each.
 
+    - `items`: (label, estimate, low, high).
     - `unit`: title of the axis.
     - `reference_line`: value of the line of no effect.
     - `bands`: human benchmarks (label, low, high), drawn behind the intervals.
-    - `unit_values`: values of single independent units (label, value), drawn on the line of the
+    - `unit_values`: values of single independent units (label, value), drawn on the line with this
       label.
     - `ratios`: True for a logarithmic scale.
     """
@@ -77,7 +78,7 @@ class IntervalChart:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """Counts or shares by category and series: (category, series, value)."""
+    """A chart of counts or shares. `items`: (category, series, value)."""
 
     items: tuple[tuple[str, str, float], ...]
     unit: str = ""
@@ -86,7 +87,7 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """Trajectories: (series, x, y)."""
+    """A chart of trajectories. `items`: (series, x, y)."""
 
     items: tuple[tuple[str, float, float], ...]
     x: str = ""
@@ -95,7 +96,10 @@ class LineChart:
 
 @dataclass(frozen=True, slots=True)
 class Heatmap:
-    """A matrix: (row, column, value). Rows and columns are in the order of their first mention."""
+    """A chart of a matrix. `items`: (row, column, value).
+
+    Rows and columns are in the order of their first mention.
+    """
 
     items: tuple[tuple[str, str, float], ...]
     row: str = ""
@@ -105,7 +109,7 @@ class Heatmap:
 
 @dataclass(frozen=True, slots=True)
 class ScatterChart:
-    """A two-dimensional map: (x, y, group, label)."""
+    """A two-dimensional map of points. `items`: (x, y, group, label)."""
 
     items: tuple[tuple[float, float, str, str], ...]
     x: str = ""
@@ -114,7 +118,7 @@ class ScatterChart:
 
 @dataclass(frozen=True, slots=True)
 class CardBoard:
-    """Decisions in a grid of cards: (row, column, headline, small print)."""
+    """Decisions in a grid of cards. `items`: (row, column, headline, small print)."""
 
     items: tuple[tuple[str, str, str, str], ...]
     row: str = ""
@@ -133,16 +137,16 @@ class Finding:
     - `section`: group of the finding in the report (`Effects`, `Noise`, `Attrition`, …).
     - `notes`: caveats and sources.
     - `alarms`: reasons why the run is not the one that was intended, shown in red.
-    - `conclusion`: what the finding concludes, if no interval or test says it (such as the most
-      voted option). Its wording changes only with the conclusion.
-    - `primary`: True if the finding states primary claims. The first page of a report shows these
-      claims by themselves.
+    - `conclusion`: the conclusion if no interval or test states it, such as the most voted option.
+      Its wording changes only with the conclusion.
+    - `primary`: True if the finding states primary claims. The first page of a report shows each of
+      these claims separately.
     - `unit`: unit of analysis, beginning with its noun ("participant", "group", "session").
     - `units`: number of these units.
 
-    A finding with an interval must name its unit, otherwise it raises ValueError. With fewer than
-    five units, a finding is an illustration. It says so, and its intervals and p-values are
-    removed.
+    A finding with an interval must name its unit, otherwise the constructor raises ValueError. With
+    fewer than five units, a finding is an illustration. Its sentence then says so, and its
+    intervals and p-values are removed.
     """
 
     key: str
@@ -170,7 +174,7 @@ class Finding:
 
     @property
     def illustrates(self) -> bool:
-        """Return True if the finding has too few independent units to be evidence."""
+        """True if the finding has too few independent units to be evidence."""
         return bool(self.unit) and 0 < self.units < FEWEST_UNITS
 
     @property
@@ -197,7 +201,7 @@ def _has_intervals(finding: Finding) -> bool:
 
 
 def _remove_inference(finding: Finding) -> None:
-    """Remove intervals and p-values from a finding, and list the values of its units instead."""
+    """Replace the intervals and p-values of a finding by the values of its units."""
     columns = finding.grid.columns
     is_hidden = [
         bool(_BOUND_COLUMN_PATTERN.fullmatch(name) or _P_VALUE_COLUMN_PATTERN.fullmatch(name))
@@ -252,7 +256,7 @@ def column_heading(column: str) -> str:
 
 
 def format_cell(value: TableCell, column: str = "") -> str:
-    """Return one cell as text. A missing value is a dash, never zero or blank."""
+    """Return one cell as text. A missing value is a dash."""
     if value is None:
         return "–"
     if isinstance(value, bool):

@@ -1,7 +1,6 @@
 """Write and read the text and JSON files of a run folder.
 
-Files are written atomically. They are readable, and the same data gives the same bytes.
-"""
+Files are written atomically and can be read by humans. The same data gives the same bytes."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: object) -> None:
     """Write data as JSON, atomically, with keys in the given order (see `format_json`).
 
-    The data, or a value of the outermost object, may be an iterator. Its items become a list, and
-    only one of them at a time is in memory.
+    The data, or a value of the outermost object, may be an iterator. It becomes a list in the file,
+    and only one of its items at a time is in memory.
     """
     write_with(path, lambda file: file.writelines(_encode_pieces(data)))
 
@@ -61,7 +60,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file. Raises StorageError if there is none."""
+    """Return the object in a JSON file. Raises StorageError if the file holds no object."""
     data = read_json(path)
     if not isinstance(data, dict):
         raise StorageError(f"{path}: not a JSON object")
@@ -69,9 +68,10 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def iterate_list(path: Path, member: str) -> Iterator[Any]:
-    """Yield the objects in a list of a JSON file one by one. Raises StorageError.
+    """Yield the objects in a list of a JSON file one by one.
 
-    If `write_json` wrote the file, only one object at a time is in memory.
+    If `write_json` wrote the file, only one object at a time is in memory. Raises StorageError if
+    the file cannot be read.
     """
     # `write_json` fixes the layout: a list of the outermost object starts with this line, and each
     # of its objects ends with a bracket at an indentation of four. So the file can be split by
@@ -97,10 +97,10 @@ def iterate_list(path: Path, member: str) -> Iterator[Any]:
 
 
 def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
-    """Return the vectors in one member of a JSON file by name. Raises StorageError.
+    """Return the vectors in one member of a JSON file, by name.
 
     If `write_json` wrote the file, each vector is on one line. Then only one vector at a time is in
-    memory as Python numbers.
+    memory as Python numbers. Raises StorageError if the file cannot be read.
     """
     vectors: dict[str, NDArray[np.float32]] = {}
     is_inside = False
@@ -126,9 +126,9 @@ def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
 def format_json(data: object) -> str:
     """Return data as JSON for a file: indented, lists of scalars on one line, a final line feed.
 
-    numpy values become plain values. 32-bit floats are written with the fewest digits that read
-    back as the same float. Raises ValueError for NaN and infinity, which JSON does not have (use
-    None). Error messages name the location in the data.
+    numpy values become plain values. 32-bit floats are written with the fewest digits that are read
+    back as the same float. Raises ValueError for NaN and infinity, which JSON does not have. Use
+    None for them. Error messages name the location in the data.
     """
     text = io.BytesIO()
     # Do not collect the pieces for a join, because each piece from orjson occupies at least 4 KB.
@@ -142,10 +142,10 @@ def to_json_types(value: object) -> object:
 
 
 def _encode_pieces(data: object) -> Iterator[bytes]:
-    """Yield the text of the file in pieces, so that the whole text is never in memory.
+    """Yield the text of a JSON file in pieces, so that the whole text is never in memory.
 
-    Each member of the outermost object is one piece. If a member is an object or an iterator, each
-    of its entries is a piece.
+    A piece is one member of the outermost object. If a member is an object or an iterator, each of
+    its entries is a piece.
     """
     if isinstance(data, Iterator):
         items = (_encode_member(value, f"$[{number}]", 2) for number, value in enumerate(data))
@@ -196,10 +196,10 @@ def _encode_member(data: object, path: str, indent: int = 0) -> bytes:
 
 
 def _to_orjson_types(value: object, path: str) -> object:
-    """Return a value in types that orjson writes in our format.
+    """Return a value converted so that orjson writes our format.
 
-    Lists of scalars and vectors become fragments on one line, other values plain types. `path` is
-    the location for error messages.
+    Lists of scalars and vectors become fragments on one line, and other values become plain types.
+    `path`: the location of the value for error messages.
     """
     match value:
         case None | bool():

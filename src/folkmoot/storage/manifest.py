@@ -1,7 +1,6 @@
 """The manifest of a run: settings, software, models, cost, and digests of the written files.
 
-These functions compute only from their arguments. The runner writes the results.
-"""
+These functions compute only from their arguments. The runner writes the manifest."""
 
 from __future__ import annotations
 
@@ -41,10 +40,10 @@ SYNTHETIC_NOTE = (
 
 @dataclass(slots=True)
 class ModelUsage:
-    """The calls, tokens and cost of one model.
+    """The calls, tokens and cost of one model in a run.
 
     The gateway, the progress display and the manifest use the same object, so their figures agree.
-    Sums that include unknown values are lower bounds, and are null in JSON.
+    A sum with unknown parts is a lower bound, and is null in JSON.
 
     - `calls`: calls that were sent to the model.
     - `replayed`: calls that came from the journal.
@@ -70,7 +69,7 @@ class ModelUsage:
     def add_reply(
         self, input_tokens: int | None, output_tokens: int | None, cost_usd: float | None
     ) -> None:
-        """Add the tokens and the cost of a reply. None means unknown and never counts as zero."""
+        """Add the tokens and the cost of a reply. None means that a number is unknown."""
         self.input_tokens += input_tokens or 0
         self.output_tokens += output_tokens or 0
         self.calls_without_token_count += input_tokens is None or output_tokens is None
@@ -79,7 +78,7 @@ class ModelUsage:
 
     @property
     def answered(self) -> bool:
-        """Return True if the model answered at least once."""
+        """True if the model answered at least once."""
         return bool(self.calls or self.replayed)
 
     @property
@@ -112,7 +111,7 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """The facts about a run that the runner knows at its end.
+    """The facts about a run that the runner knows when the run ends.
 
     Times are ISO 8601, durations are in seconds.
 
@@ -120,7 +119,7 @@ class RunFacts:
     - `people`: number of seats in which a human answered.
     - `roles`: roles of each model.
     - `model_override`: the model that took every role (`--model`).
-    - `scripted`: True if a provider of the caller answered.
+    - `scripted`: True if the caller's provider answered and no model.
     - `study_file`: path of the study file relative to the run folder.
     - `earlier_manifest`: manifest of the previous process of this run.
     - `cut_retry_usage`: usage of the calls that repeated a truncated reply with twice the limit.
@@ -128,7 +127,7 @@ class RunFacts:
     - `broken`: replies that broke off and may have been billed, as (model, maximum cost in USD).
     - `possibly_paid`: calls of killed processes and workers that may have been billed, as (process
       or worker, calls, maximum cost in USD).
-    - `unusable_reason`: why nothing in a finished run is usable.
+    - `unusable_reason`: the reason if a finished run has no usable results.
     - `fork`: the source run of a fork and its differences.
     """
 
@@ -229,7 +228,7 @@ def _summarise_broken(broken: Sequence[tuple[str, float | None]]) -> dict[str, o
 def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, object]:
     """Return the number and the maximum cost of the calls of killed processes.
 
-    No other sum includes them.
+    No sum of the manifest includes these calls.
     """
     if not loans:
         return {}
@@ -250,7 +249,7 @@ def _possibly_paid(loans: Sequence[tuple[str, int, float | None]]) -> dict[str, 
 
 
 def _killed_since(facts: RunFacts) -> int:
-    """Return the number of processes that were killed during calls since the previous manifest."""
+    """Return the number of processes that were killed during calls after the previous manifest."""
     killed_processes = sum(
         borrower_kind == "process" for borrower_kind, _, _ in facts.possibly_paid
     )
@@ -280,8 +279,8 @@ _FORM_ONLY_FINISHES = {
 def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -> str:
     """Return the provenance label for files to which humans or the embedded respondent contributed.
 
-    `answerers` holds pairs of a role and who answered in it (human, synthetic, model). `has_people`
-    is true if a human gave an answer. The result is empty if models alone answered.
+    `answerers`: pairs of a role and an answerer (human, synthetic or model). `has_people`: True if
+    a human gave an answer. Returns an empty string if only models answered.
     """
     if has_people:
         has_others = any(answered_by != HUMAN_MODEL for _, answered_by in answerers)
@@ -300,9 +299,9 @@ def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -
 def _synthetic_section(
     facts: RunFacts, answers: pl.DataFrame | None, provenance: pl.LazyFrame | None
 ) -> dict[str, object]:
-    """Return the provenance label and note of a run, and the planted effects.
+    """Return the provenance label, the note and the planted effects of a run, for the manifest.
 
-    The result is empty if models alone answered.
+    Returns an empty mapping if only models answered.
     """
     if facts.people:
         return _human_section(facts)
@@ -338,7 +337,7 @@ def _count_prompts_of_unknown_source(provenance: pl.LazyFrame | None) -> int:
 
 
 def _human_section(facts: RunFacts) -> dict[str, object]:
-    """Return the provenance label and note of a run with human answers."""
+    """Return the provenance label and the note of a run with human answers, for the manifest."""
     answerers = [f"people in {format_count(facts.people, 'seat')}"]
     if facts.synthetic:
         answerers.append(f"the embedded respondent as {', '.join(facts.synthetic)}")
@@ -356,7 +355,7 @@ def _human_section(facts: RunFacts) -> dict[str, object]:
 
 
 def _describe_hosted_models(facts: RunFacts) -> str:
-    """Return which hosted models answered in which roles, or an empty string."""
+    """Return the hosted models that answered, with their roles, or an empty string."""
     roles = {
         model: model_roles
         for model in facts.models
@@ -368,8 +367,9 @@ def _describe_hosted_models(facts: RunFacts) -> str:
 
 
 def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
-    """Return counts of answers and re-asks, shares of parse steps, and reasons of missing
-    answers.
+    """Return statistics of the table `answers` for the manifest.
+
+    They are counts of answers and re-asks, shares of parse steps, and reasons of missing answers.
     """
     count = answers.height
     if not count or "parse_step" not in answers.columns:
@@ -448,7 +448,7 @@ def direct_dependencies(package: str) -> list[str]:
 
 
 def seal_manifest(data: Mapping[str, object]) -> dict[str, object]:
-    """Return the manifest with its seal, from which `verify` detects later changes."""
+    """Return the manifest with its seal. `verify` detects later changes by the seal."""
     sealed = {name: value for name, value in data.items() if name not in (SEAL, AMENDMENTS_KEY)}
     # Hash the data as a reader parses it from the file: tuples become lists, keys become texts.
     text = json.dumps(json.loads(json.dumps(sealed)), sort_keys=True)

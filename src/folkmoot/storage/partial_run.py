@@ -1,8 +1,7 @@
-"""An unfinished run for reports: only the rows of its complete blocks.
+"""An unfinished run for reports: only the rows of its complete parts.
 
 A protocol records the rows of a part (a block, group, session or participant) when the part ends.
-So complete parts can be reported while a run is active, paused or killed.
-"""
+So complete parts can be reported while a run is active, paused or killed."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ COMPLETE = "complete"
 class Parts:
     """The planned parts of a run in order, and the parts with complete rows.
 
-    `column` holds the name of the part in every table with rows of parts. `arms` maps each
-    condition to its parts. It is empty if a part belongs to several conditions.
+    `column`: the column that holds the name of the part. `arms`: condition → parts. It is empty if
+    a part belongs to several conditions.
     """
 
     column: str
@@ -121,7 +120,7 @@ class PartialRun(RunFolder):
 
     @cached_property
     def _answered_by(self) -> set[str]:
-        """Who has answered so far: human, synthetic or model."""
+        """The kinds of answerers so far: human, synthetic or model."""
         if not self._run.has_table(ANSWERS):
             return set()
         answerers = self._run.scan_table(ANSWERS).select(
@@ -133,7 +132,7 @@ class PartialRun(RunFolder):
 def describe_parts(run: PartialRun) -> Finding:
     """Return the finding that lists the complete parts by condition.
 
-    It also names the comparisons that are still missing.
+    The finding also names the comparisons that are still missing.
     """
     parts = run.parts
     complete_parts = set(parts.complete)
@@ -182,8 +181,8 @@ def parts_of(
 ) -> Parts:
     """Return the parts of a run.
 
-    `planned` holds (part, key of a row, condition or empty). `recorded` holds the keys of the
-    existing rows. A part is complete if all its rows exist.
+    `planned`: (part, key of a row, condition or empty). `recorded`: the keys of the rows that
+    exist. A part is complete if all its rows exist.
     """
     keys: dict[str, list[str]] = {}
     arms: dict[str, dict[str, None]] = {}

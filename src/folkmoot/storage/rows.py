@@ -6,9 +6,8 @@
 
     scope.record(Vote(round=1, choice="Park"))
 
-Studies list their row classes in `Study.tables`. The codebook and tables without rows are made from
-them.
-"""
+Studies list their row classes in `Study.tables`. The codebook, and tables without rows, are made
+from these classes."""
 
 from __future__ import annotations
 
@@ -25,7 +24,8 @@ NON_TEXT_TYPES = (bool, int, float)
 def column(description: str, *, default: Any = MISSING) -> Any:
     """Return a column with a description for the codebook.
 
-    Columns without one have names that the engine describes (`condition`, `round`, …).
+    Use it for columns that the engine does not describe. The engine describes `condition`, `round`,
+    …
     """
     return field(default=default, metadata={"meaning": description})
 
@@ -34,8 +34,8 @@ def column(description: str, *, default: Any = MISSING) -> Any:
 class Row:
     """One row of a table. Subclasses are frozen dataclasses.
 
-    The columns are in the order of the fields, those of a base class first. `key` names the columns
-    that identify a row. The sources of texts in prompts refer to rows by their key
+    Columns are in the order of the fields, and fields of a base class come first. `key`: the
+    columns that identify a row. The sources of texts in prompts refer to rows by this key
     (`folkmoot.provenance`).
     """
 
@@ -54,8 +54,8 @@ class Row:
     def from_source(cls, source: object, /, **cells: object) -> Self:
         """Return a row of `cells`, with the other columns read from `source`.
 
-        `source` is an object with attributes or a mapping. A column that `source` lacks gets its
-        default.
+        `source`: an object with attributes, or a mapping. A column that `source` does not have gets
+        its default.
         """
         known_cells: dict[str, Any] = dict(cells)
         has = source.__contains__ if isinstance(source, Mapping) else partial(hasattr, source)
@@ -80,7 +80,7 @@ class Row:
 
     @classmethod
     def column_meanings(cls) -> dict[str, str]:
-        """Return the descriptions of the columns that have one."""
+        """Return column → description, for the columns that have a description."""
         meanings = {
             data_field.name: data_field.metadata.get("meaning", "")
             for data_field in fields(cls)  # type: ignore[arg-type]
@@ -89,12 +89,12 @@ class Row:
 
 
 def columns_of_class(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]]:
-    """Return the kinds of the columns, by table and column."""
+    """Return table → column → kind."""
     return {row.table: row.columns() for row in tables}
 
 
 def column_meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
-    """Return the descriptions of the columns, by table and column."""
+    """Return table → column → description."""
     return {row.table: row.column_meanings() for row in tables}
 
 

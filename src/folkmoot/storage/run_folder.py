@@ -1,4 +1,4 @@
-"""Read the folder of a run: tables, files, settings and manifest. Findings and reports use it."""
+"""Read the folder of a run: tables, files, settings and manifest, for findings and reports."""
 
 from __future__ import annotations
 
@@ -59,14 +59,18 @@ COMMON_FILES = (
 def cache_folder(run: Path) -> Path:
     """Return the folder in which the pages cache charts and search indices of a run.
 
-    It is outside the run folder, readable by the user alone, and can be deleted at any time.
+    The folder is outside the run folder. Only the user can read it, and it can be deleted at any
+    time.
     """
     name = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:24]
     return user_cache_dir() / "view" / name
 
 
 class RowStream(Collection[dict[str, object]]):
-    """The rows of a table as records. Each loop reads them again, in batches."""
+    """The rows of a table as records.
+
+    Each loop over this collection reads the rows again, in batches.
+    """
 
     def __init__(self, table: pl.LazyFrame) -> None:
         self._table = table
@@ -84,9 +88,9 @@ class RowStream(Collection[dict[str, object]]):
 
 
 class TextStream(Collection[str]):
-    """The texts of a one-column table, with missing texts empty.
+    """The texts of a table with one column. A missing text is an empty string.
 
-    Each loop reads them again, in batches.
+    Each loop over this collection reads the texts again, in batches.
     """
 
     def __init__(self, column: pl.LazyFrame) -> None:
@@ -110,7 +114,7 @@ def utc_timestamp() -> str:
 class RunFolder:
     """The folder of a run, `outputs/<id>/`, finished or not.
 
-    Raises StorageError for any other folder.
+    The constructor raises StorageError for any other folder.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -136,9 +140,9 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Return True if the run finished.
+        """True if the run finished.
 
-        A paused run has no manifest, or one that states the pause.
+        A paused run has no manifest, or a manifest that states the pause.
         """
         return bool(self.manifest) and self.manifest.get("outcome", "done") == "done"
 
@@ -161,24 +165,24 @@ class RunFolder:
 
     @property
     def unusable_reason(self) -> str:
-        """The reason why nothing in a finished run is usable, or an empty string."""
+        """The reason if a finished run has no usable results, otherwise an empty string."""
         return str(self.manifest.get("unusable", ""))
 
     @property
     def is_synthetic(self) -> bool:
-        """Return True if the embedded respondent gave at least some of the answers."""
+        """True if the embedded respondent gave at least some of the answers."""
         return bool(self.manifest.get("synthetic", False))
 
     @property
     def mark(self) -> str:
-        """The provenance label: SYNTHETIC, HUMAN or MIXED, or empty if models alone answered."""
+        """The provenance label: SYNTHETIC, HUMAN or MIXED, or empty if only models answered."""
         return str(self.manifest.get("mark") or (SYNTHETIC_MARK if self.is_synthetic else ""))
 
     @property
     def mark_of_files(self) -> str:
         """The provenance label for the study's files, or an empty string.
 
-        It follows from the answers recorded so far.
+        The label is computed from the answers recorded so far.
         """
         answers = list(self.rows("answers", "role", "answered_by", "missing"))
         has_people = any(
@@ -190,7 +194,7 @@ class RunFolder:
 
     @property
     def caution(self) -> str:
-        """The note about what the run is not evidence of, or an empty string without a label."""
+        """The note about the limits of a run as evidence, or an empty string without a label."""
         if not self.mark:
             return ""
         return (
@@ -199,7 +203,7 @@ class RunFolder:
 
     @property
     def provenance_note(self) -> str:
-        """The note for readers of a run with a label: who answered in which role."""
+        """The note for readers of a run with a provenance label: who answered in which role."""
         return str(self.manifest.get("note") or SYNTHETIC_NOTE)
 
     @cached_property
@@ -267,7 +271,10 @@ class RunFolder:
         return (self.path / TABLES / f"{name}.parquet").exists()
 
     def read_table(self, name: str) -> pl.DataFrame:
-        """Return a table as a data frame. Raises StorageError, which lists the existing tables."""
+        """Return a table as a data frame.
+
+        Raises StorageError with the names of the existing tables if there is no such table.
+        """
         path = self.path / TABLES / f"{name}.parquet"
         if not path.exists():
             known_tables = ", ".join(self.table_names()) or "none yet; finish the run with --resume"
@@ -281,7 +288,10 @@ class RunFolder:
         return rows.rename(LEGACY_COLUMN_NAMES, strict=False) if name == "answers" else rows
 
     def scan_table(self, name: str) -> pl.LazyFrame:
-        """Return a table as a lazy frame. Raises StorageError, which lists the existing tables."""
+        """Return a table as a lazy frame.
+
+        Raises StorageError with the names of the existing tables if there is no such table.
+        """
         if not self.has_table(name):
             # Raises the StorageError that lists the existing tables.
             return self.read_table(name).lazy()
@@ -313,11 +323,11 @@ class RunFolder:
 
     @cached_property
     def _measured_tables(self) -> set[Path]:
-        """The tables that passed the check of their size."""
+        """The tables that passed `_refuse_inflated`."""
         return set()
 
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table with these columns. They are read in batches."""
+        """Yield the rows of a table with these columns, read in batches."""
         for batch in (
             self.scan_table(name).select(columns).collect_batches(chunk_size=ROWS_PER_BATCH)
         ):
@@ -351,8 +361,8 @@ class RunFolder:
 class RunSoFar(RunFolder):
     """A run that is active, or that ended without tables: the rows recorded so far.
 
-    Written tables are ignored. They may belong to an earlier process, or only some may exist yet.
-    `is_going_on` is true while a process writes the run.
+    Written tables are ignored, because an earlier process may have written them, or only some may
+    exist yet. `is_going_on`: True while a process writes the run.
     """
 
     def __init__(self, path: Path | str, *, is_going_on: bool = False) -> None:
@@ -372,7 +382,7 @@ class RunSoFar(RunFolder):
         return outcome if outcome in ("failed", "interrupted") else "unfinished"
 
     def require_tables(self) -> None:
-        """Accept a run without tables, because recorded rows are read instead."""
+        """Do nothing, because recorded rows are read and no tables are needed."""
 
     def table_names(self) -> list[str]:
         return list(self._partial_recordings)

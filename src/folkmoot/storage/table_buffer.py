@@ -1,11 +1,10 @@
 """The rows of a table while a run records them: added in any order, returned in the order of keys.
 
-A few thousand rows stay in memory. The other rows wait in a file, so the memory of a run does not
+A few thousand rows stay in memory. The other rows are in a file, so the memory of a run does not
 grow with its tables. About once a second, the engine also writes the rows in memory to that file,
 so that another process can read them (`read_recordings`). The file is removed when the tables are
-written. A killed run leaves the file. A resume removes it, because the replay computes the rows
-again.
-"""
+written. A killed run leaves the file, and a resume removes it, because the replay computes the rows
+again."""
 
 from __future__ import annotations
 
@@ -52,9 +51,9 @@ DTYPES: Mapping[str, pl.DataType] = {
 
 
 class RowOrder:
-    """The position of a scope in a protocol. It creates keys for rows and for child scopes.
+    """The position of a scope in a protocol, which creates keys for rows and for child scopes.
 
-    Keys of any depth compare in the order of the protocol. Each part of a key is a number from 0,
+    Keys sort in the order of the protocol at any depth. Each part of a key is a number from 0,
     preceded by its length in bytes.
     """
 
@@ -78,7 +77,7 @@ class RowOrder:
 
 
 class RowFile:
-    """The file with the waiting rows of a run: one SQLite database (WAL) for all tables.
+    """The file with those rows of a run that are not in memory: one SQLite database for all tables.
 
     There is one writer. Each scan opens a separate connection, in any thread or process.
     """
@@ -88,7 +87,10 @@ class RowFile:
         self._db: sqlite3.Connection | None = None
 
     def write_rows(self, buffers: Iterable[TableBuffer]) -> None:
-        """Move all rows in memory to the file in one transaction. Raises StorageError."""
+        """Move all rows in memory to the file in one transaction.
+
+        Raises StorageError for a disk error.
+        """
         waiting_buffers = [buffer for buffer in buffers if buffer.waiting]
         if not waiting_buffers:
             return
@@ -116,7 +118,7 @@ class RowFile:
             buffer.waiting.clear()
 
     def table_shapes(self) -> dict[str, dict[str, Any]]:
-        """Return the shape of each table (`TableBuffer.describe_shape`)."""
+        """Return table → shape (see `TableBuffer.describe_shape`)."""
         with self._reading_connection() as db:
             shape_rows = db.execute("SELECT name, shape FROM tables ORDER BY name").fetchall()
         return {name: orjson.loads(shape) for name, shape in shape_rows}
@@ -140,7 +142,7 @@ class RowFile:
             self.remove_file()
 
     def remove_file(self) -> None:
-        """Delete the file, also one that a killed process left."""
+        """Delete the file, even if a killed process wrote it."""
         self.close()
         # SQLite keeps its write-ahead log in two further files.
         for suffix in ("", "-wal", "-shm"):
@@ -181,9 +183,9 @@ class TableBuffer:
     integer, float or text. A column with integers and floats becomes float. Cells with lists or
     mappings become JSON text. NaN becomes null, like a missing cell.
 
-    `file` receives the rows that do not stay in memory. Without it, all rows stay in memory.
-    `declared` maps columns to kinds (`Row.columns`). It decides the type of a column if its cells
-    do not, because they are whole numbers or missing.
+    `file`: receives the rows that do not stay in memory. Without it, all rows stay in memory.
+    `declared`: column → kind (`Row.columns`). It decides the type of a column if all cells are
+    whole numbers or missing.
     """
 
     def __init__(
@@ -209,10 +211,10 @@ class TableBuffer:
         self._first: list[bytes] = []
 
     def add_row(self, row: Mapping[str, object], key: bytes | None = None) -> None:
-        """Add a copy of a row. Without a key, the row is placed after all others.
+        """Add a copy of a row. Without `key`, the row is placed after all others.
 
-        Raises ProtocolError for an invalid cell. If a column mixes text with numbers, `to_frame`
-        raises it later.
+        Raises ProtocolError for an invalid cell. A column that mixes text with numbers is not
+        noticed here, and `to_frame` raises the error.
         """
         columns = tuple(row)
         cells = list(row_cells(row, self.name).values())
@@ -237,7 +239,7 @@ class TableBuffer:
     def to_frame(self) -> pl.DataFrame | pl.LazyFrame:
         """Return all rows in the order of their keys.
 
-        More than `FRAME_ROWS` rows are returned as a lazy frame that reads frame by frame. Raises
+        More than `FRAME_ROWS` rows are returned as a lazy frame that reads them in parts. Raises
         ProtocolError if a column mixes kinds.
         """
         schema = self._table_schema()
@@ -257,7 +259,7 @@ class TableBuffer:
         return register_io_source(frames, schema=schema)
 
     def describe_shape(self) -> dict[str, object]:
-        """Return everything but the rows as JSON, which another process needs to read the rows."""
+        """Return the state of the buffer without its rows, as JSON data for another process."""
         return {
             "count": self._count,
             "declared": dict(self._declared),
@@ -268,7 +270,7 @@ class TableBuffer:
 
     @classmethod
     def from_shape(cls, name: str, file: RowFile, shape: Mapping[str, Any]) -> TableBuffer:
-        """Return a buffer that reads the rows that another process recorded."""
+        """Return a buffer for reading the rows that another process recorded."""
         self = cls(name, file, shape["declared"])
         self._count = shape["count"]
         self._kinds = {column: set(kinds) for column, kinds in shape["kinds"].items()}
@@ -389,7 +391,7 @@ def _check_cell(value: object, name: str, table: str) -> TableCell:
 
 
 def _infer_dtype(kinds: set[str], name: str, table: str) -> pl.DataType | None:
-    """Return the polars type of the cells, or None if all are missing.
+    """Return the polars type of a column, or None if all its cells are missing.
 
     Raises ProtocolError for mixed kinds.
     """

@@ -46,8 +46,8 @@ def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> p
 
     The files contain no time stamps. A lazy frame is written group by group. In the CSV, a text
     that a spreadsheet would run as a formula gets an apostrophe in front, because the output of
-    models is untrusted. The Parquet file holds the unchanged text. Tables in `PARQUET_ONLY` have no
-    CSV.
+    models is untrusted. In the Parquet file such a text is unchanged. Tables in `PARQUET_ONLY` have
+    no CSV.
     """
     parquet, csv = folder / f"{name}.parquet", folder / f"{name}.csv"
     if isinstance(data, pl.DataFrame):
@@ -149,9 +149,8 @@ def build_codebook(
 ) -> dict[str, object]:
     """Return the codebook of tables.
 
-    It gives the type, meaning, missing cells, and levels or range of each column. `descriptions`
-    maps a column to its meaning, or a table to the meanings of its columns. The meanings of a table
-    have priority.
+    For each column it holds type, meaning, missing cells, and levels or range. `descriptions`:
+    column → meaning, or table → column → meaning. The meanings under a table have priority.
     """
     own_descriptions = descriptions or {}
     return {
@@ -180,7 +179,10 @@ def _find_meaning(own_descriptions: Mapping[str, object], table: str, column: st
 
 
 def _describe_column(data: pl.LazyFrame, kind: pl.DataType, meaning: str) -> dict[str, object]:
-    """Return the codebook entry of the single column of `data`, which is read in parts."""
+    """Return the codebook entry of a column.
+
+    `data`: a table with this column alone, read in parts.
+    """
     cells = pl.first()
     entry: dict[str, object] = {"type": _dtype_name(kind), "meaning": meaning}
     if kind.is_numeric():
@@ -237,18 +239,21 @@ DRAWS = "draw of the summaries"
 
 
 class Units(NamedTuple):
-    """The independent units of a table: their noun, and the unit of each row as text."""
+    """The independent units of a table.
+
+    `name`: the noun for a unit. `of`: the unit of each row as text.
+    """
 
     name: str
     of: pl.Series
 
 
 def units_of(table: pl.DataFrame) -> Units:
-    """Return the independent units of a table, as the unit of analysis of its findings.
+    """Return the independent units of a table, which findings use as unit of analysis.
 
     The unit is the draw of the summaries that a participant read, if there are at least five draws.
     Otherwise it is the shared conversation, then the participant, then the row. A participant
-    without a draw or a shared conversation is a separate unit.
+    without a draw or a shared conversation is one unit.
     """
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
     id_column = next(
