@@ -5,8 +5,7 @@
     run.findings, run.tables["participants"], run.report()
     folkmoot.load("outputs/pilot_001")       # the same for an earlier run
 
-A new study type is an async function over a `Session` (see docs/writing_a_study.md).
-"""
+A study type is an async function over a `Session` (see docs/writing_a_study.md)."""
 
 from __future__ import annotations
 

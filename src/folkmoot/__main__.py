@@ -1,4 +1,4 @@
-"""Run the command line with `python -m folkmoot`, the same as `folkmoot`."""
+"""Run the command line with `python -m folkmoot`, which works like `folkmoot`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Run a function in a child process (`python -m` this module).
 
-It is used for work that takes much memory, and for untrusted files. These are read under limits, so
-a hostile file ends the child and not this process.
-"""
+Child processes do work that takes much memory, and read untrusted files under limits. A hostile
+file then ends the child and not this process."""
 
 from __future__ import annotations
 
@@ -32,10 +31,11 @@ _STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a child process after its function is imported.
+    """The limits of a child process after the function to run is imported.
 
-    `seconds` limits the CPU time, and six times as many the elapsed time. `memory_bytes` limits the
-    memory. macOS does not enforce the memory limit. Windows enforces only the elapsed time.
+    `seconds`: the limit of the CPU time. The elapsed time is limited to six times as many seconds.
+    `memory_bytes`: the limit of the memory. macOS does not enforce the memory limit, and Windows
+    enforces only the elapsed time.
     """
 
     seconds: int
@@ -51,8 +51,9 @@ def run_in_child(
 ) -> object:
     """Return `fn(*args)`, computed in a child process with one thread.
 
-    The arguments are passed in an unnamed file in `folder`. Raises StorageError, LimitReached, or
-    FolkmootError with the last line of the child's error.
+    The arguments are passed in an unnamed file in `folder`. Raises StorageError for a disk error,
+    LimitReached if the child exceeds a limit, and FolkmootError with the last line of the child's
+    error.
     """
     folder = folder or Path(tempfile.gettempdir())
     name = f"{fn.__module__}.{fn.__qualname__}"

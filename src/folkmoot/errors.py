@@ -45,16 +45,19 @@ EXIT_INTERRUPTED = 130
 
 
 class FolkmootError(Exception):
-    """The root of the tree. `exit_code` is the exit code of the command line."""
+    """The base class of all errors that Folkmoot raises on purpose.
+
+    `exit_code`: the exit code of the command line.
+    """
 
     exit_code: int = EXIT_INTERNAL
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a user's input: its location, what is wrong, and a hint how to correct it.
+    """One mistake in a user's input, with its location and a hint how to correct the input.
 
-    `where` is a line (`12`), a cell (`roles!B3`) or empty. `key` is the dotted key or the column.
+    `where`: a line (`12`), a cell (`roles!B3`) or empty. `key`: the dotted key or the column.
     """
 
     message: str
@@ -86,7 +89,10 @@ class InputError(FolkmootError):
 
 
 class LimitReached(FolkmootError):
-    """A child process exceeded its memory or time limit. The caller explains what that means."""
+    """A child process exceeded its memory or time limit.
+
+    The caller words the message for the user.
+    """
 
 
 class StorageError(FolkmootError):
@@ -122,7 +128,7 @@ class DriftError(FolkmootError):
 
 
 class NothingUsableError(FolkmootError):
-    """The run finished, and nothing in it is usable. In Python, see `Run.unusable`."""
+    """The run finished, but has no usable results. In Python, see `Run.unusable`."""
 
     exit_code = EXIT_UNUSABLE
 
@@ -148,8 +154,8 @@ class RunInterruptedError(KeyboardInterrupt):
 class ModelError(FolkmootError):
     """A provider sent no reply.
 
-    `may_be_billed`: the server had begun to answer, so the vendor may bill a reply that we could
-    not read. `max_usd`: the maximum cost of that reply, which the gateway fills in.
+    `may_be_billed`: True if the server had begun to answer, so that the vendor may bill a reply
+    that we could not read. `max_usd`: the maximum cost of that reply, which the gateway fills in.
     """
 
     may_be_billed: bool = False
@@ -171,11 +177,11 @@ class TransientError(ModelError):
 
 
 class RateLimitedError(TransientError):
-    """Status 429: all calls to the model must slow down."""
+    """Status 429: too many requests, so all calls to the model must slow down."""
 
 
 class QuotaError(ModelError):
-    """The account has no quota left, which is not a rate limit."""
+    """The account has no quota left. Unlike a rate limit, this does not pass after a while."""
 
 
 class FatalModelError(ModelError):
@@ -189,7 +195,10 @@ class NotFoundError(FatalModelError):
 
 
 class RefusedError(ModelError):
-    """This request will never be answered. `reason` becomes the reason of `Missing`."""
+    """The server refuses this request, so it gets no answer.
+
+    `reason` becomes the reason of `Missing`.
+    """
 
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
@@ -209,8 +218,7 @@ class RejectedError(RefusedError):
 class ProtocolError(FolkmootError):
     """A study broke a rule of the engine, such as one address for two calls.
 
-    `location` is the file and line in the study's code. It is given if the
-    traceback does not show them.
+    `location`: the file and line in the study's code, if the traceback does not show them.
     """
 
     def __init__(self, message: str, location: tuple[str, int] | None = None) -> None:

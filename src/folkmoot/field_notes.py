@@ -1,8 +1,7 @@
-"""Notes on the fields of configuration classes that pydantic has no place for.
+"""Notes on the fields of configuration classes for which pydantic has no argument.
 
-They become part of the JSON Schema of a study file. `folkmoot.authoring` makes tables of keys and
-templates from that schema.
-"""
+The notes become part of the JSON Schema of a study file. `folkmoot.authoring` makes tables of keys
+and templates from that schema."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ Word = Annotated[str, WithJsonSchema({"type": "string"})]
 def field_notes(*, unit: str = "", essential: bool = False) -> dict[str, JsonValue]:
     """Return the notes of a field, for `Field(json_schema_extra=…)`.
 
-    `unit` is the unit of its values. `essential` means that a new study file sets the field.
+    `unit`: the unit of the values. `essential`: True if a new study file sets the field.
     """
     notes: dict[str, JsonValue] = {}
     if unit:

@@ -23,16 +23,20 @@ _DISK = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, err
 
 
 def write_bytes(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Replace a file by these bytes, or leave it unchanged if the write fails. Raises StorageError.
+    """Replace a file by these bytes, or leave the file unchanged if the write fails.
 
-    The permissions of the file are `mode` without the bits of the umask.
+    The permissions of the file are `mode` without the bits of the umask. Raises StorageError for a
+    disk error.
     """
     with storage_errors(path), whole_file(path, mode) as file:
         file.write(data)
 
 
 def write_with(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Replace a file by the output of `write`, or leave it unchanged. Raises StorageError."""
+    """Replace a file by the output of `write`, or leave the file unchanged if `write` fails.
+
+    Raises StorageError for a disk error.
+    """
     with storage_errors(path), whole_file(path) as file:
         write(file)
 
@@ -41,7 +45,11 @@ READ_CSV_OPTIONS = "save it as CSV in UTF-8, with commas, as many in each row as
 
 
 class CsvTable(NamedTuple):
-    """A CSV file as text: its columns, and the rows that are not blank with their line numbers."""
+    """A CSV file as text.
+
+    `columns`: the names of the columns. `rows`: line number and cells of each row that is not
+    blank.
+    """
 
     columns: tuple[str, ...]
     rows: list[tuple[int, dict[str, str]]]
@@ -50,7 +58,7 @@ class CsvTable(NamedTuple):
 def read_csv(text: str, name: str) -> CsvTable:
     """Return the table of a CSV text with a header.
 
-    All cells are stripped, and missing cells are empty. `name` is the file name for error messages.
+    All cells are stripped, and missing cells are empty. `name`: the file name for error messages.
     Raises InputError for a faulty header or a row with too many cells.
     """
     lines = csv.reader(io.StringIO(text))
@@ -74,9 +82,9 @@ def read_csv(text: str, name: str) -> CsvTable:
 
 
 def header_problem(columns: Sequence[str], separator: str = ",") -> str:
-    """Return what is wrong with the header of a CSV file, or an empty string.
+    """Return the problem of the header of a CSV file, or an empty string.
 
-    `separator` is the separator with which the file was read.
+    `separator`: the separator with which the file was read.
     """
     names_by_separator = {";": "semicolons", "\t": "tabs", ",": "commas"}
     if len(columns) == 1:
@@ -116,10 +124,10 @@ def user_cache_dir() -> Path:
 
 @contextmanager
 def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """Open a binary file that replaces `path` only if the block succeeds.
+    """Context manager: open a binary file that replaces `path` only if the block succeeds.
 
-    Raises StorageError for a disk error. Other errors of the block are raised unchanged, including
-    those of a connection, which are OSErrors too.
+    Raises StorageError for a disk error. Other errors of the block are raised unchanged. This
+    includes errors of a connection, although they are OSErrors like disk errors.
     """
     # In the same folder, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
@@ -145,7 +153,7 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn a disk error into a StorageError with a message in plain words."""
+    """Context manager: turn a disk error into a StorageError with a message in plain words."""
     try:
         yield
     except OSError as error:
@@ -153,7 +161,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def _describe_disk_error(error: OSError) -> str:
-    """Return what went wrong with the disk, and what to do about it."""
+    """Return the cause of a disk error in words, with advice."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full; free some space, then try again (a run: with --resume)"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

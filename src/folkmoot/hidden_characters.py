@@ -1,9 +1,9 @@
 """Find and remove invisible characters.
 
-They make two labels look alike, reverse the reading direction, move a terminal's cursor, or break a
-chart. A study file, a workbook or an id with such a character is rejected, and the message states
-its location. It is removed from texts of humans and from printed or drawn texts.
-"""
+Such characters make two labels look alike, reverse the reading direction, move a terminal's cursor,
+or break a chart. A study file, a workbook or an id with an invisible character is rejected, and the
+message states the location. In texts of humans, and in printed or drawn texts, the characters are
+removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BREAKS = re.compile("[\t\r\n]")
 def hidden_in(text: str, *, label: bool = False) -> str:
     """Return the first hidden character in words (`U+202E, right-to-left override`), or "".
 
-    In a label, tabs and line breaks count as well, except at its ends.
+    With `label`, tabs and line breaks count as hidden too, except at the ends of the text.
     """
     # This quick test decides most texts.
     if text.isascii() and text.isprintable():

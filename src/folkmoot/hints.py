@@ -12,7 +12,7 @@ _SCORERS = ((fuzz.ratio, 65), (fuzz.WRatio, 75))
 
 
 def closest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant, or None.
+    """Return the known name that is most similar to `name`, or None.
 
     Case is ignored, and spaces and hyphens count as underscores.
     """
@@ -22,7 +22,10 @@ def closest_name(name: str, known: Iterable[str]) -> str | None:
 def did_you_mean(
     name: str, known: Iterable[str], otherwise: str = "", *, max_guesses: int = 1
 ) -> str:
-    """Return `did you mean …?` with up to `max_guesses` similar names, or else `otherwise`."""
+    """Return `did you mean …?` with up to `max_guesses` similar names.
+
+    Returns `otherwise` if no name is similar.
+    """
     guesses = _similar_names(name, known, max_guesses)
     return f"did you mean {', '.join(guesses)}?" if guesses else otherwise
 
@@ -41,7 +44,7 @@ def join_first(names: Sequence[str], max_names: int = 3) -> str:
 
 
 def shorten(text: str, max_characters: int = 80) -> str:
-    """Return at most `max_characters` characters of a text. An ellipsis ends a shortened text."""
+    """Return the text, cut to `max_characters` characters. A cut text ends with an ellipsis."""
     return text if len(text) <= max_characters else f"{text[: max_characters - 1]}…"
 
 

@@ -1,8 +1,8 @@
 """JSON for requests and the journal, with orjson where possible, which is thirty times as fast.
 
-The standard library handles what orjson rejects: lone surrogates (half an emoji at the end of a
-reply) and integers beyond 64 bits. `storage.json_files` writes the files for people.
-"""
+The standard library handles the values that orjson rejects: lone surrogates (half an emoji at the
+end of a reply) and integers beyond 64 bits. `storage.json_files` writes the JSON files that humans
+read."""
 
 from __future__ import annotations
 

@@ -65,9 +65,9 @@ _new = tuple.__new__
 class Source(NamedTuple):
     """The source of a text.
 
-    `speaker` is the id of the speaker who said or chose the text, or of the participant whom a
-    persona describes. It is empty for other texts. `altered` is true if a filter such as `upper`
-    changed the text, so that it differs from the recorded one.
+    `speaker`: the id of the speaker who said or chose the text, or of the participant whom a
+    persona describes. It is empty for other texts. `altered`: True if a filter such as `upper`
+    changed the text, so that it differs from the recorded text.
     """
 
     kind: str
@@ -77,7 +77,7 @@ class Source(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The address of the reply that contains the text, or an empty string.
+        """The address of the reply that contains the text.
 
         It is empty for prescribed words and for texts that no speaker said.
         """
@@ -91,10 +91,10 @@ UNKNOWN = Source(UNATTRIBUTED)
 
 
 class Span(NamedTuple):
-    """The characters `start` to `end` (excluded) of a text, with their source.
+    """A range of characters in a text, from `start` to `end` (excluded), with its source.
 
-    In a request, the positions count within the content of message number `message`. Spans may be
-    nested, because a summary can contain a name.
+    In a request, the positions count within the content of the message with the number `message`.
+    Spans may be nested, because a summary can contain a name.
     """
 
     start: int
@@ -103,12 +103,15 @@ class Span(NamedTuple):
     message: int = 0
 
     def shift_span(self, by: int, message: int = 0) -> Span:
-        """Return the span after `by` characters were inserted before the text."""
+        """Return the span for a text before which `by` characters were inserted."""
         return _new(Span, (self.start + by, self.end + by, self.source, message))
 
 
 class SourcedText(str):
-    """A text with the sources of its parts. Characters outside all spans are instructions."""
+    """A string with the sources of its parts.
+
+    Characters outside all spans are instructions of the study.
+    """
 
     __slots__ = ("spans",)
     spans: tuple[Span, ...]
@@ -133,7 +136,10 @@ class SourcedText(str):
 
 
 class Quoted(SourcedText):
-    """A text with a single source. Filters and joins keep it, slicing and f-strings lose it."""
+    """A string with a single source.
+
+    Filters and joins keep the source, slicing and f-strings lose it.
+    """
 
     __slots__ = ("source",)
     source: Source
@@ -178,16 +184,19 @@ class QuotedFloat(float):
 
 
 def cell_id(table_column: str, *key: object) -> str:
-    """Return the id of a cell, as in `cell_id("items.text", discussion, item)`.
+    """Return the id of a table cell, as in `cell_id("items.text", discussion, item)`.
 
-    `key` holds the values of the key columns that the row's class declares (`class Item(Row,
+    `key`: the values of the key columns that the class of the row declares (`class Item(Row,
     table="items", key=(…))`).
     """
     return "/".join((table_column, *(str(part) for part in key)))
 
 
 def quote_value(text: T, kind: Kind, source_id: str, speaker: str = "") -> T:
-    """Return a text or number with its source. None, booleans and empty texts carry no source."""
+    """Return a text or number with its source.
+
+    None, booleans and empty texts are returned without a source.
+    """
     source = Source(kind, source_id, speaker)
     quoted: Any = text
     if isinstance(text, str):
@@ -226,13 +235,16 @@ def quote_all(value: Any, kind: Kind, source_id: str, speaker: str = "") -> Any:
 
 
 def enclose_text(text: str, source: Source) -> SourcedText:
-    """Return a text with one more source around it. The texts inside keep their sources."""
+    """Return a text with an additional source for the whole text.
+
+    Inner texts keep their sources.
+    """
     outer = (Span(0, len(text), source),) if text else ()
     return SourcedText(text, (*outer, *spans_of(text)))
 
 
 def source_of(value: object) -> Source | None:
-    """Return the single source of a value, or None if it has none or several."""
+    """Return the source of a value, or None if the value has no source or several."""
     return value.source if isinstance(value, (Quoted, QuotedInt, QuotedFloat)) else None
 
 
@@ -256,9 +268,9 @@ def with_sources(value: object) -> SourcedText:
 
 
 def concatenate_texts(parts: Iterable[object], *, plain: Source | None = UNKNOWN) -> SourcedText:
-    """Join parts into one text that keeps their sources.
+    """Join parts into one text. Each part keeps its sources.
 
-    Plain texts get the source `plain`. If `plain` is None, they count as instructions.
+    A part without sources gets the source `plain`. If `plain` is None, it counts as an instruction.
     """
     texts: list[str] = []
     spans: list[Span] = []
@@ -275,14 +287,17 @@ def concatenate_texts(parts: Iterable[object], *, plain: Source | None = UNKNOWN
 
 
 def join_texts(separator: str, parts: Iterable[object]) -> SourcedText:
-    """Join parts like `separator.join` and keep their sources. A plain separator has no source."""
+    """Join parts like `separator.join`. Each part keeps its sources.
+
+    A separator that is a plain string has no source.
+    """
     return concatenate_texts(
         _interleave_separator(SourcedText(str(separator), spans_of(separator)), parts)
     )
 
 
 def enumerate_texts(parts: Sequence[object]) -> SourcedText:
-    """Join parts as "a, b and c" and keep their sources."""
+    """Join parts as "a, b and c". Each part keeps its sources."""
     if len(parts) < 2:
         return concatenate_texts(parts)
     return concatenate_texts((join_texts(", ", parts[:-1]), SourcedText(" and "), parts[-1]))
@@ -296,7 +311,7 @@ def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> It
 
 
 def alter_text(text: SourcedText, changed: str) -> SourcedText:
-    """Return a changed text with the source of the original, marked as altered.
+    """Return a changed text with the source of the original text, marked as altered.
 
     If the original has several sources and another length, the result is unattributed.
     """
@@ -312,7 +327,7 @@ def alter_text(text: SourcedText, changed: str) -> SourcedText:
 
 
 def derive_number(result: T, operands: Iterable[object]) -> T:
-    """Return a calculated number with the source of the first operand that has one."""
+    """Return a calculated number with the source of the first operand that has a source."""
     if isinstance(result, bool) or not isinstance(result, (int, float)) or source_of(result):
         return result
     sourced_operand = next((operand for operand in operands if source_of(operand)), None)
@@ -327,7 +342,7 @@ def derive_number(result: T, operands: Iterable[object]) -> T:
 def replace_words(text: str, old: str, new: str) -> str:
     """Return `text.replace(old, new)` with the sources of the text.
 
-    The sources of spans that contained `old` are marked as altered.
+    Spans that contained `old` are marked as altered.
     """
     if not isinstance(text, SourcedText):
         return text.replace(old, new)
@@ -353,7 +368,7 @@ def replace_words(text: str, old: str, new: str) -> str:
 
 
 def escape_text(text: SourcedText, change: Callable[[str], str]) -> SourcedText:
-    """Return a text after a change that treats each character separately, with all its sources.
+    """Return a text after `change`, which treats each character separately. Sources are kept.
 
     Escaping is such a change.
     """
@@ -387,9 +402,9 @@ class Replacement(NamedTuple):
 def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedText:
     """Return a text with some of its parts replaced, and with its spans at their new positions.
 
-    `parts` are in ascending order and do not overlap. A part that is exactly one span keeps its
-    source if the new text is plain. Spans inside a replaced part are removed. A new text with
-    sources adds its spans.
+    `parts` are in ascending order and do not overlap. If a replaced part is exactly one span and
+    its new text has no sources, the new text gets the source of the span. Other spans inside a
+    replaced part are removed. A new text with sources adds its own spans.
     """
     pieces: list[str] = []
     spans: list[Span] = []
@@ -417,9 +432,9 @@ def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedTex
 
 
 def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = False) -> int:
-    """Return the new position of an offset after `parts` of the text are replaced.
+    """Return the position of `offset` after `parts` of the text were replaced.
 
-    An offset inside a part moves to the beginning of the part, or to its end with `after`.
+    An offset inside a part moves to the beginning of the part. With `after`, it moves to the end.
     """
     new_offset = offset
     for part in parts:
@@ -433,7 +448,7 @@ def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = Fal
 def find_exactly(text: str, shown_texts: Sequence[str]) -> list[Span]:
     """Return the spans of texts that a study author declared for a prompt (`ask(shows=…)`).
 
-    Raises ValueError with the first text that does not occur in the prompt.
+    Raises ValueError with the first declared text that does not occur in the prompt.
     """
     spans: list[Span] = []
     for shown in shown_texts:

@@ -55,9 +55,9 @@ IN_PYTHON = 'In Python: if_exists="new" starts a new run beside it, out=… name
 
 
 class Run:
-    """A run: its tables as data frames, its findings, and the methods that the commands offer.
+    """A run in the Python interface: tables, findings, and methods named like the commands.
 
-    An unfinished run has the rows recorded so far, and `partial` says so.
+    An unfinished run has the rows recorded so far, and `partial` is then a caveat.
     """
 
     def __init__(self, folder: RunFolder, study_file: StudyFile | None = None) -> None:
@@ -75,7 +75,10 @@ class Run:
 
     @cached_property
     def study(self) -> Study:
-        """The study type. Raises InputError if it is not installed and its file is missing."""
+        """The study type of the run.
+
+        Raises InputError if the study type is not installed and its file is missing.
+        """
         return (
             self._loaded_file.study
             if self._loaded_file is not None
@@ -84,7 +87,7 @@ class Run:
 
     @property
     def tables(self) -> Tables:
-        """All tables by name, as polars data frames that are read on access."""
+        """All tables by name, as polars data frames. A table is read when it is accessed."""
         return Tables(self.folder)
 
     @property
@@ -96,7 +99,7 @@ class Run:
 
     @property
     def codebook(self) -> Mapping[str, Any]:
-        """The meaning, type and range of each column, by table."""
+        """The meaning, type and range of each column: table → column → entry."""
         return self.folder.codebook()
 
     @property
@@ -114,17 +117,20 @@ class Run:
 
     @property
     def unusable(self) -> str:
-        """The reason why nothing in the run is usable (exit code 3), or an empty string."""
+        """The reason if the run has no usable results (exit code 3), otherwise an empty string."""
         return self.folder.unusable_reason
 
     def table(self, name: str) -> pl.DataFrame:
-        """Return one table as a polars data frame. Raises StorageError, which lists the tables."""
+        """Return one table as a polars data frame.
+
+        Raises StorageError with the names of the tables if there is no such table.
+        """
         return self.folder.read_table(name)
 
     def to_pandas(self, name: str) -> Any:
         """Return one table as a pandas data frame.
 
-        Raises InputError if the extra is not installed.
+        Raises InputError if pandas or pyarrow is not installed.
         """
         table = self.table(name)
         try:
@@ -133,17 +139,20 @@ class Run:
             raise InputError(lacks_extra("to_pandas", "pandas", "pandas and pyarrow")) from None
 
     def json(self, name: str) -> Any:
-        """Return the content of one of the study's JSON files in the folder."""
+        """Return the content of one of the study's JSON files in the run folder."""
         return self.folder.read_json(name)
 
     def report(self, *, pdf: bool = False) -> Path:
-        """Write `report.html` (and `report.pdf`) into the folder and return its path."""
+        """Write `report.html` into the run folder and return the path.
+
+        With `pdf`, also write `report.pdf` and return its path.
+        """
         return write_report(self.folder, pdf=pdf)
 
     def check(self, model: str | None = None) -> CheckResult:
-        """Estimate calls, tokens, cost and time of another run with these settings.
+        """Estimate calls, tokens, cost and time of another run with the settings of this run.
 
-        `model` names another model than the run's. The estimate costs nothing.
+        `model`: another model for the estimate. The estimate costs nothing.
         """
         study_file = choose_models(
             self._study_file(), RunOptions(model=model, resume=True), self.path
@@ -153,16 +162,16 @@ class Run:
         return CheckResult(estimate, _text_of(console))
 
     def power(self, *, iccs: Sequence[float] = ()) -> Findings:
-        """Return the smallest effects that this design can detect.
+        """Return findings on the smallest effects that the design of the run can detect.
 
-        `iccs` holds intraclass correlations to assume for groups.
+        `iccs`: the assumed intraclass correlations within groups.
         """
         return Findings(power_of(self._study_file(), iccs))
 
     def verify(self, *, published: str = "") -> Verification:
-        """Rebuild the run from its journal and compare it with its files.
+        """Rebuild the run from its journal and compare the result with the files of the run.
 
-        `published` is a digest that was published elsewhere.
+        `published`: a digest of the run that was published elsewhere.
         """
         return verify_run(self.folder, self.study, published=published)
 
@@ -177,7 +186,7 @@ class Run:
 
 
 class Tables(Mapping[str, pl.DataFrame]):
-    """The tables of a run by name. Each is read on access."""
+    """The tables of a run by name. A table is read when it is accessed."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -201,7 +210,7 @@ class Tables(Mapping[str, pl.DataFrame]):
 
 
 class Findings(tuple[Finding, ...]):
-    """Findings in the order of the report. Printed, they look like the end of `folkmoot run`."""
+    """The findings of a run in the order of the report. `print` shows them like `folkmoot run`."""
 
     __slots__ = ()
 
@@ -213,7 +222,10 @@ class Findings(tuple[Finding, ...]):
 
 @dataclass(frozen=True, repr=False)
 class CheckResult:
-    """The estimate for another run. `text` is the output of `folkmoot check`."""
+    """The result of `Run.check`.
+
+    `estimate`: the estimate for another run. `text`: the output of `folkmoot check`.
+    """
 
     estimate: RunEstimate
     text: str
@@ -225,7 +237,8 @@ class CheckResult:
 def load(folder: str | Path) -> Run:
     """Return the run in a folder, finished or not.
 
-    Warns of files that were changed after the run. `Run.verify` compares everything.
+    Issues a warning for each file that was changed after the run. `Run.verify` makes the full
+    comparison.
     """
     run = open_run(Path(folder))
     for change in list_changes(run):
@@ -251,23 +264,23 @@ def run(
 ) -> Run:
     """Run a study to its end and return the run.
 
-    `study` is the path of a study file, or a `Study` (or the name of one) with its `settings`.
-    `if_exists` says what happens if the folder of the run (`out`) already holds a run:
+    `study` is the path of a study file, or a `Study` (or its name) together with `settings`.
+    `if_exists` decides what happens if the folder of the run (`out`) already holds a run:
 
     - `"resume"` continues that run. Journaled answers are read, and only missing ones are
       requested. So a notebook cell can be run again: a finished run returns the same tables and
-      costs nothing. If the study has changed, DriftError says what differs, and the run stays
+      costs nothing. If the study has changed, DriftError states the difference, and the run stays
       unchanged.
     - `"new"` starts a run in a new folder beside it: `pilot_001_2`, `pilot_001_3`. All calls are
       made and paid for again.
     - `"error"` raises RunExistsError.
 
-    No choice overwrites or deletes an answer. `"resume"` is the default, because it neither pays
-    for an answer twice nor stops a notebook that is run from the top.
+    None of these overwrites or deletes an answer. `"resume"` is the default, because it neither
+    pays for an answer twice nor stops a notebook that is run from the top.
 
-    `provider` answers every call instead of a model, for tests. With `trust`, the study file may
-    run the Python code and send data to the addresses that it names. `stopper` stops the run like
-    Ctrl-C and can be called from any thread. Further keywords are fields of `RunOptions`. Raises
+    `provider`: for tests, an object that answers every call instead of a model. `trust`: True if
+    the study file may run its Python code and send data to its addresses. `stopper`: stops the run
+    like Ctrl-C and can be called from any thread. Other keywords are fields of `RunOptions`. Raises
     the errors of `folkmoot.errors`. To continue a paused run, call the function again.
     """
     if "resume" in more:
@@ -326,11 +339,11 @@ def fork(
 ) -> Run:
     """Repeat a finished run with one reply changed, and return the new run.
 
-    `address` is the address of a question or the id of an utterance. The reply at that address is
-    replaced by `say`, removed (`drop`), or requested from another `model`. Answers that depend on
-    it are requested again. All others are taken from the source run.
+    `address`: the address of a question or the id of an utterance. The reply is replaced by `say`,
+    removed (`drop`), or requested from another `model`. Answers that depend on the changed reply
+    are requested again. All other answers are taken from the source run.
 
-    An unfinished fork in the folder `out` is continued. `study` is the study type, if it is neither
+    An unfinished fork in the folder `out` is continued. `study`: the study type, if it is neither
     installed nor in a file beside the run.
     """
     base = source.folder if isinstance(source, Run) else RunFolder(source)
@@ -352,7 +365,8 @@ async def arun(
 ) -> Run:
     """Run a study from async code with the arguments of `run`, without blocking the event loop.
 
-    If the task is cancelled, running calls are awaited and kept. The same call continues the run.
+    If the task is cancelled, its active calls are awaited and journaled. The same call to `arun`
+    continues the run.
     """
     return await run_beside_loop(lambda stopper: run(study, settings, stopper=stopper, **options))
 

@@ -1,9 +1,9 @@
 """Random numbers that depend on a seed and a path only.
 
-No stream is shared. The generator of a path is created from a hash of (seed, path). So a new stage
-or a further draw changes no other draws, whatever the scheduling. `limit_to_one_thread` limits
-numeric libraries to one thread, because sums in another order differ in their last bits.
-"""
+No random stream is shared. The generator of a path is created from a hash of (seed, path). So an
+additional stage or draw does not change other draws, and scheduling has no effect.
+`limit_to_one_thread` limits numeric libraries to one thread, because sums in another order differ
+in their last bits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def digest(*parts: str | int | bytes, size: int = 16) -> bytes:
 
 
 def generator(seed: Seed, path: Sequence[str]) -> np.random.Generator:
-    """Return the generator of a path.
+    """Return the random generator of a path.
 
     The same seed and path give the same stream on every machine.
     """
@@ -49,7 +49,7 @@ def uniform_values(seed: Seed, *parts: str | int) -> float:
 
 
 def limit_to_one_thread() -> AbstractContextManager[object]:
-    """Return a context in which the numeric libraries use one thread.
+    """Return a context manager in which the numeric libraries use one thread.
 
     It affects only libraries that are already imported.
     """
@@ -58,8 +58,9 @@ def limit_to_one_thread() -> AbstractContextManager[object]:
 
 @lru_cache(maxsize=1)
 def _thread_pools(_modules: int) -> ThreadpoolController:
-    """Return the thread pools of the loaded libraries, cached until more modules are loaded.
+    """Return the controller of the thread pools of all loaded libraries.
 
-    The search takes as long as a clustering.
+    The result is cached until more modules are loaded, because the search takes as long as a
+    clustering.
     """
     return ThreadpoolController()

@@ -1,9 +1,8 @@
 """Extensions by other packages: study types, persona sources and model providers.
 
-They are registered under entry-point groups. The installed packages are searched once per process,
-because the search takes longer than most commands. A package that is installed later is found by
-the next process.
-"""
+Extensions are registered under entry-point groups. The installed packages are searched once per
+process, because the search takes longer than most commands. A package that is installed later is
+found by the next process."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ PROVIDERS = "folkmoot.providers"
 
 
 def installed_entry_points(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name, sorted. None of them is imported yet."""
+    """Return name → entry point of a group, sorted by name. The entry points are not imported."""
     return {point.name: point for point in sorted(_installed_entry_points().select(group=group))}
 
 

@@ -1,9 +1,8 @@
 """Read the cells of an .xlsx file as plain values, with the merged and hidden parts of its sheets.
 
-A spreadsheet may come from any source. openpyxl builds trees of styles, strings and rows before
-their size can be checked. So every file is read in a child process with limits on memory and time.
-Nothing in a file is executed. For a formula, the last calculated value is read.
-"""
+A spreadsheet may come from any source. openpyxl builds trees of styles, strings and rows before we
+can check their size. So every file is read in a child process with limits on memory and time.
+Formulas are not executed. The value of a formula is the last calculated one."""
 
 from __future__ import annotations
 
@@ -44,10 +43,11 @@ Kind = Literal["", "date", "error", "formula", "number"]
 
 
 class RawCell(NamedTuple):
-    """A filled cell.
+    """A cell of a sheet that is not empty.
 
-    `kind` is "date" (a date or time as ISO text), "error", "formula" (never calculated), "number"
-    (not a valid number), or empty. Formulas and invalid numbers have no value.
+    `kind`: "date" (`value` is a date or time as ISO text), "error", "formula" (never calculated),
+    "number" (not a valid number), or empty for all other cells. Formulas and invalid numbers have
+    no value.
     """
 
     row: int
@@ -59,10 +59,10 @@ class RawCell(NamedTuple):
 
 @dataclass
 class RawSheet:
-    """The filled cells of a sheet in their order, with its merged and hidden parts.
+    """The filled cells of a sheet in order, with its merged and hidden parts.
 
-    Rows and columns count from 1. `hidden_columns` holds (first, last). `merged` holds ranges in
-    the notation of Excel.
+    Rows and columns count from 1. `hidden_columns`: (first, last) of each hidden range. `merged`:
+    ranges in the notation of Excel.
     """
 
     name: str
@@ -75,7 +75,7 @@ class RawSheet:
 
 
 def read_spreadsheet(path: Path) -> list[RawSheet]:
-    """Return the sheets of a file in their order. Raises InputError if it cannot be read."""
+    """Return the sheets of a file in order. Raises InputError if the file cannot be read."""
     _check_kind(path)
     bounds = (MAX_UNPACKED_BYTES, MAX_CELLS, MAX_CHARACTERS)
     try:
@@ -103,7 +103,7 @@ def read_spreadsheet(path: Path) -> list[RawSheet]:
 
 
 def _check_kind(path: Path) -> None:
-    """Raise InputError for a file that is not .xlsx, judged by its name and first bytes."""
+    """Raise InputError if the name or the first bytes of a file are not those of an .xlsx file."""
     problem = hint = ""
     try:
         size = path.stat().st_size
@@ -190,7 +190,7 @@ def _collect_cells(path: str, max_cells: int, max_characters: int) -> list[RawSh
 
 
 class _SheetReader(WorkSheetParser):  # type: ignore[misc]
-    """openpyxl's reader of one sheet, row by row, extended by a kind for each cell."""
+    """openpyxl's reader of one sheet, row by row. It also determines the kind of each cell."""
 
     def __init__(self, source: Any, reader: ExcelReader) -> None:
         book = reader.wb
@@ -207,7 +207,7 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
         self.col_counter: int
 
     def filled_cells(self, sheet: RawSheet) -> Iterator[RawCell]:
-        """Yield the filled cells, and store the merged and hidden parts in the sheet."""
+        """Yield the filled cells of the sheet, and store its merged and hidden parts in `sheet`."""
         for number, cells in self.parse():
             if not 1 <= number <= MAX_ROW:
                 raise ValueError(f"row {number} is not between 1 and {MAX_ROW:,}")
@@ -224,7 +224,7 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
         sheet.is_filtered = bool(auto_filter and auto_filter.filterColumn)
 
     def parse_cell(self, element: Any) -> RawCell | None:
-        """Return a cell, or None if it is empty."""
+        """Return the cell in an XML element, or None if the cell is empty."""
         written_value = element.findtext(VALUE_TAG) or ""
         # openpyxl would fail at an invalid number. Here it becomes a cell, so that the problem can
         # be reported with its position.

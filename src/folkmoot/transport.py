@@ -1,9 +1,8 @@
 """HTTP with aiohttp: concurrent requests over kept connections, and the download of a file.
 
-`http_client.py` sends requests with it and `persona_hub.py` downloads. The module knows nothing
-about models. It handles size limits, proxies (as the environment defines them), certificates (of
-the system and of the environment) and the wording of failures.
-"""
+`http_client.py` sends requests with this module, and `persona_hub.py` downloads with it. It handles
+size limits, proxies (as the environment defines them), certificates (of the system and of the
+environment) and the wording of failures. It knows nothing about models."""
 
 from __future__ import annotations
 
@@ -32,7 +31,10 @@ _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 
 
 class Failure(Enum):
-    """The reasons for an incomplete response that require different reactions."""
+    """The reasons why no complete response was received.
+
+    Callers react to each in a different way.
+    """
 
     BAD_ADDRESS = "the URL, the proxy or a file of certificates is not usable; nothing was sent"
     UNREACHABLE = "no server that never answered before could be reached at this address"
@@ -42,10 +44,10 @@ class Failure(Enum):
 
 
 class TransferError(Exception):
-    """No complete response was received. `failure` states the reason.
+    """No complete response was received. `failure`: the reason.
 
-    The message names the host and contains no secret. `answer_began` is true if the server had sent
-    a success status before the transfer failed.
+    The message names the host and contains no secret. `answer_began`: True if the server had sent a
+    success status before the transfer failed.
     """
 
     def __init__(self, failure: Failure, message: str, *, answer_began: bool = False) -> None:
@@ -55,9 +57,9 @@ class TransferError(Exception):
 
 
 class HttpRequest(NamedTuple):
-    """One request.
+    """One HTTP request.
 
-    `seconds` and `limit` (bytes) replace the limits of the connections, for large transfers.
+    `seconds`, `limit` (bytes): they replace the limits of the connections, for large transfers.
     """
 
     method: str
@@ -69,17 +71,17 @@ class HttpRequest(NamedTuple):
 
 
 class HttpConnections:
-    """Connections to one server, opened when needed and kept open, in one event loop."""
+    """Connections to one server in one event loop. They are opened when needed and kept open."""
 
     def __init__(
         self, headers: Mapping[str, str], timeout: float, limit: int, reached_hosts: set[str]
     ) -> None:
         """Store the settings. No connection is opened yet.
 
-        `timeout` is the time for a whole exchange in seconds. `limit` is the maximum size of a
-        decompressed body in bytes. `headers` are sent with every request. `reached_hosts` holds all
-        servers that ever answered. A server that is not in it may have a wrong address. A server in
-        it is expected to come back.
+        `headers`: sent with every request. `timeout`: the maximum duration of a request with its
+        response in seconds. `limit`: the maximum size of a decompressed body in bytes.
+        `reached_hosts`: all servers that have answered before. Any other server may have a wrong
+        address. A server in this set is expected to come back after a failure.
         """
         self._headers = headers
         self._timeout = timeout
@@ -161,9 +163,9 @@ async def download_file(
 ) -> None:
     """Download the file at `url` and pass it to `write` in pieces. Redirects are followed.
 
-    `progress(bytes so far, total bytes or None)` is called after each piece. `silence` is the time
-    in seconds without a byte after which the download fails. Raises TransferError, also if fewer
-    bytes arrive than announced. Exceptions of `write` are raised unchanged.
+    `progress(bytes so far, total bytes or None)` is called after each piece. `silence`: the number
+    of seconds without data after which the download fails. Raises TransferError for a failed
+    transfer, and if fewer bytes arrive than announced. Exceptions of `write` are raised unchanged.
     """
     proxy = proxy_for(url)
     received_bytes = 0
@@ -192,7 +194,7 @@ def proxy_for(url: str) -> str | None:
     """Return the proxy for an address from the environment or the system, or None.
 
     HTTP_PROXY or HTTPS_PROXY have priority over ALL_PROXY, in upper or lower case. Hosts in
-    NO_PROXY have none.
+    NO_PROXY get no proxy.
     """
     try:
         parts = urlsplit(url)
@@ -257,7 +259,10 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 async def _detect_scheme_mismatch(url: str) -> str | None:
-    """Return a sentence if a server uses TLS for an http:// address or plain HTTP for https://."""
+    """Return a sentence if a server expects https:// for an http:// address or the reverse.
+
+    Returns None otherwise.
+    """
     parts = urlsplit(url)
     is_secure = parts.scheme.lower() == "https"
     unverified_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,10 +1,8 @@
-"""The command line, `folkmoot`. Commands are thin: they parse options, call other packages and
-print.
+"""The command line, `folkmoot`. Commands parse options, call other packages and print results.
 
 Start with `app`, the commands and their options. `results_app` and `personas_app` hold the commands
-for finished runs and for personas. Each command function is in a module of the same topic. No
-package imports this one.
-"""
+for finished runs and for personas. Each command function is in a module of the same topic. No other
+package imports this one."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def error_console() -> Console:
 
 
 def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a command so that errors become messages on standard error and exit codes.
+    """Decorate a command so that it prints errors to standard error and ends with an exit code.
 
     Expected errors show no traceback. The traceback of an unexpected error is written to a file.
     """
@@ -78,7 +78,7 @@ def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def end_now() -> NoReturn:
-    """End the process at once. This is safe because all replies so far are in the journal."""
+    """End the process at once. All replies so far are in the journal, so no reply is lost."""
     # The terminal may be gone.
     with suppress(OSError):
         error_console().show_cursor()
@@ -95,7 +95,7 @@ def _print_interrupted() -> None:
 
 
 def show_error(error: FolkmootError) -> None:
-    """Print an error with one line for each problem, and the command to resume."""
+    """Print an error with one line for each problem, and the command to resume the run."""
     console = error_console()
     if isinstance(error, InputError):
         _show_problems(console, error.problems)
@@ -111,16 +111,15 @@ def show_error(error: FolkmootError) -> None:
 
 
 def print_warning(message: str) -> None:
-    """Print a warning."""
     error_console().print(
         f"[yellow]Warning:[/] {escape(remove_control_characters(message))}", soft_wrap=True
     )
 
 
 def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
-    """Return the command that resumes the run that `argv` started. It never repeats an API key.
+    """Return the command that resumes the run that `argv` started, without its API key.
 
-    `added_options` are options that replace a used-up budget (`--budget MORE`, `--set
+    `added_options`: options that replace a used-up budget (`--budget MORE`, `--set
     budget_calls=MORE`).
     """
     dropped_options = [
@@ -154,7 +153,10 @@ def remove_control_characters(text: str) -> str:
 
 
 def clean_and_redact(text: str) -> str:
-    """Remove control characters and API keys from the environment or from `--key`."""
+    """Remove control characters and API keys from a text.
+
+    Removed are keys in the environment and the key of the option `--key`.
+    """
     from folkmoot.models.api_keys import redact_keys
 
     words = sys.argv[1:]
@@ -190,7 +192,10 @@ def _resume_hint(added_options: Sequence[str] = ()) -> None:
 
 
 def _exit_on_author_error(error: Exception) -> None:
-    """Exit with code 2 for a mistake in a user's study code, and name the file of the traceback."""
+    """Exit with code 2 if the error is a mistake in a user's study code.
+
+    The message names the file with the traceback. For other errors, do nothing.
+    """
     # This module is slow to import and needed only after an error.
     from folkmoot.engine.settings.author_errors import find_author_error
 

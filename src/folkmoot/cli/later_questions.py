@@ -1,8 +1,7 @@
 """`folkmoot controls` and `folkmoot codes`: later questions about a finished run.
 
-Controls ask its participants again. Codes say how its free text was coded, by whom, and how humans
-correct it.
-"""
+Controls ask the participants of the run again. Codes show who coded the free text and how, and how
+humans corrected the codes."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 def controls_command(
     name: str, settings: Mapping[str, object], options: RunOptions, *, trust: bool
 ) -> None:
-    """Ask the controls of a finished run and print their findings. Interrupted controls are
-    resumed."""
+    """Ask the controls of a finished run, or resume them, and print their findings."""
     run = find_run(name)
     if options.key:
         print_warning(KEY_WARNING)

@@ -1,5 +1,4 @@
-"""`folkmoot models`: list models with prices and keys, or make a small call to each with
-`--try`."""
+"""`folkmoot models`: list models with prices and keys, or call each with `--try`."""
 
 from __future__ import annotations
 
@@ -42,7 +41,10 @@ QUESTION = "Which is larger, the sun or the moon? Answer with one word."
 def models_command(
     names: Sequence[str], is_trying: bool, key: str | None, base_url: str | None
 ) -> None:
-    """List the named models, or all that have a short name, or try them."""
+    """List the named models, or try them.
+
+    Without names, all models with a short name are listed.
+    """
     endpoints = dict.fromkeys(names, base_url) if base_url else {}
     if base_url and not names:
         raise InputError("--base-url needs the name of a model, e.g. openai/my-model")

@@ -49,9 +49,9 @@ class BuildConfig(StudyConfig):
 
 
 def run_name(lines: Sequence[str]) -> str:
-    """Return the name of the run for these lines.
+    """Return the name of the run that makes personas from these lines.
 
-    The same lines give the same name, so that a second attempt resumes the first.
+    The same lines give the same name, so that a second attempt resumes the first one.
     """
     return f"personas-{digest(*lines, size=5).hex()}"
 
@@ -147,7 +147,7 @@ def migrate_command(folders: list[Path], pool_path: Path) -> None:
 
 
 def list_command(pool_path: Path, limit: int) -> None:
-    """Print how many personas the pool holds, their sources, and the first few."""
+    """Print the number of personas in the pool, their sources, and the first few personas."""
     personas = Pool(pool_path).load_personas()
     console = output_console()
     if not personas:
@@ -209,7 +209,10 @@ def _from_table(file: Path | None, count: int) -> list[Persona]:
 def _create_enriched_personas(
     count: int, file: Path | None, pool: Pool, model: str | None, seed: int, key: str | None
 ) -> list[Persona]:
-    """Create personas from base lines by two calls each, in a run that can be resumed."""
+    """Create `count` personas from base lines, in a run that can be resumed.
+
+    Two calls make one persona.
+    """
     path = file if file is not None else asyncio.run(persona_hub.fetch_file())
     # Lines of the pool are excluded, because a second persona from the same line would be a
     # duplicate.

@@ -1,4 +1,6 @@
-"""The commands of `folkmoot personas` and their options. Each imports what it needs when called."""
+"""The commands of `folkmoot personas` and their options.
+
+Imports are made when a command is called."""
 
 from __future__ import annotations
 

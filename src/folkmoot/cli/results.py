@@ -43,9 +43,9 @@ MOST_IDS = 12
 
 
 def find_run(name: str) -> RunFolder:
-    """Return the run folder of this path, or of this name under `outputs/`.
+    """Return the run folder at this path, or with this name under `outputs/`.
 
-    Raises InputError for a grid and StorageError for a file.
+    Raises InputError if `name` is a grid, and StorageError if it is no run folder.
     """
     path = Path(name)
     if not path.exists() and (OUTPUTS / name).is_dir():
@@ -60,14 +60,13 @@ def find_run(name: str) -> RunFolder:
 
 
 def find_grid(name: str) -> RunGrid | None:
-    """Return the grid of this path or of this name under `outputs/`, or None if it is not a
-    grid."""
+    """Return the grid at this path or with this name under `outputs/`, or None."""
     folders = (Path(name), OUTPUTS / name)
     return next((read_grid(folder) for folder in folders if is_grid(folder)), None)
 
 
 def show_grid(grid: RunGrid) -> None:
-    """Print the cells of a grid and the state of each."""
+    """Print the cells of a grid with their states."""
     output_console().print(
         f"[bold]{escape(str(grid.path))}[/] · {format_count(len(grid.cells), 'cell')}"
     )
@@ -80,10 +79,9 @@ def show_grid(grid: RunGrid) -> None:
 
 
 def verify_command(name: str, digest: str | None) -> None:
-    """Print differences and parts that could not be compared, and exit with code 4 if there are
-    any.
+    """Print all differences that verification finds, and parts that could not be compared.
 
-    `digest` is a digest of the run that was published elsewhere.
+    Exits with code 4 if there are any. `digest`: a digest of the run that was published elsewhere.
     """
     if digest is not None and not digest.strip():
         raise InputError("--digest: is empty")
@@ -292,9 +290,9 @@ def compare_command(names: Sequence[str], margin: float) -> None:
 
 
 def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: bool) -> None:
-    """Write the preregistration of a study, and print its path and the digest of its plan.
+    """Write the preregistration of a study, and print its path and the digest of the plan.
 
-    Raises InputError if the target file holds another text.
+    Raises InputError if the target file already holds another text.
     """
     from folkmoot.report.preregistration import as_markdown, build_preregistration
 
@@ -319,8 +317,10 @@ def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: b
 def power_command(
     path: Path, overrides: tuple[str, ...], iccs: Sequence[float], width: float
 ) -> None:
-    """Print the smallest effect that this design can detect, and the sample size that its claims
-    need."""
+    """Print the smallest effect that a design can detect.
+
+    Also print the sample size that the claims need.
+    """
     from folkmoot.report.comparison.power import power_of
 
     study_file = load_study_file(path, overrides, consent=ask_consent(path))

@@ -1,7 +1,6 @@
 """The commands for finished runs (report, controls, codes, export, compare) and their options.
 
-`app` lists them among its own commands. Each command imports what it needs when it is called.
-"""
+`app` adds them to its own commands. Imports are made when a command is called."""
 
 from __future__ import annotations
 

@@ -85,9 +85,9 @@ STYLES = {"info": "", "warning": "yellow", "error": "red"}
 
 
 class TerminalProgress:
-    """A Progress that shows a live table in a terminal, or a line every few seconds elsewhere.
+    """A `Progress` that shows a live table in a terminal. Without a terminal, it prints lines.
 
-    Use it as a context manager. `every` is the time between two lines in seconds.
+    Use it as a context manager. `every`: the number of seconds between two lines.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class TerminalProgress:
             )
 
     def _describe_forecast(self) -> str:
-        """Describe the expected cost of the whole run, or return "" if it is unknown."""
+        """Return the expected cost of the whole run as text, or an empty string if unknown."""
         cost = self.forecast.cost() if self.forecast is not None else None
         return f"about {cost}" if cost is not None else ""
 
@@ -180,7 +180,7 @@ class TerminalProgress:
         )
 
     def _describe_models(self) -> list[str]:
-        """Return a line for each model if there are several."""
+        """Return a line for each model, or no line if there is only one model."""
         usage_by_model = self.tally.models
         if len(usage_by_model) < 2:
             return []
@@ -255,7 +255,7 @@ KEY_WARNING = (
 class Serving:
     """The address at which the pages of the seats are served.
 
-    `public_url` is the address under which participants reach them through a proxy.
+    `public_url`: the address of a proxy through which participants reach the pages.
     """
 
     address: str
@@ -356,9 +356,9 @@ def try_command(
 def _preflight_requests(
     runs: Sequence[tuple[StudyFile, RunOptions]], wants_preflight: bool | None, repeats: int = 1
 ) -> list[tuple[ModelRequest, ...]]:
-    """Return the preflight requests of each run, where each run is repeated `repeats` times.
+    """Return the preflight requests of each run. Each run will be repeated `repeats` times.
 
-    All are empty if no call costs money, or if the cost is too low for a preflight.
+    No run has requests if no call costs money, or if the cost is too low for a preflight.
     """
     if wants_preflight is False or not (wants_preflight or any(_costs_money(*run) for run in runs)):
         return [()] * len(runs)
@@ -416,8 +416,8 @@ def grid_command(
 ) -> None:
     """Run a study once for each cell of a grid and print the pooled findings.
 
-    If `preflight` is None, a preflight is made if the estimated cost is high and a cell of the
-    first repeat is new.
+    If `preflight` is None, a preflight is made in one case: the estimated cost is high, and a cell
+    of the first repeat is new.
     """
     from folkmoot.report.comparison.pooled import pooled_findings
 
@@ -501,7 +501,7 @@ def _summarise_folder(folder: RunFolder) -> str:
 
 
 def _describe_missing_answers(folder: RunFolder) -> str:
-    """Describe missing, clarified and minimal answers, or return "" if there are none."""
+    """Return a text about missing, clarified and minimal answers, or an empty string."""
     answer_facts = folder.manifest.get("answers", {})
     count, missing = answer_facts.get("count", 0), answer_facts.get("missing", {})
     clarified, minimal = (
@@ -530,8 +530,10 @@ def _describe_missing_answers(folder: RunFolder) -> str:
 
 
 def _describe_cut_replies(folder: RunFolder) -> str:
-    """Describe replies that the token limit cut, and the cost of asking again. Empty if there are
-    none."""
+    """Return a text about replies that the token limit cut, or an empty string.
+
+    The text includes the cost of asking again.
+    """
     cut_facts = folder.manifest.get("cut_replies", {})
     cut_count, call_count, cost = (
         cut_facts.get("kept", 0),
@@ -556,7 +558,7 @@ def _describe_cut_replies(folder: RunFolder) -> str:
 
 
 def _has_answered(model: Mapping[str, object], facts: Mapping[str, object]) -> bool:
-    """Return whether a model gave replies. A model used only for embeddings gave none."""
+    """Return whether a model gave replies. A model that only made embeddings gave none."""
     only_embeds = model["asked"] == facts.get("embedding_model") and not model.get("output_tokens")
     return bool(model.get("calls")) and not only_embeds
 

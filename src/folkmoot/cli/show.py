@@ -1,10 +1,8 @@
-"""`folkmoot show`: the participants of a run, one conversation, one participant, one call, or
-prompts.
+"""`folkmoot show`: the participants of a run, one conversation, participant or call, or prompts.
 
 An id is the key of a conversation (`set01_lv4`, `family_01/C4`) or of a participant (`p_0001`,
 `set01_lv4/A17`). It may also be the id of another speaker or the address of a call. A study type
-can add lines and further ids by its `Study.render_run`.
-"""
+can add lines and other ids with its `Study.render_run`."""
 
 from __future__ import annotations
 
@@ -57,9 +55,9 @@ KIND_STYLES = {
 def show_command(
     name: str, id: str | None, *, prompts: bool = False, addresses: bool = False
 ) -> None:
-    """Print a run, or the part of it that `id` names.
+    """Print a run, or the part of the run with this id.
 
-    `prompts` prints prompts by source, and `addresses` prints the ids of utterances.
+    `prompts`: print prompts by source. `addresses`: print the ids of utterances.
     """
     if (grid := find_grid(name)) is not None:
         show_grid(grid)
@@ -79,8 +77,10 @@ def show_command(
 def render_run_lines(
     run: RunFolder, id: str | None = None, *, prompts: bool = False
 ) -> Iterator[Text]:
-    """Yield the lines of `folkmoot show`. Raises InputError for an id that the run does not
-    have."""
+    """Yield the lines of `folkmoot show`.
+
+    Raises InputError if the run does not have the id.
+    """
     if prompts and id is None:
         raise InputError("--prompts: name a participant, a conversation or an address")
     try:
@@ -95,9 +95,10 @@ def render_run_lines(
 
 
 def list_addresses(run: RunFolder, id: str | None = None) -> Iterator[Text]:
-    """Yield each question of a run, a conversation or a speaker: address, speaker and reply.
+    """Yield a line for each question of a run, a conversation or a speaker.
 
-    If one reply holds utterances of several speakers, each utterance is listed with its id.
+    A line holds address, speaker and reply. If a reply holds utterances of several speakers, there
+    is a line for each utterance with its id.
     """
     with _open_journal(run) as journal:
         wanted_addresses = set(_find_addresses(run, journal, id)) if id is not None else None
@@ -176,7 +177,10 @@ def _render_remaining_count(count: int) -> Iterator[Text]:
 
 
 def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text]:
-    """Yield the lines that the study type adds. An unfinished run may lack the files for them."""
+    """Yield the lines that the study type adds.
+
+    An unfinished run may not have the files for these lines.
+    """
     try:
         study = find_study_of_run(run)
     except InputError as error:
@@ -215,8 +219,10 @@ def _render_conversation(run: RunFolder, room: Room, journal: JournalReader) -> 
 
 
 def _find_room(run: RunFolder, id: str) -> Room | None:
-    """Return the conversation that an id names. A prefix names the first conversation that it
-    matches."""
+    """Return the conversation with this id, or None.
+
+    A prefix of an id gives the first conversation that matches.
+    """
     searched_prefix, columns = f"{id.casefold()}/", room_columns(run)
     rooms = find_rooms(run, columns) if columns else []
     return next(
@@ -321,7 +327,7 @@ def _render_prompts(run: RunFolder, id: str) -> Iterator[Text]:
 
 
 def _find_addresses(run: RunFolder, journal: JournalReader, id: str) -> list[str]:
-    """Return the addresses of a conversation, of a speaker, or the one address given."""
+    """Return the addresses of a conversation or of a speaker. An address gives itself."""
     if journal.entry_at(base_of(id), expand_texts=False) is not None:
         return [id]
     empty_table = pl.LazyFrame(schema={"address": pl.String, "speaker_id": pl.String})
@@ -367,7 +373,7 @@ def _render_call(call: CallView) -> Iterator[Text]:
 
 
 def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
-    """Yield each source with its key and the ids of its texts.
+    """Yield a line for each source in a prompt: its key, and the ids of its texts.
 
     Text without a key is an instruction of the study.
     """
@@ -387,7 +393,7 @@ def _render_legend(prompt: Sourced, legend: Legend) -> Iterator[Text]:
 
 
 def _tag_pieces(pieces: Iterable[Piece], legend: Legend | None) -> Text:
-    """Return a message with the key of each source around its texts: `[P]…[/P]`."""
+    """Return a message in which the key of the source encloses each text: `[P]…[/P]`."""
     text = Text()
     for piece in pieces:
         labels = {span: legend.label(span.source) for span in piece.spans} if legend else {}
@@ -403,7 +409,7 @@ def _tag_pieces(pieces: Iterable[Piece], legend: Legend | None) -> Text:
 
 
 def _terminal_style(style: str) -> str:
-    """Return the terminal style of a class in `view.css`."""
+    """Return the terminal style that corresponds to a class in `view.css`."""
     if style.startswith("speech c"):
         return SPEAKER_STYLES[int(style.removeprefix("speech c")) % len(SPEAKER_STYLES)]
     return KIND_STYLES.get(style, "")
@@ -413,7 +419,7 @@ def _terminal_style(style: str) -> str:
 
 
 def _join_line(*parts: str | tuple[str, str]) -> Text:
-    """Join texts, or pairs of text and style, to one line."""
+    """Join texts to one line. A part is a text, or a pair of text and style."""
     cleaned = (
         (remove_control_characters(part), "")
         if isinstance(part, str)

@@ -1,5 +1,4 @@
-"""`folkmoot check`, `folkmoot new` and `folkmoot schema`, and the user's consent to a study
-file."""
+"""`folkmoot check`, `new` and `schema`, and the user's consent to the code of a study file."""
 
 from __future__ import annotations
 
@@ -69,15 +68,15 @@ EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 
 
 def ask_consent(path: Path, is_granted: bool = False) -> Consent:
-    """Return the consent of the user to what a study file does.
+    """Return the consent of the user to the actions of a study file.
 
-    `is_granted` is the option `--trust`. Without it, a question in the terminal asks for consent.
+    `is_granted`: the option `--trust`. Without it, the consent asks the user in the terminal.
     """
     return Consent(is_granted, _confirm_trust if sys.stdin.isatty() else None, _trust_command(path))
 
 
 def _trust_command(path: Path) -> str:
-    """Return this command with `--trust`, or a `check` command if this one lacks the option."""
+    """Return the present command with `--trust`, or a `check` command if it has no such option."""
     words = sys.argv[1:]
     if words[:1] not in (["run"], ["check"]):
         return shlex.join(["folkmoot", "check", str(path), "--trust"])
@@ -120,9 +119,9 @@ def print_check(
 ) -> RunEstimate:
     """Print what a run of this study would do, and return the estimate.
 
-    `consent` must cover everything that the file may do, as for a run. If it is None, nothing is
-    required, and caution lines list what the file may do. Raises InputError with every problem,
-    including those that only the dry run finds.
+    `consent` must cover everything that the file may do, as for a run. If it is None, no consent is
+    required, and the output lists what the file may do. Raises InputError with every problem,
+    including problems that only the dry run finds.
     """
     path, model, overrides = study_file.path, options.model, options.overrides
     providers = create_router(study_file, options)
@@ -193,7 +192,7 @@ def _print_missing_keys(console: Console, specs: Sequence[ModelSpec]) -> None:
 
 
 def _print_preview(console: Console, study_file: StudyFile) -> None:
-    """Print prompts as they would be sent, each under a line that names its speaker."""
+    """Print prompts as they would be sent. A line above each prompt names its speaker."""
     assert study_file.study.preview is not None
     for preview in study_file.study.preview(study_file.config, study_file.prompt_library()):
         console.print(
@@ -278,8 +277,8 @@ def run_dry_run(
 ) -> RunEstimate:
     """Return the estimate of a dry run.
 
-    A mistake in a user's study code is raised unchanged. If the dry run fails otherwise, raises
-    InputError, because the run would fail too, after calls that cost money.
+    A mistake in a user's study code is raised unchanged. Any other failure raises InputError,
+    because the real run would fail in the same way after calls that cost money.
     """
     try:
         return add_controls(estimate_run(study_file, model, embedding), study_file, model)
@@ -300,7 +299,7 @@ def run_dry_run(
 
 
 def _describe_calls(estimate: RunEstimate) -> str:
-    """Describe the number of calls and the basis of the estimate."""
+    """Return the number of calls and the basis of the estimate as text."""
     low, high = estimate.calls_range or (estimate.calls, estimate.calls)
     text = f"about {estimate.calls:,}"
     if high > low:
@@ -314,13 +313,13 @@ def _describe_calls(estimate: RunEstimate) -> str:
 
 
 def _describe_token_range(tokens: TokenRange, direction: str) -> str:
-    """Describe a range of tokens. Replies of the dry run are the lower end."""
+    """Return a range of tokens as text."""
     middle = (tokens.low + tokens.high) // 2
     return f"about {middle:,} {direction} ({tokens.low:,} to {tokens.high:,})"
 
 
 def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str:
-    """Describe how much the caches of vendors may save on repeated beginnings of prompts."""
+    """Return as text how much the caches of vendors may save on repeated beginnings of prompts."""
     repeated_tokens = sum(estimate.cacheable_tokens_by_model.values())
     saved_usd = 0.0
     for name, tokens in estimate.cacheable_tokens_by_model.items():
@@ -340,7 +339,7 @@ def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str
 def _describe_batches(
     estimate: RunEstimate, specs: Sequence[ModelSpec], study_file: StudyFile
 ) -> str:
-    """Describe the cost of a run in batch mode, its waves and its longest duration."""
+    """Return the cost of a run in batch mode, its waves and its longest duration as text."""
     config, wave_sizes = study_file.config, _batch_wave_sizes(estimate, study_file)
     cost = _describe_run_cost(estimate, specs, study_file, batch=True)
     deadline_text = (
@@ -362,7 +361,7 @@ def _describe_batches(
 
 
 def _batch_wave_sizes(estimate: RunEstimate, study_file: StudyFile) -> list[int]:
-    """Return the sizes of the waves that go through a batch API, or would with `--batch`."""
+    """Return the sizes of the waves of a run that are large enough to be submitted in a batch."""
     min_calls = study_file.config.batch_at_least if study_file.config.batch == "auto" else 1
     return [calls for calls in estimate.batch_wave_sizes if calls >= min_calls]
 
@@ -370,7 +369,7 @@ def _batch_wave_sizes(estimate: RunEstimate, study_file: StudyFile) -> list[int]
 def _describe_run_cost(
     estimate: RunEstimate, specs: Sequence[ModelSpec], study_file: StudyFile, *, batch: bool = False
 ) -> str:
-    """Describe the cost of a run by model."""
+    """Return the cost of a run by model as text."""
     costs: dict[str, float | None] = {}
     embedding_models = {
         name
@@ -490,7 +489,7 @@ def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | 
 
 
 def import_command(kind: str, folder: Path | None, path: Path) -> None:
-    """Write a study made from a file of another program, and print what it lacks.
+    """Write a study made from a file of another program, and print its missing parts.
 
     Existing files are never overwritten.
     """
@@ -523,7 +522,10 @@ def people_command(table: Path, folder: Path) -> None:
 
 
 def _write_new(files: Mapping[str, str | bytes], folder: Path) -> None:
-    """Write files that must not exist yet, and print the next commands for the first study file."""
+    """Write new files, and print the next commands for the first study file.
+
+    Existing files are never overwritten.
+    """
     existing_files = [name for name in files if (folder / name).exists()]
     if existing_files:
         raise InputError(

@@ -43,17 +43,16 @@ def finding_view(finding: Finding) -> RenderableType:
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:
-    """Print findings. A table that is too wide for the terminal is wrapped, so that no number is
-    cut."""
+    """Print findings. A table that is too wide for the terminal is wrapped and not cut."""
     for finding in findings:
         console.print(finding_view(finding), crop=False)
 
 
 class GridView:
-    """A result table in the terminal: numbers to the right, intervals in one column, shares in
-    percent.
+    """A result table in the terminal.
 
-    If the table has too many columns for the terminal, each row becomes a list with one value a
+    Numbers are aligned to the right, an interval is in one column, and shares are in percent. If
+    the table has too many columns for the terminal, each row becomes a list with one value per
     line.
     """
 
@@ -99,14 +98,16 @@ class GridView:
 
 
 def _readable_width(cells: Iterable[str]) -> int:
-    """Return the least width in characters at which a column is readable. Sentences need more than
-    names."""
+    """Return the smallest width in characters at which a column is readable.
+
+    A column with sentences needs more than a column with names.
+    """
     widest = max(map(len, cells), default=0)
     return min(widest, SENTENCE_WIDTH if widest > 2 * SENTENCE_WIDTH else NAME_WIDTH)
 
 
 def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:
-    """Return title, cells and whether they are numbers for each printed column."""
+    """Return for each printed column its title, its cells, and whether the cells are numbers."""
     columns: list[tuple[str, list[str], bool]] = []
     cells_by_column = {
         name: [remove_control_characters(format_cell(row[i], name)) for row in grid.rows[:MAX_ROWS]]
@@ -144,11 +145,10 @@ def synthetic_panel(
     note: str = SYNTHETIC_NOTE,
     mark: str = SYNTHETIC_MARK,
 ) -> RenderableType:
-    """Return the provenance label above results with answers of humans or of the embedded
-    respondent.
+    """Return the panel with the provenance label that is printed above results.
 
-    `planted` are the built-in effects, from `respondent.planted`. `note` is the note of the run. It
-    says in which roles the embedded respondent answered if other roles had real models.
+    `planted`: the built-in effects, from `respondent.planted`. `note`: the note of the run. If
+    other roles had real models, the note names the roles of the embedded respondent.
     """
     words = [note]
     if planted:

@@ -30,8 +30,8 @@ FORMATS = ("csv", "parquet", "json", "polis")
 def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool = False) -> None:
     """Write the tables and the codebook of a run into the folder `out`.
 
-    `export_format` is one of `FORMATS`. `with_ids` also writes `people.csv`, which maps seats to
-    recruitment ids. Raises InputError for an unknown format and for `with_ids` without ids,
+    `export_format`: one of `FORMATS`. `with_ids`: also write `people.csv`, which maps seats to
+    recruitment ids. Raises InputError for an unknown format or if `with_ids` finds no ids,
     RunExistsError if `out` is not empty, and StorageError if a table is missing.
     """
     if export_format not in FORMATS:
@@ -85,7 +85,7 @@ def _finish_export(
 
 
 def export_readme(run: RunFolder, export_format: str) -> str:
-    """Return the text of `README.txt`: first who answered, then the origin of the files."""
+    """Return the text of `README.txt`, which says who answered and where the files are from."""
     facts = run.manifest
     mark = f"{run.mark}. {run.caution}\n\n" if run.mark else ""
     partial = f"{run.partial}.\n\n" if run.partial else ""

@@ -1,21 +1,17 @@
-"""Write a run in the export format of Polis: who agreed, disagreed or passed on which comment, and
-when.
+"""Write a run in the export format of Polis: the votes of participants on comments, with times.
 
 A conversation is five files:
 
-- `comments.csv`: one row a comment.
-- `votes.csv`: one row a vote.
-- `participants-votes.csv`: one row a participant, one column a comment. A cell is 1 for agree,
-  -1 for disagree, 0 for pass, and empty for a comment that the participant did not see.
+- `comments.csv`: one row per comment.
+- `votes.csv`: one row per vote.
+- `participants-votes.csv`: one row per participant, one column per comment. A cell is 1 for
+  agree, -1 for disagree, 0 for pass, and empty for a comment that the participant did not see.
 - `summary.csv`: figures of the conversation, without a header.
-- `participants.csv`: an addition of Folkmoot. It maps the numbers that Polis gives to
-  participants to their ids, and holds first choices, for which Polis has no place.
+- `participants.csv`: an addition of Folkmoot. It maps the participant numbers of Polis to our
+  ids, and holds first choices, for which Polis has no place.
 
 Only votes that were cast are written. The author number of a comment that no participant wrote is
-the next free number, because readers of the format refuse negative numbers.
-
-Opinion groups are computed as Polis computes them: see `measures.clusters.opinion_groups`.
-"""
+the next free number, because readers of the format refuse negative numbers."""
 
 from __future__ import annotations
 
@@ -43,10 +39,10 @@ MODERATED = 1
 
 
 class Comment(NamedTuple):
-    """A statement to vote on.
+    """A statement on which participants vote.
 
-    `author` is the id of the participant who wrote it, or empty if no participant did. `at` is in
-    milliseconds since 1970.
+    `author`: the id of the participant who wrote it, or empty if no participant did. `at`: the time
+    in milliseconds since 1970.
     """
 
     text: str
@@ -55,9 +51,10 @@ class Comment(NamedTuple):
 
 
 class CastVote(NamedTuple):
-    """One vote of participant `participant_id` on the comment with the index `comment`.
+    """One vote of a participant on one comment.
 
-    `vote` is `AGREE`, `PASS` or `DISAGREE`. `at` is in milliseconds since 1970.
+    `comment`: the index of the comment. `vote`: `AGREE`, `PASS` or `DISAGREE`. `at`: the time in
+    milliseconds since 1970.
     """
 
     participant_id: str
@@ -70,8 +67,8 @@ class CastVote(NamedTuple):
 class ExportedConversation:
     """The votes on one list of comments, which Polis calls a conversation.
 
-    `people` maps the id of each participant to the first choice, empty if there is none. The order
-    of its keys gives the participants their numbers.
+    `people`: id of each participant → first choice, or empty if there is none. Participants are
+    numbered in the order of these keys.
     """
 
     topic: str
@@ -82,8 +79,7 @@ class ExportedConversation:
 
 
 def write_polis(run: RunFolder, out: Path) -> None:
-    """Write the conversation of a run into `out`, or several conversations into folders below
-    `out`.
+    """Write the conversation of a run into `out`. Several conversations get a folder each.
 
     Raises InputError for a run without votes on comments.
     """
@@ -112,9 +108,9 @@ def write_conversation(conversation: ExportedConversation, folder: Path) -> None
 
 
 def _conversations_from_options(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
-    """Yield the conversation of a cross-pollination run, with each option as a comment.
+    """Yield the conversation of a cross-pollination run, in which each option is a comment.
 
-    A participant agrees with the option of their last choice. The other options stay unseen,
+    A participant agrees with the option of the last choice. The other options count as unseen,
     because the participant did not vote on them. So there are no disagreements and no opinion
     groups. First choices are in `participants.csv`.
     """
@@ -151,10 +147,9 @@ def _conversations_from_options(run: RunFolder) -> Iterator[tuple[str, ExportedC
 
 
 def _conversations_from_items(run: RunFolder) -> Iterator[tuple[str, ExportedConversation]]:
-    """Yield one conversation for each discussion of a town hall, with each ballot item as a
-    comment.
+    """Yield a conversation for each discussion of a town hall. Each ballot item is a comment.
 
-    A missing vote stays unseen, because it is not a pass.
+    A missing vote counts as unseen, because it is not a pass.
     """
     if not (run.has_table("votes") and run.has_table("items")):
         return
@@ -188,16 +183,15 @@ def _conversations_from_items(run: RunFolder) -> Iterator[tuple[str, ExportedCon
 
 
 def _topic_settings(run: RunFolder) -> Mapping[str, Any]:
-    """Return the topic of the study file as a mapping. A topic of one sentence becomes its
-    description."""
+    """Return the topic of the study file as a mapping. A plain sentence becomes the description."""
     topic = run.config.get("topic")
     return topic if isinstance(topic, Mapping) else {"description": topic or ""}
 
 
 def _start_milliseconds(run: RunFolder) -> int:
-    """Return when the run started (milliseconds since 1970), or 0 if that is unknown.
+    """Return the start of the run in milliseconds since 1970, or 0 if it is unknown.
 
-    Comments and votes without a recorded time get this one.
+    It is used for comments and votes without a recorded time.
     """
     try:
         started_at = datetime.fromisoformat(str(run.manifest.get("started_at")))
@@ -207,9 +201,10 @@ def _start_milliseconds(run: RunFolder) -> int:
 
 
 def _answered_at(run: RunFolder, condition: pl.Expr, *columns: str) -> pl.DataFrame:
-    """Return columns of the selected answers with the time of each call as `at`, sorted by time.
+    """Return columns of the selected answers, sorted by the time of their calls.
 
-    Times are in milliseconds. The table is empty if the run has no answers or no journal.
+    The added column `at` holds the time in milliseconds. The table is empty if the run has no
+    answers or no journal.
     """
     path = run.path / JOURNAL
     if not run.has_table("answers") or not path.exists():
@@ -223,15 +218,16 @@ def _answered_at(run: RunFolder, condition: pl.Expr, *columns: str) -> pl.DataFr
 
 
 def _chosen_at(run: RunFolder) -> dict[tuple[str, str], int]:
-    """Map (participant, option) to the time when the participant last chose the option."""
+    """Return (participant, option) → time at which the participant last chose the option."""
     chosen = _answered_at(run, pl.col("kind") == "choice", "speaker_id", "value")
     return {(speaker_id, value): time for speaker_id, value, time in chosen.iter_rows()}
 
 
 def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
-    """Map (discussion, resident) to the time when the resident was last asked for a vote.
+    """Return (discussion, resident) → time at which the resident was last asked for a vote.
 
-    If one reply of the speaker `session` held the votes of all residents, its time holds for each.
+    One reply of the speaker `session` may hold the votes of all residents. They then share its
+    time.
     """
     voted = _answered_at(run, pl.col("address").str.contains("/vote/"), "stage", "speaker_id")
     times = {(stage, speaker_id): time for stage, speaker_id, time in voted.iter_rows()}
@@ -247,8 +243,7 @@ def _asked_at(run: RunFolder) -> dict[tuple[str, str], int]:
 def _vote_matrix(
     conversation: ExportedConversation, numbers: Mapping[str, int]
 ) -> NDArray[np.float64]:
-    """Return votes as a matrix (participants, comments) with the last vote of each, or NaN for no
-    vote."""
+    """Return the last votes as a matrix (participants, comments), with NaN for no vote."""
     matrix = np.full((len(numbers), len(conversation.comments)), np.nan)
     # Votes are written in order of time, so that a later vote overwrites an earlier one.
     for vote in sorted(conversation.votes, key=lambda vote: vote.at):
@@ -260,7 +255,7 @@ Table = Sequence[Sequence[object]]
 
 
 def _format_date(milliseconds: int) -> str:
-    """Format a time as Polis does: `Sat Nov 17 05:09:36 UTC 2018`."""
+    """Return a time in the format of Polis: `Sat Nov 17 05:09:36 UTC 2018`."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
 
 

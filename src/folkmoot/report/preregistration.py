@@ -40,9 +40,9 @@ FAMILIES = ("primary", "secondary", "exploratory")
 
 @dataclass(frozen=True, slots=True)
 class TemplateField:
-    """A field of the template.
+    """A field of the preregistration template.
 
-    It is shown as paragraphs, then a numbered list, a table and a verbatim text.
+    The paragraphs are shown first, then a numbered list, a table and a verbatim text.
     """
 
     title: str
@@ -71,7 +71,7 @@ class Preregistration:
 
 
 def build_preregistration(found: StudyFile, options: RunOptions) -> Preregistration:
-    """Build the preregistration of a study file, sealed exactly as a run would seal it.
+    """Build the preregistration of a study file, with the plan that a run would seal.
 
     Raises InputError for every mistake for which a run would refuse to start.
     """
@@ -103,8 +103,7 @@ def build_preregistration(found: StudyFile, options: RunOptions) -> Preregistrat
 
 
 def title_of(config: Mapping[str, Any]) -> str:
-    """Return the title that the study file gives. For a workbook, return the name of its
-    experiment."""
+    """Return the title in the study file, or the name of the experiment in a workbook."""
     settings = config.get("workbook", {}).get("settings", {})
     experiment = str(settings.get("experiment_id") or "").replace("_", " ")
     named = config.get("pilot_name") or config.get("title") or experiment.capitalize()
@@ -112,13 +111,13 @@ def title_of(config: Mapping[str, Any]) -> str:
 
 
 def of_family(claims: Iterable[Claim], *families: str) -> list[Claim]:
-    """Return the claims of these families, sorted by family."""
+    """Return the claims of these families, in the order of the families."""
     own = [*claims]
     return [claim for family in families for claim in own if claim.family == family]
 
 
 def describe_size(size: DesignSize | None) -> str:
-    """Describe the number of units in each condition in words."""
+    """Return the number of units in each condition in words."""
     if size is None:
         return "The settings do not say how many take part in each condition."
     units = format_count(size.units, size.unit_name)
@@ -311,8 +310,10 @@ def _variable_fields(found: StudyFile, claims: Sequence[Claim]) -> tuple[Templat
 
 
 def _describe_index(claim: Claim) -> str:
-    """Describe how a measure is computed from its column, or return "" if the measure is the
-    column."""
+    """Return how a measure is computed from its column, as text.
+
+    Returns an empty string if the measure is the column itself.
+    """
     if claim.at_least is not None:
         return f"whether {claim.measure} is at least {claim.at_least:g}"
     if claim.subject:
@@ -373,7 +374,7 @@ CRITERIA = (
 
 
 def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
-    """Describe how the analysis allows for the number of claims in each family."""
+    """Return sentences on how the analysis allows for the number of claims in each family."""
     primary, secondary, rest = (len(of_family(claims, family)) for family in FAMILIES)
     told = []
     if primary:
@@ -470,7 +471,7 @@ def _claim_from(stated: Mapping[str, Any]) -> Claim:
 
 
 def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:
-    """Return what a run registered before its first call: sentences, and its claims as a table."""
+    """Return what a run registered before its first call: sentences, and a table of its claims."""
     claims = registered_claims(run)
     if claims is None:
         return ("No claims were sealed before the first call of this run.",), ResultTable((), ())

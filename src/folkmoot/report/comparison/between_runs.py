@@ -1,7 +1,6 @@
-"""Compare claims across runs: measures in one run minus another, and effects beside each other.
+"""Compare runs: their measures in each condition, and their effects (contrasts of conditions).
 
-Runs that drew the same participants are compared within subjects.
-"""
+Runs that drew the same participants are compared within subjects."""
 
 from __future__ import annotations
 
@@ -51,9 +50,9 @@ FEW = "of too few people for a test"
 
 @dataclass(frozen=True, slots=True)
 class MeasureComparison:
-    """One measure in one condition: another run minus the first.
+    """The difference of one measure in one condition between two runs: another run minus the first.
 
-    `means` holds the mean of the other run and that of the first.
+    `means`: the mean of the other run and that of the first run.
     """
 
     measure: str
@@ -68,8 +67,8 @@ def compare_measures(
 ) -> list[MeasureComparison]:
     """Compare each measure in each condition of each further run with the first run.
 
-    All results form one exploratory family. `claims` maps each measure to the claims on it, and
-    these name its conditions. A difference of shares within ± `margin` is called equivalent.
+    All results form one exploratory family. `claims`: measure → the claims on it, which name the
+    conditions. A difference of shares within ± `margin` is called equivalent.
     """
     base, *others = runs
     comparisons: list[MeasureComparison] = []
@@ -94,8 +93,10 @@ def compare_measures(
 
 
 def _shared_arms(first: Measured, second: Measured) -> list[str]:
-    """Return the conditions of both. A sample without conditions is compared with every
-    condition."""
+    """Return the conditions that both measures have.
+
+    A sample without conditions is compared with every condition of the other sample.
+    """
     if {*first.arms} == {EVERYBODY}:
         return [*second.arms]
     if {*second.arms} == {EVERYBODY}:
@@ -140,7 +141,10 @@ def _mean_of_rows(rows: pl.DataFrame) -> float:
 
 
 def is_equivalent(result: Result, margin: float) -> bool:
-    """Return whether the whole interval of a difference of shares lies within ± `margin`."""
+    """Return whether a difference of shares is equivalent.
+
+    This holds if the whole interval of the difference lies within ± `margin`.
+    """
     estimate, claim = result.estimate, result.claim
     return claim.in_points and judge("equivalent", margin, estimate) == SUPPORTED
 
@@ -148,7 +152,7 @@ def is_equivalent(result: Result, margin: float) -> bool:
 def measures_finding(
     key: str, title: str, comparisons: Sequence[MeasureComparison], base: str, margin: float
 ) -> Finding | None:
-    """Return the finding on compared measures, or None if there are none."""
+    """Return the finding on compared measures, or None if no measure was compared."""
     if not comparisons:
         return None
     results = [comparison.result for comparison in comparisons]
@@ -191,8 +195,10 @@ def measures_finding(
 
 
 def result_cells(result: Result) -> Row:
-    """Return the table cells of a result: difference, interval, p, unit, method, verdict and
-    words."""
+    """Return the table cells of a result.
+
+    The cells are difference, interval, p, unit, method, verdict and words.
+    """
     estimate = result.estimate
     has_interval = estimate.has_interval
     return {
@@ -210,7 +216,7 @@ def result_cells(result: Result) -> Row:
 
 
 def _describe_results(results: Sequence[Result], margin: float) -> str:
-    """Describe the results that differ or are equivalent. If there are few, describe all."""
+    """Return a text on the results that differ or are equivalent, or on all if there are few."""
     if len(results) > MAX_STATED and all(result.why for result in results):
         return (
             f"{format_count(len(results), 'comparison')}, none of which can be tested; see the "
@@ -235,7 +241,7 @@ def _describe_results(results: Sequence[Result], margin: float) -> str:
 
 
 def tell_result(result: Result, margin: float) -> str:
-    """Describe a result in a sentence, including whether it is equivalent within the margin."""
+    """Return a result as a sentence, which also says whether the difference is equivalent."""
     if result.why and math.isfinite(result.estimate.value):
         reason = result.estimate.why or FEW
         claim = result.claim
@@ -247,8 +253,7 @@ def tell_result(result: Result, margin: float) -> str:
 
 
 def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | None:
-    """Return the chart of differences: of shares in percentage points, or of means if there are no
-    shares."""
+    """Return the chart of differences of shares, or of means if there are no shares."""
     # Shares and means have different units, so one chart cannot show both.
     shares = [result for result in results if result.claim.in_points]
     drawn_results, size = (shares, 100.0) if shares else (results, 1.0)
@@ -272,7 +277,7 @@ def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | No
 def compare_effects(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
 ) -> Finding | None:
-    """Return the finding on the effect of each claim in each run, and on whether effects differ."""
+    """Return the finding on the effects of claims in each run, and on differences between runs."""
     base, *others = runs
     tests: list[tuple[Claim, str, Result]] = []
     for measure, measure_claims in claims.items():
@@ -337,14 +342,18 @@ def compare_effects(
 
 
 def _confirmatory_claims(claims: Sequence[Claim]) -> list[Claim]:
-    """Return the primary and secondary claims, or all claims if there are none of these."""
+    """Return the primary and secondary claims, or all claims if all are exploratory."""
     return [claim for claim in claims if claim.family != "exploratory"] or [*claims]
 
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
-    """A claim in one run: its result, the rows of both conditions, and the columns that name
-    subjects."""
+    """The effect that a claim has in one run.
+
+    `result`: the judged difference of the two conditions. `arms`: the rows of both conditions.
+    `sides`: their data for estimates. `subject`: the columns that identify a subject. `paired`:
+    True if each subject is observed in both conditions.
+    """
 
     result: Result
     arms: tuple[pl.DataFrame, pl.DataFrame]
@@ -357,7 +366,10 @@ class _Effect:
 
 
 def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | None:
-    """Return the effect of a claim in a run as part of the exploratory family of a comparison."""
+    """Return the effect of a claim in a run, or None.
+
+    The claim becomes a member of the exploratory family of the comparison.
+    """
     arms = [] if measured is None else [measured.arms.get(arm) for arm in claim.contrast]
     if measured is None or any(arm is None for arm in arms):
         return None
@@ -380,12 +392,11 @@ def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | No
 
 
 def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> Result:
-    """Return the effect of one run minus that of another, and whether both differ.
+    """Return the effect of one run minus the effect of another run, with a test.
 
-    `same_people` says that both runs drew the same participants. The method is the strongest that
-    the data
-    allow: within subjects in both runs, within subjects across runs, or MOVER for independent
-    effects.
+    `same_people`: True if both runs drew the same participants. The method is the strongest that
+    the data allow: within subjects in both runs, within subjects across runs, or MOVER for
+    independent effects.
     """
     subject = tuple(column for column in own.subject if column in base.subject)
     claim = replace(base.result.claim, direction="different", margin=0.0)
@@ -434,7 +445,7 @@ def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> 
 
 
 def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> str:
-    """Describe both effects of a claim, and whether they differ, in a sentence."""
+    """Return the effects of a claim in two runs, and their difference, as a sentence."""
     gap, claim = results[f"{run} − {base}"], results[base].claim
     base_estimate, run_estimate = (results[name].estimate for name in (base, run))
     sizes = (

@@ -1,8 +1,7 @@
-"""Compare runs with each other or with human data: two models, two prompts, simulation and humans.
+"""Compare runs with each other or with human data, for example two models or two prompts.
 
 The first run is the reference. The module works on the tables of any study type. If designs differ,
-the first finding lists how.
-"""
+the first finding lists the differences."""
 
 from __future__ import annotations
 
@@ -93,11 +92,11 @@ CHOICES = ("initial_choice", "final_choice")
 def compare_runs(
     sources: Sequence[RunFolder | Path | str], margin: float = MARGIN
 ) -> list[Finding]:
-    """Return findings on how runs and files of human answers differ.
+    """Return findings on the differences between runs and files of human answers.
 
-    Each source is a run folder or the path of a file (see `samples.people_file`). Runs that drew
-    the same participants are compared person by person. A difference of shares is called equivalent
-    if its whole interval lies within ± `margin`. Raises InputError for fewer than two sources.
+    A source is a run folder or the path of a file (see `samples.people_file`). Runs that drew the
+    same participants are compared person by person. A difference of shares is called equivalent if
+    its whole interval lies within ± `margin`. Raises InputError for fewer than two sources.
     """
     samples = load_samples(sources)
     if len(samples) < 2:
@@ -152,7 +151,7 @@ def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
 
 
 def describe_designs(runs: Sequence[Sample]) -> Finding:
-    """Return the finding on how the runs differ: settings, models as served, and study types."""
+    """Return the finding on differences in settings, models as served, and study types."""
     settings_by_run = {sample.name: _flatten_settings(sample) for sample in runs}
     run_names = [sample.name for sample in runs if not sample.is_human]
     human_names = [sample.name for sample in runs if sample.is_human]
@@ -206,9 +205,10 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
 
 
 def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
-    """Raise InputError if a file of human answers shares no condition or no measure with the runs.
+    """Raise InputError if a file of human answers cannot be compared with the runs.
 
-    Also raises InputError if the file has text in a column that is a number in a run.
+    This is the case if they share no condition or no measure, or if the file has text in a column
+    that is numeric in a run.
     """
     human_table = people.tables["participants"]
     run_tables = [
@@ -262,7 +262,11 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
 
 
 def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) -> None:
-    """Raise InputError if a file lacks the column that distinguishes measures of one column."""
+    """Raise InputError if a file does not say which measure a row belongs to.
+
+    Several measures may be filtered from one column by the values of another column. The file needs
+    that other column.
+    """
     columns = people.tables["participants"].columns
     for measure in measures:
         column = measure.measure.rpartition(".")[2]
@@ -280,8 +284,8 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
 def _numbers_in(runs: Sequence[Sample]) -> set[str]:
     """Return the columns of a file of human answers that must be numbers.
 
-    These are numeric columns in the tables of participants and claims, and variables that a claim
-    names. A file may have one column for each such variable.
+    They are the numeric columns in the tables of participants and claims, and variables that a
+    claim names. A file may have one column for each such variable.
     """
     claims = [claim for run in runs for claim in run.claims]
     tables = {"participants", *(claim.measure.rpartition(".")[0] for claim in claims)}
@@ -302,7 +306,7 @@ def _numbers_in(runs: Sequence[Sample]) -> set[str]:
 
 
 def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
-    """Describe conditions and choices in a file of human answers that no run has."""
+    """Return texts on conditions and choices in a file of human answers that no run has."""
     run_tables = [
         sample.tables["participants"]
         for sample in runs
@@ -341,7 +345,7 @@ def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[str]:
 
 
 def _flatten_settings(sample: Sample) -> dict[str, str]:
-    """Return the settings that can affect results with dotted keys, and the models as served."""
+    """Return the settings that can affect results, and the models as served, by dotted key."""
     settings: dict[str, str] = {"study type": sample.kind}
     for key, value in sample.config.items():
         if key not in HANDLING_KEYS:
@@ -374,10 +378,10 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
-    """Return the claims to compare: those of the first run that states some.
+    """Return the claims to compare: those of the first run that has claims.
 
-    If no run states any, the claims are that more participants changed their choice in each
-    condition than in the plainest one.
+    If no run has claims, there is one claim for each condition except the plainest one. It says
+    that more participants change their choice in this condition than in the plainest one.
     """
     stated = next((sample.claims for sample in runs if sample.claims), ())
     if stated:
@@ -405,7 +409,7 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
 
 
 def starting_points(runs: Sequence[Sample]) -> Finding | None:
-    """Return the finding on whether the runs have the same initial and final votes."""
+    """Return the finding on first and last votes: are they equal in all runs?"""
     rows: list[Row] = []
     tests: list[tuple[str, float, float]] = []
     base, *others = runs
@@ -473,7 +477,7 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
 
 
 def _shared_conversations(*runs: Sample) -> bool:
-    """Return whether participants of any of these runs share independent units at the end."""
+    """Return whether any run has participants who share an independent unit, such as a group."""
     tables = (sample.tables["participants"] for sample in runs if not sample.is_human)
     return any(units_of(table).of.n_unique() < table.height for table in tables)
 
@@ -481,10 +485,10 @@ def _shared_conversations(*runs: Sample) -> bool:
 def _same_choice(
     base: Sample, sample: Sample, column: str, options: Sequence[str]
 ) -> tuple[float, float] | None:
-    """Return the share of people with the same choice in both runs, and the p of marginal
-    homogeneity.
+    """Return the share of people with the same choice in both runs, and a p-value.
 
-    Returns None if the runs drew different participants. The test is that of Stuart and Maxwell.
+    The p-value is that of Stuart and Maxwell's test of equal distributions. Returns None if the
+    runs drew different participants.
     """
     if not same_people(base, sample):
         return None
@@ -509,8 +513,10 @@ def _count_choices(sample: Sample, column: str) -> dict[str, int]:
 def compare_figures(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]], margin: float
 ) -> Finding | None:
-    """Return the finding on numeric measures that all runs record and no claim uses, by
-    condition."""
+    """Return the finding on numeric columns that all runs record, by condition.
+
+    Columns that a claim uses are left out.
+    """
     claimed_measures = {measure.measure for measure in claims}
     names = [
         f"{table_name}.{column}"
@@ -530,7 +536,10 @@ def compare_figures(
 
 
 def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
-    """Return (table, column) of numeric columns that all samples have, without ids and counters."""
+    """Return (table, column) of numeric columns that all samples have.
+
+    Ids and counters are left out.
+    """
     tables = [table for table in runs[0].tables if all(table in sample.tables for sample in runs)]
     summaries = [summary for summary in SUMMARIES if summary in tables]
     pairs = [
@@ -557,9 +566,9 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
 
 
 def beside_people(runs: Sequence[Sample]) -> Finding | None:
-    """Return the finding that sets rates of change beside published human figures.
+    """Return the finding that compares rates of change with published human figures.
 
-    Returns None if no run has rates of change, or if human data take part in the comparison.
+    Returns None if no run has rates of change, or if a source is human data.
     """
     rates_by_run = {
         sample.name: own_rates for sample in runs if (own_rates := _change_rates(sample))
@@ -593,8 +602,10 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
 
 
 def _change_rates(sample: Sample) -> dict[str, Estimate]:
-    """Map each condition to the share that changed their choice, with an interval by independent
-    units."""
+    """Return the share of participants who changed their choice, for each condition.
+
+    The intervals are clustered by independent unit.
+    """
     measured = read_measure(sample, Claim("participants.position_changed", NO_ARMS))
     if measured is None:
         return {}

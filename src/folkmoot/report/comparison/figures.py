@@ -1,4 +1,4 @@
-"""Estimates of the cells of a grid: what a finding draws, in each cell that has it."""
+"""Estimates that findings draw, collected from the cells of a grid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from folkmoot.engine.run.grid import GridCell
 
 @dataclass(frozen=True)
 class MeasuredFigure:
-    """One estimate in one cell, with its interval from `low` to `high`."""
+    """One estimate in one cell of a grid, with its interval from `low` to `high`."""
 
     cell: GridCell
     value: float
@@ -19,10 +19,10 @@ class MeasuredFigure:
 
 @dataclass(frozen=True)
 class Figure:
-    """One estimate in all cells that have it.
+    """One estimate that a finding draws, with its values in all cells that have it.
 
-    `zero` is the value that means no effect, or None for a rate. `unit` and `units` name and count
-    the independent units within a cell.
+    `zero`: the value that means no effect, or None for a rate. `unit`, `units`: the name and number
+    of the independent units within a cell.
     """
 
     finding: str

@@ -1,8 +1,7 @@
 """Compare a fork with the run that it repeats, from the changed reply on.
 
-`compare` shows this if both runs are among its sources. The table `provenance` records the source
-of each text, so it shows which later prompts contained the changed words.
-"""
+`compare` shows this comparison if both runs are among its sources. The table `provenance` records
+the source of each text in a prompt, so it shows which later prompts contained the changed words."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class _Reply(NamedTuple):
 
 
 def forks_among(runs: Sequence[RunFolder]) -> Iterator[Finding]:
-    """Yield one finding for each run that is a fork of another of these runs."""
+    """Yield a finding for each run that is a fork of another one of these runs."""
     digests = {run.manifest.get("journal_digest"): run for run in runs if run.is_finished}
     for fork in runs:
         change = fork_change(fork)
@@ -53,10 +52,10 @@ def forks_among(runs: Sequence[RunFolder]) -> Iterator[Finding]:
 
 
 def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Finding:
-    """Return the finding that shows both transcripts side by side.
+    """Return the finding that shows the transcripts of both runs side by side.
 
-    It holds the changed reply, and each later reply that differs or that had the changed words in
-    its prompt.
+    It holds the changed reply, each later reply that differs, and each later reply to a prompt with
+    the changed words.
     """
     with (
         JournalReader(base.path / JOURNAL) as base_journal,
@@ -133,7 +132,7 @@ def _in_words(reply: _Reply | None) -> str:
 def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
     """Return the addresses of the questions of both runs in the order of the protocol.
 
-    Questions of the fork come first if the base run does not have them.
+    Questions that only the base run has come last.
     """
     address_columns = [
         run.scan_table("answers").select("address").collect()["address"] for run in (fork, base)
@@ -142,7 +141,7 @@ def _addresses_in_order(fork: RunFolder, base: RunFolder) -> list[str]:
 
 
 def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -> dict[str, _Reply]:
-    """Map each address to the reply of the run: its utterances, recorded answer, or raw text."""
+    """Return address → reply of the run: its utterances, recorded answer, or raw text."""
     columns = ("address", "speaker_id", "recorded", "missing")
     answers = {
         address: cells
@@ -164,7 +163,7 @@ def _replies(run: RunFolder, journal: JournalReader, addresses: Sequence[str]) -
 
 
 def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
-    """Map each address to the utterances of the reply there: id → text."""
+    """Return address → utterances of the reply at this address (id → text)."""
     texts_by_address: dict[str, dict[str, str]] = {}
     if run.has_table(UTTERANCES):
         rows = run.scan_table(UTTERANCES).select("address", "utterance_id", "text").collect()
@@ -175,8 +174,10 @@ def _utterances(run: RunFolder) -> dict[str, dict[str, str]]:
 
 
 def _changed_utterances(base: RunFolder, fork: RunFolder, address: str) -> list[str]:
-    """Return the source ids of the changed words: changed utterances, or the reply if it has
-    none."""
+    """Return the ids of the changed utterances of a reply, under which prompts quote them.
+
+    A reply without utterances has its address as id.
+    """
     texts_before, texts_after = (_utterances(run).get(address, {}) for run in (base, fork))
     changed = [
         utterance_id
@@ -187,7 +188,7 @@ def _changed_utterances(base: RunFolder, fork: RunFolder, address: str) -> list[
 
 
 def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
-    """Return the addresses of questions with a text of these sources in the prompt."""
+    """Return the addresses of questions with a prompt that quotes one of these sources."""
     if not run.has_table(PROVENANCE):
         return set()
     spans = run.scan_table(PROVENANCE).filter(pl.col("source_id").is_in(list(sources)))
@@ -198,8 +199,10 @@ def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
 
 
 def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
-    """Return the effect of the changed reply: each figure with and without the change, paired by
-    repeat."""
+    """Return the effect of the changed reply on each figure.
+
+    Each repeat holds a fork with the change and a fork without it. The two are paired.
+    """
     pairs = list(pairs_of(grid))
     cells = [(repeat, _values(grid, figures, pair)) for repeat, pair in enumerate(pairs, 1)]
     labels = dict.fromkeys(label for _, values in cells for label in values)
@@ -256,7 +259,10 @@ def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
 def _values(
     grid: RunGrid, figures: Sequence[Figure], pair: tuple[GridCell, GridCell]
 ) -> dict[str, tuple[float, float]]:
-    """Map each figure to its values with the changed reply and unchanged, in one repeat."""
+    """Return for each figure its value with the changed reply and with the unchanged reply.
+
+    `pair`: the two cells of one repeat.
+    """
     pairs_by_label: dict[str, tuple[float, float]] = {}
     shares = [_share_not_as_before(grid.run(cell)) for cell in pair]
     if shares[0] is not None and shares[1] is not None:
@@ -270,7 +276,7 @@ def _values(
 
 
 def _share_not_as_before(fork: RunFolder | None) -> float | None:
-    """Return the share of closed answers of the run that differ or are missing in a fork of it."""
+    """Return the share of closed answers of a run that differ or are missing in its fork."""
     change = fork_change(fork) if fork is not None and fork.is_finished else None
     if fork is None or change is None:
         return None

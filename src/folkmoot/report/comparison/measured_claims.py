@@ -18,24 +18,25 @@ NO_ARMS = ("", "")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A measure in one sample: the claim as the table has it, and the rows of each condition.
+    """A measure in one sample, read by `read_measure`.
 
-    Rows have the columns of `claim.subject`, `unit` and `value` (null if unknown). If
-    `claim.subject` is empty, subjects cannot be identified.
+    `claim`: the claim with the columns that the table has. `arms`: condition → rows. Rows have the
+    columns of `claim.subject`, `unit` and `value` (null if unknown). If `claim.subject` is empty,
+    subjects cannot be identified.
     """
 
     claim: Claim
     arms: dict[str, pl.DataFrame]
 
     def rows(self, arm: str) -> pl.DataFrame | None:
-        """Return the rows of a condition, or all rows if the sample has no conditions."""
+        """Return the rows of a condition. A sample without conditions gives all its rows."""
         return self.arms.get(arm, self.arms.get(EVERYBODY))
 
 
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
-    """Group claims by their measure: measure without conditions → the claims on it.
+    """Group claims by their measure: measure without conditions → the claims on this measure.
 
-    A hypothesis on a column that another claim measures unchanged belongs to that measure.
+    A hypothesis belongs to the measure of another claim if both use the same column unchanged.
     Contrasts between columns of one row are left out, because each run describes them separately.
     """
     claims_by_measure: dict[Claim, list[Claim]] = {}
@@ -62,7 +63,7 @@ def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
 
 
 def name_arm(arm: str, claims: Iterable[Claim]) -> str:
-    """Return the name of a condition for readers, as the claims on the measure name it."""
+    """Return the name of a condition for readers, as the claims on the measure give it."""
     for claim in claims:
         for claim_arm, name in zip(claim.contrast, claim.names, strict=True):
             if claim_arm == arm and name:
@@ -76,7 +77,10 @@ def name_measure(measure: Claim) -> str:
 
 
 def read_measure(sample: Sample, measure: Claim) -> Measured | None:
-    """Read a measure from a sample. Returns None if the sample lacks it or has no known value."""
+    """Read a measure from a sample.
+
+    Returns None if the sample does not have the measure or has no known value.
+    """
     table_and_column = _table_of(sample, measure)
     if table_and_column is None:
         return None
@@ -115,9 +119,10 @@ def _of_people(
 ) -> tuple[pl.DataFrame, str, Claim] | None:
     """Find a measure in a table of human answers.
 
-    The condition column may be called `condition`. A filter on a missing column is taken to hold,
-    because a file contains only rows that count. If a filter names variables, the file may have one
-    column for each variable. Their mean is the measure.
+    Returns the table, the condition column and the claim. The condition column may be called
+    `condition`. A filter on a missing column is ignored, because a file contains only rows that
+    count. If a filter names variables, the file may have one column for each variable. The measure
+    is then the mean of these columns.
     """
     columns = {*table.columns}
     if measure.by and measure.by not in columns and CONDITION in columns:
@@ -138,8 +143,10 @@ def _of_people(
 
 
 def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str, ...]:
-    """Return the columns that identify subjects: those of the measure, otherwise ids that tell rows
-    apart."""
+    """Return the columns that identify subjects.
+
+    They are those of the measure, or ids that distinguish the rows.
+    """
     if measure.subject and all(column in table.columns for column in measure.subject):
         return measure.subject
     ids = [
@@ -159,9 +166,10 @@ def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str,
 def sides_between(
     first: pl.DataFrame, second: pl.DataFrame, names: tuple[str, str]
 ) -> tuple[Side, Side]:
-    """Return the sides of two samples of different subjects.
+    """Return the data of two samples with different subjects, for an estimate.
 
-    Units get the name of their sample, so that equal ids in both samples are different units.
+    The name of the sample is added to the units, so that equal ids in both samples are different
+    units.
     """
     first_side, second_side = (
         _independent_side(rows, name) for rows, name in zip((first, second), names, strict=True)

@@ -44,8 +44,10 @@ MAX_LINES = 20
 
 
 class AnswererKey(NamedTuple):
-    """The speaker who answered, and the session. `session` is empty if the participant answered
-    alone."""
+    """The key of an answerer: the session and the speaker.
+
+    `session` is empty if the participant answered alone.
+    """
 
     session: str
     speaker_id: str
@@ -53,7 +55,10 @@ class AnswererKey(NamedTuple):
 
 @dataclass(slots=True)
 class SeatAnswers:
-    """The answers to one question by seat, of humans and of models: options or numbers."""
+    """The answers of humans and of models to one question, by seat.
+
+    Answers are options or numbers.
+    """
 
     people: dict[AnswererKey, str | float] = field(default_factory=dict)
     models: dict[AnswererKey, str | float] = field(default_factory=dict)
@@ -62,8 +67,8 @@ class SeatAnswers:
 def people_and_models(run: RunFolder) -> Finding | None:
     """Return the finding on questions that both humans and models answered.
 
-    It holds shares and means of both, and their differences. Returns None if only humans or only
-    models answered. Raises StorageError if the journal cannot be read.
+    The finding holds shares and means of both, and their differences. Returns None if only humans
+    or only models answered. Raises StorageError if the journal cannot be read.
     """
     answers = asked_of_participants(run).collect()
     answerer_kinds = set(answers["answered_by"])
@@ -127,10 +132,10 @@ def people_and_models(run: RunFolder) -> Finding | None:
 
 
 def _judge_difference(result: Result) -> Verdict:
-    """Return whether models answer as people do, as far as this difference tells.
+    """Return the verdict on one difference: do models answer as people do?
 
-    A share is judged by the interval of its difference. A figure has no margin that fits all
-    scales, so it can fail, by its adjusted p, and not pass.
+    A share is judged by the interval of its difference. A number has no margin that fits all
+    scales. So its check can fail, by the adjusted p-value, but not pass.
     """
     if result.claim.kind == "share":
         return MAX_DIFFERENCE.judge_interval(result.estimate)
@@ -140,7 +145,7 @@ def _judge_difference(result: Result) -> Verdict:
 def _read_answers(
     run: RunFolder, answer_table: pl.DataFrame, sessions: set[str]
 ) -> dict[str, SeatAnswers]:
-    """Map each question that humans and models both answered to its answers."""
+    """Return question → answers, for questions that both humans and models answered."""
     rows = answer_table.to_dicts()
     # Positions of a session name in the scopes of human answers. A position is the first part of
     # the scope, its length, and an index. The same positions in scopes of models hold sessions of
@@ -231,7 +236,7 @@ def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str 
 
 
 def _offered_options(schema: object) -> dict[str, set[str]]:
-    """Map each field of a JSON schema to the options that it lists."""
+    """Return field → options, for the fields of a JSON schema that list options."""
     fields = schema.get("properties") if isinstance(schema, dict) else None
     options_by_field: dict[str, set[str]] = {}
     for name, part in fields.items() if isinstance(fields, dict) else ():
@@ -242,7 +247,10 @@ def _offered_options(schema: object) -> dict[str, set[str]]:
 
 
 def _question_measures(question: str, answers: SeatAnswers) -> Iterator[tuple[str | None, str]]:
-    """Yield what to compare of a question, with a label: each option, or None for its number."""
+    """Yield the measures of a question, each with a label.
+
+    A measure is the share of one option, or the mean if the option is None.
+    """
     parts = [part for part in question.split("/") if part not in (ANY_PARTICIPANT, ANY_SESSION)]
     label = " ".join(parts).replace("_", " ")
     values = [*answers.people.values(), *answers.models.values()]
@@ -266,8 +274,10 @@ def _claim(question: str, label: str, option: str | None, unit: str) -> Claim:
 
 
 def _sides(answers: SeatAnswers, option: str | None) -> tuple[Side, Side]:
-    """Return the answers of models and of humans. A seat with a session belongs to the unit of that
-    session."""
+    """Return the answers of models and the answers of humans, for an estimate.
+
+    All seats of a session are one independent unit.
+    """
     models, people = (
         Side.from_values(
             [
@@ -282,9 +292,9 @@ def _sides(answers: SeatAnswers, option: str | None) -> tuple[Side, Side]:
 
 
 def _describe_differences(results: Sequence[Result], questions: int, people: int) -> str:
-    """Describe the first differences in the order of the questions.
+    """Return a text on the first differences in the order of the questions.
 
-    The largest differences would overstate the result, so they are not selected.
+    The largest differences are not selected, because they would overstate the result.
     """
     introduction = f"{format_count(people, 'person', 'people')} and models answered the same "
     introduction += format_count(questions, "question")

@@ -1,9 +1,8 @@
-"""Compare human answers with a run: how far the simulation is off, and what few humans can correct.
+"""Compare human answers with a run: errors of the simulation, and what few humans can correct.
 
 Humans are matched with simulated participants by `participant`, if the file has this column.
 Personas made from a survey keep the ids of its respondents. Files without matching ids are compared
-as separate samples.
-"""
+as separate samples."""
 
 from __future__ import annotations
 
@@ -68,9 +67,10 @@ IDS = frozenset({"participant_id", "initial_choice", "final_choice", "status", "
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One measure in one condition, simulated and human.
+    """One measure in one condition, as simulated and as human data.
 
-    Rows have `who` (null if ids are unknown), `unit` and `value`. `share` is true for shares.
+    The rows of both tables have `who` (null if ids are unknown), `unit` and `value`. `share`: True
+    if the measure is a share.
     """
 
     measure: str
@@ -81,8 +81,10 @@ class Pair:
 
 
 def against_people(run: Sample, people: Sample) -> list[Finding]:
-    """Return calibration, corrected estimates and heterogeneity of one run and one file of
-    answers."""
+    """Return findings that compare one run with one file of human answers.
+
+    They are on calibration, corrected estimates and heterogeneity.
+    """
     human_table = people.tables["participants"]
     simulated = run.tables.get("participants", pl.DataFrame())
     if "status" in simulated.columns:
@@ -98,9 +100,9 @@ def against_people(run: Sample, people: Sample) -> list[Finding]:
 
 
 def measure_pairs(run: Sample, people: Sample) -> list[Pair]:
-    """Return the measures that a run and a file of human answers share, by condition.
+    """Return the measures that a run and a file of human answers have in common, by condition.
 
-    These are the measures of the run's claims and further columns of its table of participants.
+    These are the measures of the run's claims, and other columns of the table of participants.
     """
     claims = measures_of(run.claims)
     claimed_columns = {measure.measure.rpartition(".")[2] for measure in claims}
@@ -142,8 +144,8 @@ def _with_ids(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return both tables with the columns `who`, `unit` and `value`, without missing values.
 
-    `who` is the id under which the humans are known. This may be the id of a persona. If it is not
-    unique, `who` includes the conversation. Without ids, `who` is the conversation.
+    `who` is the id of a human in the file, which may be the id of a persona. If ids are not unique,
+    `who` includes the conversation. Without ids, `who` is the conversation.
     """
     model_subject, human_subject = (measure.claim.subject for measure in measured)
     shared = [
@@ -179,7 +181,7 @@ def _with_ids(
 
 
 def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
-    """Return each option of the first choice as a share, for humans who voted only once."""
+    """Return the share of each option of the first choice, for humans who voted only once."""
     table, real = run.tables.get("participants"), people.tables["participants"]
     if (
         table is None
@@ -205,9 +207,9 @@ def _choice_pairs(run: Sample, people: Sample) -> list[Pair]:
 
 
 def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
-    """Return the simulation with the ids under which the humans are known.
+    """Return the simulated table with the ids that the file of humans uses.
 
-    These are persona ids if the study gives its participants new numbers.
+    They are persona ids if the study gives its participants new numbers.
     """
     id_column, persona_column = "participant_id", "persona_id"
     if not {id_column, persona_column} <= {*simulated.columns} or id_column not in real.columns:
@@ -226,8 +228,10 @@ def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
 def _shared_arms(
     simulated: pl.DataFrame, real: pl.DataFrame
 ) -> dict[str, tuple[pl.DataFrame, ...]]:
-    """Map each condition of both tables to (simulated, human), or EVERYBODY if the file has no
-    conditions."""
+    """Return condition → (simulated rows, human rows), for the conditions of both tables.
+
+    If the file has no conditions, the only key is EVERYBODY.
+    """
     simulated_arms, human_arms = split_by_condition(simulated), split_by_condition(real)
     if condition_column(real) is None:
         return {EVERYBODY: (simulated, real)}
@@ -237,7 +241,7 @@ def _shared_arms(
 
 
 def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
-    """Return the columns that are numbers or truth values in both tables."""
+    """Return the columns that hold numbers or truth values in both tables."""
 
     def is_comparable(kind: pl.DataType) -> bool:
         return kind.is_numeric() or kind == pl.Boolean
@@ -257,7 +261,7 @@ def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
 def calibration_finding(
     name: str, simulated: pl.DataFrame, real: pl.DataFrame, pairs: Sequence[Pair]
 ) -> Finding | None:
-    """Return the finding on rates, choices and spread of the simulation against those of humans."""
+    """Return the finding that compares rates, choices and spread of the simulation with humans."""
     rows: list[Row] = []
     gaps: list[float] = []
     for arm, (model, human) in _shared_arms(simulated, real).items():
@@ -324,7 +328,7 @@ def calibration_finding(
 
 
 def points_apart(distance: float) -> str:
-    """Format the size of a difference of shares without its sign."""
+    """Return the size of a difference of shares as text without its sign."""
     return estimates.format_points(abs(distance)).lstrip("+")
 
 
@@ -347,7 +351,7 @@ def _calibration_row(
 
 
 def _chance_of_difference(counts: Sequence[int]) -> float:
-    """Return the chance that two people chose differently (Gini–Simpson index)."""
+    """Return the chance that two random people chose differently (Gini–Simpson index)."""
     n = sum(counts)
     return 1 - sum((count / n) ** 2 for count in counts)
 
@@ -363,7 +367,7 @@ PLANNED_WIDTH = 0.1
 
 
 def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
-    """Return means and effects corrected by matched humans, or None if there are no matches.
+    """Return means and effects that matched humans correct, or None without matches.
 
     The estimates are prediction-powered: Angelopoulos et al. (2023), doi:10.1126/science.adi6000.
     """
@@ -470,10 +474,10 @@ def _bounds_of(estimate: Estimate) -> str:
 
 
 def _match_people(pair: Pair) -> Rectified | None:
-    """Match humans with the participants that simulate them, and estimate the corrected mean.
+    """Match humans with the participants that simulate them, and return the corrected mean.
 
-    Humans who talked to each other are one independent unit, which the file states. Returns None if
-    ids are not unique or fewer than `FEWEST_UNITS` match.
+    Humans who talked to each other are one independent unit, as given in the file. Returns None if
+    ids are not unique or fewer than `FEWEST_UNITS` humans match.
     """
     simulated = pair.simulated.drop_nulls("who").select("who", model="value")
     human = pair.people.drop_nulls("who").select("who", "unit", people="value")
@@ -494,10 +498,10 @@ def _match_people(pair: Pair) -> Rectified | None:
 
 
 def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:
-    """Return the finding on rates of change by attribute, or of each first choice if people vote
-    once.
+    """Return the finding on rates of change by attribute.
 
-    If humans are matched, the simulation also gets the attributes that only their file has.
+    If people vote only once, it is on the rate of each first choice. If humans are matched,
+    simulated participants also get the attributes that only the file of humans has.
     """
     if simulated.is_empty():
         return None
@@ -592,8 +596,7 @@ def _in_both_tables(column: str, simulated: pl.DataFrame, real: pl.DataFrame) ->
 
 
 def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
-    """Return the simulation with the attributes that only the human file has, joined by
-    participant."""
+    """Return the simulated table with attributes that only the human file has, by participant."""
     id_column = "participant_id"
     if not _in_both_tables(id_column, simulated, real) or real[id_column].is_duplicated().any():
         return simulated
@@ -611,8 +614,10 @@ def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFram
 def _with_choices(
     column: str, simulated: pl.DataFrame, real: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return both tables with a truth value for each option of a choice: "initial_choice:
-    Agree"."""
+    """Return both tables with a column of truth values for each option of a choice.
+
+    Example of a column: "initial_choice: Agree".
+    """
     options = sorted({*simulated[column].drop_nulls(), *real[column].drop_nulls()})
     if len(options) > MAX_LEVELS:
         return simulated, real

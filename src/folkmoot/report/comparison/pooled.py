@@ -1,12 +1,11 @@
 """Join the runs of a grid: which claims hold, pooled estimates, and sources of their variance.
 
-Primary claims, or the hypotheses of the study file if there are some, are judged over all cells
-with direction and margin. The method is joint inference over people (`specification_curve`).
+Primary claims, or hypotheses if the study file has some, are judged over all cells with direction
+and margin. The method is joint inference over people (`specification_curve`).
 
-All other estimates that findings of the cells draw with an interval are pooled over the cells. They
-are described without a verdict. Their independent unit is the repeat, because cells of one repeat
-share their participants.
-"""
+All other estimates that findings draw with an interval are pooled over the cells and described
+without a verdict. Their independent unit is the repeat, because cells of one repeat share their
+participants."""
 
 from __future__ import annotations
 
@@ -66,7 +65,7 @@ Cells = Mapping[str, tuple[GridCell, RunFolder]]
 
 
 def findings_of_cells(grid: RunGrid) -> CellFindings:
-    """Map each finished cell to its findings, or to None if it holds nothing usable."""
+    """Return finished cell → findings, or None if the cell has no usable results."""
     return {
         name: None
         if run.unusable_reason
@@ -78,8 +77,8 @@ def findings_of_cells(grid: RunGrid) -> CellFindings:
 def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Finding]:
     """Return the findings over the finished cells of a grid.
 
-    `cells` are the findings of the cells, if the caller has them. Raises InputError if no cell has
-    finished or none holds anything usable.
+    `cells`: the findings of the cells, if the caller has computed them. Raises InputError if no
+    cell has finished or no cell has usable results.
     """
     cells = findings_of_cells(grid) if cells is None else cells
     if not cells:
@@ -119,8 +118,10 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
 
 
 def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> list[Figure]:
-    """Collect every line of every interval chart by finding and label, in order of first
-    mention."""
+    """Return the estimates of all interval charts, in order of first mention.
+
+    Lines with the same finding and label become one `Figure`.
+    """
     figures: dict[tuple[str, str], Figure] = {}
     cells: dict[tuple[str, str], list[MeasuredFigure]] = defaultdict(list)
     for cell, findings in usable:
@@ -142,8 +143,10 @@ def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> li
 
 
 def overall_estimate(figure: Figure) -> Estimate:
-    """Return the mean over cells with an interval over repeats. Below five repeats there is
-    none."""
+    """Return the mean over cells, with an interval over repeats.
+
+    There is no interval with fewer than five repeats.
+    """
     return clustered_mean(
         [measured.value for measured in figure.cells],
         [measured.cell.repeat for measured in figure.cells],
@@ -151,9 +154,9 @@ def overall_estimate(figure: Figure) -> Estimate:
 
 
 def specification_estimates(figure: Figure) -> dict[str, Estimate]:
-    """Map each combination of settings to the mean of its repeats.
+    """Return specification (combination of settings) → mean of its repeats.
 
-    `_of_repeats` explains how the interval is computed.
+    See `_of_repeats` for the interval.
     """
     cells_by_specification: dict[str, list[MeasuredFigure]] = defaultdict(list)
     for measured in figure.cells:
@@ -166,9 +169,9 @@ def specification_estimates(figure: Figure) -> dict[str, Estimate]:
 def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
     """Return the mean of independent repeats.
 
-    From five repeats on, the interval is a t interval over them. Below that, or if all repeats are
-    equal, it combines the standard errors of the cells. It then leaves out variance between
-    repeats.
+    With at least five repeats, the interval is a t interval over the repeats. With fewer repeats,
+    or if all are equal, the interval combines the standard errors of the cells. It then does not
+    include variance between repeats.
     """
     n = len(cells)
     if n >= FEWEST_UNITS and len({measured_figure.value for measured_figure in cells}) > 1:
@@ -196,10 +199,10 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Return two shares of specifications: those with the sign of the pooled estimate, and the
-    clear ones.
+    """Return two shares of specifications: those with the pooled sign, and the clear ones.
 
-    A clear specification has that sign, and its interval excludes the value of no effect.
+    The pooled sign is that of the pooled estimate. A clear specification has this sign and an
+    interval that excludes the value of no effect.
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())
@@ -253,11 +256,10 @@ def _overview_finding(grid: RunGrid, finished: int, usable: int) -> Finding:
 
 
 def judge_claims(runs: Cells) -> Finding | None:
-    """Judge each primary claim over all specifications together. Returns None if there is no claim.
+    """Judge each primary claim over all specifications together, or return None without claims.
 
-    `runs` maps names to (cell, run). The level of the joint tests is 5 % divided by the number of
-    claims (Bonferroni). So the chance that any claim without an effect is called robust is at most
-    5 %.
+    `runs`: name → (cell, run). The level of the joint tests is 5 % divided by the number of claims
+    (Bonferroni). So the chance that any claim without an effect is called robust is at most 5 %.
     """
     stated = {name: _primary_claims(run) for name, (_, run) in runs.items()}
     claims = list(dict.fromkeys(claim for run_claims in stated.values() for claim in run_claims))
@@ -445,8 +447,7 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
 
 
 def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
-    """Return the caveat that names figures that some cells lack, or nothing if no cell lacks
-    any."""
+    """Return a caveat with the figures that some cells do not have, or an empty tuple."""
     incomplete_labels = [figure.label for figure in effects if len(figure.cells) < usable]
     if not incomplete_labels:
         return ()
@@ -463,7 +464,7 @@ def _some_lack(effects: Sequence[Figure], usable: int) -> tuple[str, ...]:
 
 
 def _curve_finding(figure: Figure) -> Finding | None:
-    """Return the specification curve: the estimates of all specifications in order of size."""
+    """Return the specification curve of a figure: its estimates in order of size."""
     estimates = specification_estimates(figure)
     if len(estimates) < 2:
         return None
@@ -491,7 +492,10 @@ def _curve_finding(figure: Figure) -> Finding | None:
 
 
 def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | None:
-    """Return the share of variance between cells by axis (η²), for balanced grids only."""
+    """Return the share of variance between cells that each axis explains (η²).
+
+    Returns None for a grid that is not balanced.
+    """
     factors = [key for key, values in grid.axes.items() if len(values) > 1]
     complete_figures = [
         figure

@@ -1,8 +1,7 @@
 """Compute statistical power: which effects a study of this size can detect.
 
-The study type states how large the design is (`Study.size`). A design has conditions of independent
-participants, the same units in every condition, or sessions of several participants.
-"""
+The study type states the size of the design (`Study.size`). A design has conditions of independent
+participants, the same units in every condition, or sessions of several participants."""
 
 from __future__ import annotations
 
@@ -58,10 +57,10 @@ MAX_UNITS = 1_000_000
 def power_of(
     study_file: StudyFile, iccs: Sequence[float] = (), width: float = WIDTH
 ) -> list[Finding]:
-    """Return findings on what the design of a study file can detect, its primary claims first.
+    """Return findings on the effects that a study can detect, primary claims first.
 
-    `iccs` are the assumed intraclass correlations. `width` is the width of the interval of an
-    estimate that is corrected with human answers.
+    `iccs`: the assumed intraclass correlations. `width`: the width of the interval of an estimate
+    that human answers correct.
     """
     size = study_file.study.size(study_file.config, study_file.study_folder)
     findings = power_report(size, study_file.study.title, iccs=tuple(iccs) or ICCS)
@@ -72,7 +71,7 @@ def power_of(
 
 
 def primary_claims(study_file: StudyFile) -> tuple[list[Claim], list[float | None]]:
-    """Return the primary claims of a study file, and the expected difference of each.
+    """Return the primary claims of a study file, and the expected difference of each claim.
 
     Only hypotheses state an expected difference. For claims of the study type it is None.
     """
@@ -88,9 +87,10 @@ def primary_claims(study_file: StudyFile) -> tuple[list[Claim], list[float | Non
 def power_report(
     size: DesignSize | None, title: str = "", *, iccs: Sequence[float] = ICCS
 ) -> list[Finding]:
-    """Return findings on what a design of this size can detect, and on the size that it would need.
+    """Return findings on the effects that a design of this size can detect.
 
-    `iccs` are the assumed intraclass correlations, used in turn.
+    They also give the size that the design would need. `iccs`: the assumed intraclass correlations,
+    used one after the other.
     """
     title = title.split(":", maxsplit=1)[0] or "This design"
     if size is None:
@@ -114,9 +114,9 @@ def claim_power(
 ) -> Finding:
     """Return the power of each primary claim, and the number of units that its margin needs.
 
-    Power is that of the rule that decides the claim after the run. `expected` holds the expected
-    difference of each claim, if stated. A share starts from `BASE` in the second condition. A mean
-    is computed in standard deviations, because its spread is unknown before the run.
+    Power is computed for the rule that decides the claim after the run. `expected`: the expected
+    difference of each claim, or None. A share is assumed to be `BASE` in the second condition. For
+    a mean, differences are in standard deviations, because its spread is unknown before the run.
     """
     # Bonferroni, as in the report of the run.
     alpha = ALPHA / len(claims)
@@ -197,8 +197,8 @@ def _power_of_difference(
 ) -> float:
     """Return the power at a difference in the claim's direction.
 
-    `sample_size` counts independent units in each condition. NaN if the resulting rate is not
-    between 0 and 1.
+    `sample_size`: the number of independent units in each condition. The result is NaN if the rate
+    of the first condition would not be between 0 and 1.
     """
     sign, base = _starting_rate(claim)
     other = base + sign * difference
@@ -220,9 +220,9 @@ def _power_of_share(
     alpha: float,
     iccs: Sequence[float],
 ) -> tuple[float | None, str]:
-    """Return the power at the expected difference, with a sentence.
+    """Return the power at the expected difference, and a sentence about it.
 
-    If no difference is expected, the power is None, and the sentence names the smallest true
+    If no difference is expected, the power is None, and the sentence gives the smallest true
     difference with a power of 80 %.
     """
     sign, base = _starting_rate(claim)
@@ -257,9 +257,10 @@ def _units_needed(
     alpha: float,
     iccs: Sequence[float],
 ) -> int | None:
-    """Return the units in each condition for a power of 80 %, or None if no difference is stated.
+    """Return the number of units in each condition for a power of 80 %.
 
-    The caption of `claim_power` explains which difference is used.
+    Returns None if no difference is stated. The caption of `claim_power` explains which difference
+    is used.
     """
     if claim.kind == "share" and not claim.paired and size.kind != "paired":
         if expected is None and not claim.margin:
@@ -285,9 +286,9 @@ def _units_needed(
 
 
 def _growing_sizes() -> Iterator[int]:
-    """Yield numbers of units: single steps at first, later steps of one percent.
+    """Yield growing numbers of units: steps of 1 up to 200, then steps of one percent.
 
-    An answer is thus exact up to 200 and within one percent above.
+    So the smallest sufficient number is exact up to 200 and within one percent above.
     """
     units = FEWEST_UNITS
     while units <= MAX_UNITS:
@@ -296,7 +297,7 @@ def _growing_sizes() -> Iterator[int]:
 
 
 def _least_mean(size: DesignSize, alpha: float) -> str:
-    """Describe how far a mean must lie beyond the margin, in standard deviations."""
+    """Return as text how far a mean must lie beyond the margin, in standard deviations."""
     if size.kind == "paired":
         smallest_effect, quantity = (
             smallest_d_paired(size.units, alpha=alpha),
@@ -315,8 +316,7 @@ def _least_mean(size: DesignSize, alpha: float) -> str:
 def people_power(
     width: float, size: DesignSize | None = None, iccs: Sequence[float] = ()
 ) -> Finding:
-    """Return how many humans to ask so that they correct the simulation to an interval of this
-    width.
+    """Return the number of humans needed to correct the simulation to an interval of `width`.
 
     The number depends on the correlation between simulated and human answers. `width` is a
     difference of shares, or for means a number of standard deviations of human answers.
@@ -447,7 +447,7 @@ def _power_table(size: DesignSize, title: str) -> Finding:
 
 
 def _needed_participants_finding(size: DesignSize, title: str) -> Finding:
-    """Return the participants needed in each condition for a given difference."""
+    """Return the number of participants that each condition needs, by true difference."""
     rows = [
         {
             "base_rate": rate,
@@ -543,7 +543,7 @@ def _effective_n_finding(size: DesignSize, title: str, iccs: Sequence[float]) ->
 
 
 def _clustered_power_finding(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
-    """Return the power of conditions of sessions, at the effective number of participants."""
+    """Return the power of a design with sessions, at the effective number of participants."""
     people = size.units * size.size
     if size.units < 2:
         return _too_small(title, size)
@@ -611,8 +611,10 @@ def _unknown_size_finding(title: str) -> Finding:
 
 
 def _assumed_icc(iccs: Sequence[float]) -> float:
-    """Return the intraclass correlation for sentences: .05 if it is among `iccs`, otherwise the
-    first."""
+    """Return the intraclass correlation for sentences.
+
+    It is .05 if `iccs` contains .05 or is empty, otherwise the first one.
+    """
     return 0.05 if 0.05 in iccs or not iccs else iccs[0]
 
 

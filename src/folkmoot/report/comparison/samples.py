@@ -1,4 +1,4 @@
-"""Read what can be compared, a run or a CSV of human answers, into one form."""
+"""Read runs and files of human answers into one form, `Sample`, for comparisons."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_
 
 @dataclass(frozen=True)
 class Sample:
-    """A run, or a file of human answers.
+    """A run, or a file of human answers, as comparisons use it.
 
-    `kind` is the study type, or "people" for a file. `config` holds the settings of a run. `sealed`
-    maps each sealed part of the plan to its hash. `seated` are the ids of participants that humans
-    played. `claims` are the contrasts that the run compares.
+    `kind`: the study type, or "people" for a file. `config`: the settings of a run. `sealed`:
+    sealed part of the plan → hash. `seated`: the ids of participants that humans played. `claims`:
+    the claims of the run.
     """
 
     name: str
@@ -71,7 +71,10 @@ class Sample:
 
 
 def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
-    """Read runs and files, and give them unique names. Raises InputError if one cannot be read."""
+    """Read runs and files, and give them unique names.
+
+    Raises InputError if a source cannot be read.
+    """
     samples = [_load_sample(source) for source in sources]
     counts: dict[str, int] = {}
     named_samples = []
@@ -103,9 +106,9 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
 
 
 def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
-    """Return the claims of a run: as its plan sealed them, otherwise as its study type states them.
+    """Return the claims that the plan of a run sealed, or those that its study type states.
 
-    The result is empty if the study type is not available any more.
+    The result is empty if there is no sealed claim and the study type is not available any more.
     """
     sealed = registered_claims(run)
     if sealed is not None:
@@ -117,9 +120,9 @@ def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
 
 
 def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
-    """Return the answers of participants with the column `answered_by`.
+    """Return the rows of the table `answers` that participants gave.
 
-    The result is empty for a run without this column.
+    The result is empty for a run without the column `answered_by`.
     """
     if run.has_table("answers"):
         answers = run.scan_table("answers")
@@ -129,10 +132,10 @@ def asked_of_participants(run: RunFolder) -> pl.LazyFrame:
 
 
 def people_in(run: Sample) -> Sample | None:
-    """Return the humans in a run as a separate sample, without the attributes drawn for their
-    seats.
+    """Return the humans in a run as a separate sample, or None.
 
-    Returns None if no human took part, or if the run has no table of participants with ids.
+    Attributes that were drawn for their seats are left out. Returns None if no human took part, or
+    if the table of participants has no ids.
     """
     table = run.tables.get("participants")
     if table is None or not run.seated or "participant_id" not in table.columns:
@@ -151,9 +154,8 @@ def people_in(run: Sample) -> Sample | None:
 def same_people(first: Sample, second: Sample) -> bool:
     """Return whether two runs drew the same participants.
 
-    This holds if all parts that both runs sealed are equal, apart from the design and its claims.
-    Models and prompts belong to the design. Participants and their conditions are sealed
-    separately.
+    This holds if all parts that both plans sealed are equal, except design and claims. Models and
+    prompts belong to the design. Participants and their conditions are sealed separately.
     """
     parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
@@ -162,8 +164,8 @@ def same_people(first: Sample, second: Sample) -> bool:
 def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFrame:
     """Join the units that have a known value of `column` in both tables.
 
-    A row holds the ids and clusters of the unit, the value of the first table as `first`, and that
-    of the second as `second`. The result is empty if ids are not unique or not shared.
+    A row holds the ids and clusters of the unit, and the values of both tables as `first` and
+    `second`. The result is empty if ids are not unique or not shared.
     """
     keys = [
         column
@@ -188,7 +190,7 @@ def people_file(path: Path) -> Sample:
     - `participant` (or `participant_id`) if people can be matched with simulated participants.
     - Any other measure under the name that it has in the table of the run.
 
-    Raises InputError that names column and line of a problem.
+    Raises InputError with column and line of a problem.
     """
     try:
         data = _read_csv(path)
@@ -228,9 +230,10 @@ def people_file(path: Path) -> Sample:
 
 
 def cell_location(path: Path | str, column: str, row: int) -> str:
-    """Describe the location of a cell for a message: "people.csv, line 3, position_changed".
+    """Return the location of a cell for a message: "people.csv, line 3, position_changed".
 
-    `row` counts from 0. A Parquet file has no lines, so its rows are counted from 1.
+    `row` counts from 0. In a Parquet file, the message gives the number of the row (from 1) and no
+    line.
     """
     # The header is line 1 of a CSV, so row 0 is line 2.
     line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"
@@ -238,7 +241,7 @@ def cell_location(path: Path | str, column: str, row: int) -> str:
 
 
 def _ragged_line(path: Path) -> str:
-    """Return the first line of a CSV with more fields than columns, or "" if there is none."""
+    """Return the first line of a CSV file with too many fields, or an empty string."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file)
@@ -316,7 +319,7 @@ def condition_name(condition: str) -> str:
 
 
 def split_by_condition(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Split a table by condition, baselines first. A table without conditions is one part."""
+    """Return condition → rows, with baselines first. A table without conditions is one part."""
     by = condition_column(table)
     if by is None:
         return {EVERYBODY: table}

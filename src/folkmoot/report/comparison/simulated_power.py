@@ -1,9 +1,7 @@
-"""Compute power by simulation: run the study many times with the embedded respondent, at several
-sizes.
+"""Compute power by simulation: run the study many times with the embedded respondent.
 
 The effects of the respondent are built in. So the result is the power of the design and its test if
-people reacted as the respondent does. It is no evidence about people or models.
-"""
+people reacted like the respondent. It is no evidence about people or models."""
 
 from __future__ import annotations
 
@@ -48,7 +46,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """The result of one simulated run for each claim: verdict and difference (None if unknown)."""
+    """The result of one simulated run.
+
+    `verdicts`, `differences`: one entry for each claim. An unknown difference is None.
+    """
 
     size: str
     verdicts: tuple[str, ...]
@@ -59,7 +60,7 @@ class TrialOutcome:
 class Trials:
     """All runs of a simulation, grouped by size.
 
-    `key` is the setting that sets the size. `expected` holds the expected difference of each claim.
+    `key`: the setting that decides the size. `expected`: the expected difference of each claim.
     """
 
     claims: tuple[Claim, ...]
@@ -76,8 +77,7 @@ class Trials:
         runs: int,
         consent: Consent,
     ) -> Trials:
-        """Create the trials of a study file. Raises InputError for a problem at any of the
-        sizes."""
+        """Create the trials of a study file. Raises InputError if the file is wrong at any size."""
         found = _load_study_file(path, overrides, None, consent)
         claims, expected = primary_claims(found)
         if not claims:
@@ -98,8 +98,7 @@ class Trials:
         return cls(tuple(claims), tuple(expected), key, tuple(jobs))
 
     def run_trials(self, workers: int | None = None) -> Iterator[TrialOutcome]:
-        """Yield the outcome of each run in order, with up to `workers` runs at once in
-        processes."""
+        """Yield the outcome of each run in order. Up to `workers` processes run at once."""
         workers = min(workers or os.cpu_count() or 1, len(self.jobs))
         if workers == 1:
             yield from map(run_trial, self.jobs)
@@ -136,9 +135,9 @@ def _load_study_file(
 
 
 def _size_values(found: StudyFile, given: str | None) -> tuple[str, Sequence[int]]:
-    """Return the setting that sets the size, and its values in ascending order.
+    """Return the setting that decides the size, and its values in ascending order.
 
-    The values are empty if no single setting sets the size. Raises InputError for a malformed
+    The values are empty if no single setting decides the size. Raises InputError for a malformed
     `given`.
     """
     design = found.study.size(found.config, found.study_folder)
@@ -159,8 +158,10 @@ def _size_values(found: StudyFile, given: str | None) -> tuple[str, Sequence[int
 
 
 def simulated_power(trials: Trials, outcomes: Iterable[TrialOutcome]) -> Finding:
-    """Return the finding on the power of each primary claim: the share of runs that support it, by
-    size."""
+    """Return the finding on the power of each primary claim, by size.
+
+    Power is the share of runs that support the claim.
+    """
     by: dict[str, list[TrialOutcome]] = {}
     for each in outcomes:
         by.setdefault(each.size, []).append(each)

@@ -25,7 +25,7 @@ LINE = 13.0
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """The vertical space of one option on a bar: its upper edge and its height in pixels."""
+    """The vertical space of one option on a bar: `y` is the upper edge, in pixels."""
 
     y: float
     height: float
@@ -149,7 +149,7 @@ def _draw_bars(
 
 
 def _separate_labels(middles: Sequence[float], heights: Sequence[float]) -> list[float]:
-    """Return the middles of labels, moved as little as needed so that no two overlap."""
+    """Return the vertical middles of labels, moved as little as needed to avoid overlap."""
     found = list(middles)
     for i in range(1, len(found)):
         found[i] = max(found[i], found[i - 1] + (heights[i - 1] + heights[i]) / 2)

@@ -41,7 +41,10 @@ PERCENT = "~%"
 
 
 def render_svgs(chart: Chart, description: str) -> list[str]:
-    """Draw a chart as one SVG or as several panels. A board of cards gives an empty list."""
+    """Draw a chart as one SVG or as several panels.
+
+    A board of cards gives an empty list.
+    """
     chart = _word_keys(chart)
     if isinstance(chart, AlluvialChart):
         return [_add_accessible_name(svg, description) for svg in draw_alluvial(chart)]
@@ -62,8 +65,10 @@ def _render_svg(chart: Any, labels: list[str]) -> str:
 
 
 def _word_keys(chart: Any) -> Any:
-    """Return the chart with data keys such as `travel_purpose` as words. Ids such as `p_0001`
-    stay."""
+    """Return the chart with data keys such as `travel_purpose` replaced by words.
+
+    Ids such as `p_0001` are not changed.
+    """
     named = [name for name in ("items", "each", "bands", "links") if hasattr(chart, name)]
     return replace(chart, **{name: _readable_words(getattr(chart, name)) for name in named})
 
@@ -84,7 +89,7 @@ def _left_labels(chart: Any) -> list[str]:
 
 
 def _remove_unprintable(spec: Any) -> Any:
-    """Remove the characters at which the renderer fails, at any depth."""
+    """Return a chart specification without the characters at which the renderer fails."""
     if isinstance(spec, dict):
         return {_remove_unprintable(key): _remove_unprintable(value) for key, value in spec.items()}
     if isinstance(spec, list):
@@ -93,10 +98,10 @@ def _remove_unprintable(spec: Any) -> Any:
 
 
 def _add_accessible_name(svg: str, description: str) -> str:
-    """Return the SVG with the text colour of the page, a name for screen readers, and no fixed
-    size.
+    """Return the SVG with a name for screen readers, without a fixed size.
 
-    Without width and height, a drawing fills its column. The view box keeps its proportions.
+    Its text gets the colour of the page. Without width and height, a drawing fills its column. The
+    view box keeps its proportions.
     """
     svg, description = svg.replace(INK, "currentColor"), without_hidden(description)
     head = re.match(r"<svg[^>]*>", svg)
@@ -237,14 +242,13 @@ def _shape_encoding(field: str, values: list[str], shown: bool = True) -> alt.Sh
 
 
 def _whole_tick_axis(chart: LineChart) -> alt.Axis:
-    """Return an axis with whole ticks only if all values are whole, such as rounds or cluster
-    counts."""
+    """Return an axis that has only whole ticks if all values are whole, such as rounds."""
     values = [float(x) for _, x, _ in chart.items]
     return _category_axis(values) if all(x.is_integer() for x in values) else alt.Axis()
 
 
 def _category_axis(values: list[float]) -> alt.Axis:
-    """Return an axis for categories with one tick each, or with as many ticks as fit."""
+    """Return an axis with one tick for each whole value, or with fewer ticks if there are many."""
     low, high = int(min(values)), int(max(values))
     if high - low <= 12:
         return alt.Axis(values=list(range(low, high + 1)), format="d")
@@ -301,8 +305,11 @@ def _heatmap(chart: Heatmap) -> Any:
 
 
 def _colour_scale_ends(chart: Heatmap, values: list[float]) -> tuple[float, float]:
-    """Return the ends of the colour scale: 0 to 1 for shares, otherwise 0 or less to the
-    maximum."""
+    """Return the lowest and highest value of the colour scale.
+
+    Shares have the scale 0 to 1. Other scales begin at 0, or at a lower minimum, and end at the
+    maximum.
+    """
     if not values:
         return 0.0, 1.0
     if "share" in chart.unit and min(values) >= 0 and max(values) <= 1:

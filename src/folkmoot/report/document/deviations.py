@@ -1,8 +1,7 @@
 """Compare the sealed plan with the run: the list of deviations of the report.
 
 The study type states which rows its tables should hold (`Study.expected_rows`). Settings, seed,
-files and models are compared for all study types.
-"""
+files and models are compared for all study types."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ from folkmoot.storage.run_folder import JOURNAL, RowStream, RunFolder
 
 
 def list_deviations(run: RunFolder, study: Study) -> list[str]:
-    """List in plain words where the run differs from the plan that was sealed before its first
-    call."""
+    """Return the differences between the run and the sealed plan, in plain words."""
     found = [
         f"The sealed part “{change['name']}” was changed on purpose (--accept-changes)."
         for change in run.plan.get("changes", [])
@@ -58,8 +56,8 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
 def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, object]]:
     """Yield each claim that differs between the plan and this version of the study type.
 
-    An item is (position from 1, claim as sealed, claim as stated now). Yields nothing for a run
-    that sealed no claims.
+    An item is (position from 1, sealed claim, present claim). Yields nothing if the run sealed no
+    claims.
     """
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:
@@ -74,8 +72,7 @@ def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, o
 
 
 def both_versions(run: RunFolder, study: Study) -> ResultTable:
-    """Return the registered and the actual version of everything that deviated from the sealed
-    plan.
+    """Return the registered and the actual version of everything that deviated from the plan.
 
     These are parts that were changed with `--accept-changes`, settings in the `study.yaml` of the
     run, and claims that this version of the study type states differently.
@@ -110,7 +107,7 @@ def both_versions(run: RunFolder, study: Study) -> ResultTable:
 def _differing_leaves(
     was: object, now: object, where: str = ""
 ) -> Iterator[tuple[str, object, object]]:
-    """Yield the path of each difference of two nested values, with both values there."""
+    """Yield (path, first value, second value) for each difference of two nested values."""
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*was, *now]):
             inner = f"{where}.{key}" if where else str(key)
@@ -126,7 +123,7 @@ def _format_value(value: object) -> str:
 
 
 def changes_since_run(run: RunFolder, study: Study) -> list[str]:
-    """List what has changed since the run, so that a repetition would differ."""
+    """Return changes after the run because of which a repetition would differ."""
     sealed = run.plan.get("sealed", {}).get("design", {}).get("data", {}).get("prompts", {})
     # This compares prompts that ship with the package, so a run with its own prompts is skipped.
     if study.prompts is None or run.config.get("prompts") or not sealed:
@@ -161,7 +158,7 @@ def _superseded_requests(run: RunFolder) -> list[str]:
 
 
 def _settings_deviations(run: RunFolder, design: Mapping[str, Any]) -> list[str]:
-    """Compare settings and seed in the files of the run with the sealed ones."""
+    """Return differences of settings and seed between the files of the run and the plan."""
     planned = design.get("settings", {})
     found = [
         f"study.yaml has {key}: {_shorten(run.config.get(key))}; the sealed plan has "
@@ -176,7 +173,7 @@ def _settings_deviations(run: RunFolder, design: Mapping[str, Any]) -> list[str]
 
 
 def _against_table(run: RunFolder, planned: ExpectedRows) -> list[str]:
-    """Compare the planned rows of a table with the rows that it holds."""
+    """Return differences between the planned rows and the rows of a table."""
     if not run.has_table(planned.table):
         return [
             f"The table {planned.table} is missing; {len(planned.rows)} rows were planned for it."
@@ -222,7 +219,7 @@ def _changed_values(
     held: Mapping[str, Mapping[str, object]],
     unit: str,
 ) -> list[str]:
-    """List the units that have another value than planned, by column."""
+    """Return, for each column, the units with another value than planned."""
     found: dict[str, list[str]] = {}
     for key, row in foreseen.items():
         for column, value in row.items():
@@ -255,8 +252,10 @@ def _shorten(value: object) -> str:
 
 
 def _without_none(value: object) -> object:
-    """Drop settings without a value. `study.yaml` leaves them out, and the plan writes them as
-    null."""
+    """Return settings without keys that have no value.
+
+    `study.yaml` leaves such keys out, and the plan writes null for them.
+    """
     if isinstance(value, Mapping):
         return {key: _without_none(value) for key, value in value.items() if value is not None}
     if isinstance(value, (list, tuple)):

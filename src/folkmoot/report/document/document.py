@@ -1,4 +1,4 @@
-"""The content of a report as data. HTML and PDF show it in the same order."""
+"""The content of a report as data. The HTML page and the PDF show it in the same order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from folkmoot.storage.run_folder import RowStream, RunFolder
 
 @dataclass(frozen=True, slots=True)
 class DrawnFinding:
-    """A finding with its drawing: SVG panels, or a board of cards."""
+    """A finding with its drawing. The drawing consists of SVG panels, or is a board of cards."""
 
     finding: Finding
     panels: tuple[str, ...]
@@ -58,9 +58,9 @@ class Section:
 class Document:
     """Everything that a report shows.
 
-    `caution` explains the provenance label `mark`. `answer` is the SVG of the first page, empty if
-    no main finding has a drawing. `front`, `trust` and `methods` are None for a grid, because each
-    of its runs has them.
+    `caution`: the explanation of the provenance label `mark`. `answer`: the SVG of the first page,
+    or empty if no main finding has a drawing. `front`, `trust`, `methods`: None for a grid, because
+    the report of each cell has them.
     """
 
     title: str
@@ -82,9 +82,9 @@ def build_document(
 ) -> Document:
     """Build the report of a run.
 
-    `known` are findings that the caller has already computed. `over_grid` judges the primary claims
-    over the wordings of the grid that the run is part of. Raises StorageError if the run has no
-    tables yet or has lost one.
+    `known`: findings that the caller has already computed. `over_grid`: the judgement of the
+    primary claims over all wordings, if the run is a cell of a grid. Raises StorageError if the run
+    has no tables yet or a table is missing.
     """
     run.require_tables()
     study = find_study_of_run(run)
@@ -133,7 +133,7 @@ def build_document(
 
 
 def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) -> list[Result]:
-    """Return the results of all claims, or nothing if the findings could not test any."""
+    """Return the results of all claims, or an empty list if the findings tested no claim."""
     # The findings say why a run has no figures. Claims of the same tables would fail as they did.
     if CLAIMS_TESTED not in {finding.key for finding in findings}:
         return []
@@ -143,7 +143,7 @@ def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) ->
 def grid_document(grid: RunGrid, cells: CellFindings) -> Document:
     """Build the report of a grid from the pooled findings of its cells.
 
-    `cells` maps the name of each cell to its findings. Raises InputError if no cell has finished.
+    `cells`: name of the cell → findings. Raises InputError if no cell has finished.
     """
     findings = pooled_findings(grid, cells)
     runs = [run for _, run in grid.finished_cells().values()]
@@ -166,7 +166,7 @@ def grid_document(grid: RunGrid, cells: CellFindings) -> Document:
 
 
 def _describe_planted_effects(run: RunFolder) -> str:
-    """Describe the built-in effects of the embedded respondent in one or two sentences."""
+    """Return the built-in effects of the embedded respondent in one or two sentences."""
     planted = run.manifest.get("planted", {})
     if not planted:
         return ""

@@ -1,4 +1,4 @@
-"""The first page of a report: the question, who saw what, the answer, and how far to trust it."""
+"""The first page of a report: the question, the texts in prompts, the answer, and its limits."""
 
 from __future__ import annotations
 
@@ -67,10 +67,9 @@ MOST_MISSING = 0.05
 
 
 class Step(NamedTuple):
-    """One decision of a condition, or several in a row that had the same kinds of text in their
-    prompts.
+    """One decision of a condition, or consecutive decisions with the same kinds of text in prompts.
 
-    `sees` are the kinds of text that more than half of the prompts contained.
+    `sees`: the kinds of text that more than half of the prompts contained.
     """
 
     decision: str
@@ -78,8 +77,10 @@ class Step(NamedTuple):
 
 
 class DesignLane(NamedTuple):
-    """One condition, or several with the same exposure, with its size in words and its decisions in
-    order."""
+    """One condition of the design, or several conditions with the same exposure.
+
+    `size`: the size in words. `steps`: the decisions in order.
+    """
 
     arm: str
     size: str
@@ -87,7 +88,10 @@ class DesignLane(NamedTuple):
 
 
 class Contrast(NamedTuple):
-    """A primary claim: its outcome, its result, and its estimand in one sentence."""
+    """A primary claim on the first page.
+
+    `outcome`: its measure. `answer`: its result. `estimand`: its estimand in one sentence.
+    """
 
     outcome: str
     answer: str
@@ -95,7 +99,10 @@ class Contrast(NamedTuple):
 
 
 class TrustLight(NamedTuple):
-    """One reason to trust a run less, or the statement that there is none."""
+    """One reason to trust a run less, with a colour.
+
+    A green light says that there is no such reason.
+    """
 
     colour: Colour
     reason: str
@@ -105,8 +112,9 @@ class TrustLight(NamedTuple):
 class Front:
     """The first page of a report.
 
-    `contrasts` answer the question of the study, introduced by `fixed`. `answer` holds up to three
-    further sentences. `legend` explains brackets and the drawing.
+    `contrasts`: the answers to the question of the study. `fixed`: the sentence that introduces
+    them. `answer`: up to three other sentences. `legend`: the explanation of brackets and of the
+    drawing.
     """
 
     question: str
@@ -120,7 +128,7 @@ class Front:
 
     @property
     def colour(self) -> Colour:
-        """The worst colour among the lights and the rows of the card."""
+        """The worst colour of the lights and of the rows of the validity card."""
         colours = [light.colour for light in self.lights]
         return min([*colours, *(COLOURS[row.verdict] for row in self.card)], key=WORST.index)
 
@@ -144,7 +152,7 @@ def build_front_page(
 ) -> Front:
     """Build the first page of the report of a run.
 
-    `results` are those of all claims, of which the page shows the primary ones.
+    `results`: the results of all claims. The page shows those of primary claims.
     """
     primary = [result for result in results if result.claim.family == "primary"]
     contrasts = tuple(_contrast(result) for result in primary)
@@ -173,7 +181,10 @@ def _contrast(result: Result) -> Contrast:
 
 
 def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:
-    """Say where the contrasts come from, and whether they are more than an illustration."""
+    """Return a sentence on the origin of the contrasts.
+
+    The sentence also says whether they are only an illustration.
+    """
     if not primary:
         return ""
     source = "Hypotheses of the study file" if is_stated else "The study's own question"
@@ -191,9 +202,9 @@ def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated
 def main_answers(findings: Sequence[Finding]) -> list[Finding]:
     """Return the headline findings that answer the question, the most important first.
 
-    Hypotheses of the study file come first, then primary claims, then findings that draw an
-    estimate, then the rest. Findings on the quality of the run or the model are left out, because
-    the lights show them.
+    The order is: hypotheses of the study file, primary claims, findings that draw an estimate, all
+    others. Findings on the quality of the run or of the model are left out, because the lights show
+    them.
     """
     about_trust = (RESPONDENT_CHECKS_KEY, STRICT_ANSWERS_KEY)
     main = [
@@ -216,8 +227,8 @@ def main_answers(findings: Sequence[Finding]) -> list[Finding]:
 def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
     """Yield the statement of each finding without repetitions.
 
-    An illustration repeats how few units it has and that it has no interval. The first sentence
-    says both, so later sentences with the same opening leave them out.
+    The statement of an illustration begins with the number of units and says that there is no
+    interval. If several statements begin alike, only the first one keeps its beginning.
     """
     before = ""
     for finding in main:
@@ -229,7 +240,7 @@ def _summarise_findings(main: Sequence[Finding]) -> Iterator[str]:
 
 
 def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
-    """Explain the brackets, lines and open circles of these findings."""
+    """Return an explanation of the brackets, lines and open circles of these findings."""
     drawn = next((finding for finding in main if finding.chart is not None), None)
     chart = drawn.chart if drawn is not None else None
     parts = []
@@ -260,7 +271,7 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
 
 
 def question_of(config: Mapping[str, object]) -> str:
-    """Return the question that a study file asks, or an empty text if no known key states it."""
+    """Return the question in a study file, or an empty string if no known key holds one."""
     for path in QUESTIONS:
         found: object = config
         for key in path:
@@ -274,8 +285,10 @@ def question_of(config: Mapping[str, object]) -> str:
 
 
 def _fallback_question(run: RunFolder, study: Study) -> str:
-    """Return a question for a study file that states none: made from its conditions, or its
-    title."""
+    """Return a question for a study file that states none.
+
+    It is made from the conditions, or is the title.
+    """
     title = title_of(run.config) or study.title
     arms = list(_arm_sizes(run, study)[1])
     if "?" in title or not 1 < len(arms) <= MOST_ARMS:
@@ -284,10 +297,9 @@ def _fallback_question(run: RunFolder, study: Study) -> str:
 
 
 def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
-    """Yield the design as it was carried out: conditions, their decisions, and the texts in the
-    prompts.
+    """Yield the design as carried out: conditions, their decisions, and the texts in prompts.
 
-    Conditions with the same decisions and sizes share a lane. Decisions in a row with the same
+    Conditions with the same decisions and sizes share a lane. Consecutive decisions with the same
     kinds of text share a step. Without a table of exposure, the lanes are the planned conditions.
     """
     by, sizes = _arm_sizes(run, study)
@@ -321,13 +333,13 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
 
 
 def _arms_in_words(arms: Sequence[str], by: str) -> str:
-    """Name conditions for readers: "Simple voting", or "Levels 1, 2-1"."""
+    """Return the names of conditions for readers: "Simple voting", or "Levels 1, 2-1"."""
     named = ", ".join("Everybody" if arm in OF_ALL else condition_name(arm) for arm in arms)
     return f"{by.capitalize()}{'s' * (len(arms) > 1)} {named}" if named[0].isdigit() else named
 
 
 def _merge_equal_steps(steps: Sequence[Step]) -> Iterator[Step]:
-    """Merge steps in a row that show the same kinds of text."""
+    """Merge consecutive steps that have the same kinds of text."""
     for sees, own in itertools.groupby(steps, key=lambda step: step.sees):
         names = [step.decision for step in own]
         few = len(names) <= MOST_LISTED
@@ -335,10 +347,10 @@ def _merge_equal_steps(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def _arm_sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
-    """Return the name of the condition column and the size of each condition in words.
+    """Return the name of the condition column, and the size of each condition in words.
 
-    An example is ("condition", {"control": "300 participants"}). If the plan has no conditions, the
-    name is empty and the only key is EVERYBODY.
+    Example: ("condition", {"control": "300 participants"}). If the plan has no conditions, the name
+    is empty and the only key is EVERYBODY.
     """
     sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
     for planned in study.expected_rows(sealed) if sealed else ():
@@ -356,7 +368,7 @@ def _arm_sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
 def trust_lights(
     run: RunFolder, findings: Sequence[Finding], deviations: Sequence[str]
 ) -> Iterator[TrustLight]:
-    """Yield every reason for caution, the gravest first, or one green light if there is none."""
+    """Yield every reason for caution, the most serious first, or one green light."""
     found = [
         TrustLight("red", alarm)
         for finding in findings
@@ -382,9 +394,9 @@ def trust_lights(
 
 
 def _check_lights(findings: Sequence[Finding]) -> Iterator[TrustLight]:
-    """Yield lights for the checks of the model that the validity card leaves out.
+    """Yield lights for the checks of the model that are not on the validity card.
 
-    Red for a failed check, amber for an unknown result.
+    A failed check is red, and an unknown result is amber.
     """
     verdicts: dict[str, list[str]] = {FAILED: [], NOT_KNOWN: []}
     made = False

@@ -1,5 +1,4 @@
-"""Write `report.html`: one self-contained page that works offline, prints well and has no
-script."""
+"""Write `report.html`: one page without scripts that works offline and prints well."""
 
 from __future__ import annotations
 
@@ -36,12 +35,12 @@ def write_report(
     known: Sequence[Finding] = (),
     over_grid: Finding | None = None,
 ) -> Path:
-    """Write `report.html` (and `report.pdf`) into the run folder and return the path of the last
-    file.
+    """Write `report.html` into the run folder and return its path.
 
-    `known` are findings that the caller has already computed. `over_grid` judges the primary claims
-    over the wordings of the grid that the run is part of. Raises InputError if a PDF is
-    requested and Typst is not installed. Then no file is written.
+    With `pdf`, also write `report.pdf` and return its path. `known`: findings that the caller has
+    already computed. `over_grid`: the judgement of the primary claims over all wordings, if the run
+    is a cell of a grid. If a PDF is requested and Typst is not installed, raises InputError and
+    writes no file.
     """
     if pdf:
         # Check for Typst first, so that a missing package is reported before any file is written.
@@ -98,15 +97,19 @@ def _template_environment() -> Environment:
 
 
 def format_prose(text: str) -> Markup:
-    """Escape a sentence, turn text in backticks into code, and keep a number and its unit on one
-    line."""
+    """Return a sentence as HTML.
+
+    Text in backticks becomes code, and a number stays on one line with its unit.
+    """
     kept = re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(kept))))
 
 
 def arrange_cards(board: CardBoard) -> dict[str, object]:
-    """Arrange a board as rows of cards: columns in order of first mention, None for a missing
-    card."""
+    """Return a board as rows of cards.
+
+    Columns are in order of first mention. A missing card is None.
+    """
     columns = list(dict.fromkeys(item[1] for item in board.items))
     rows = list(dict.fromkeys(item[0] for item in board.items))
     found = {(item[0], item[1]): item[2:] for item in board.items}

@@ -27,7 +27,7 @@ NOT_FOLLOWED = "This model did not follow the instructions"
 class FirstReplies:
     """Counts of the first replies of one model, in total and by kind of failure.
 
-    A reply that fails in several ways counts once in `failed`.
+    `failed`: the number of replies with at least one failure.
     """
 
     replies: int = 0
@@ -42,10 +42,11 @@ class FirstReplies:
         return self.failed / self.replies if self.replies else 0.0
 
     def judge(self, limit: float) -> Verdict:
-        """Return whether the model followed the instructions, given the largest share of failures.
+        """Return whether the model followed the instructions.
 
-        Failed: the share is above the limit, as the alarm says. Passed: the whole interval of the
-        share is below it. Otherwise there are too few replies to know.
+        `limit`: the largest acceptable share of failures. Failed: the share is above the limit.
+        Passed: the whole interval of the share is below the limit. In all other cases there are too
+        few replies to know.
         """
         if self.share > limit:
             return FAILED
@@ -81,7 +82,7 @@ def check_instructions(run: RunFolder) -> Finding | None:
     """Return the finding on whether the models of a run followed the instructions.
 
     Returns None if the journal has no first replies or cannot be read. The list of deviations
-    reports an unreadable journal.
+    reports a journal that cannot be read.
     """
     try:
         with JournalReader(run.path / JOURNAL) as journal:

@@ -2,7 +2,7 @@
 
 The checklist holds the core and optional items of GUIDE-LLM, in the wording of Folkmoot. Source:
 Feuerriegel et al., "GUIDE-LLM: a reporting checklist for LLMs in behavioural science"
-(https://llm-checklist.com/checklist). What a run does not record is said to be not recorded.
+(https://llm-checklist.com/checklist). Facts that a run does not record are marked as not recorded.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def build_methods(
     """Write the methods section of a paper in the past tense, and fill in the checklist.
 
     The paragraphs are on design and sample, material, analysis, controls, and the record of the
-    run. `front` is the first page of the report and `results` are those of all claims.
+    run. `front`: the first page of the report. `results`: the results of all claims.
     """
     times = call_times(run)
     parts = (
@@ -102,7 +102,7 @@ def _or_default(run: RunFolder, key: str) -> str:
 
 
 def _describe_models(run: RunFolder, times: CallTimes) -> str:
-    """Name each model with the version that served it and the dates of its calls."""
+    """Return the models with the versions that served them and the dates of their calls."""
     served = [m for m in run.manifest.get("models", []) if m.get("calls") and m.get("roles", True)]
     return "; ".join(
         f"{m['asked']}"
@@ -130,7 +130,7 @@ def _describe_material(run: RunFolder, front: Front) -> Iterator[str]:
 
 
 def _describe_options(run: RunFolder) -> Iterator[str]:
-    """Yield how participants decided: the options of closed choices, or the form of the answer."""
+    """Yield how participants decided: the options of closed choices, or the kind of answer."""
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         return
     decided = run.scan_table(ExposureRow.table).select("decision", "address").unique()
@@ -147,7 +147,7 @@ def _describe_options(run: RunFolder) -> Iterator[str]:
 
 
 def _describe_answer(kind: str, options: Sequence[str]) -> str:
-    """Describe how participants answered. `options` are the lists that they saw, as JSON."""
+    """Return a text on how participants answered. `options`: the lists that they saw, as JSON."""
     listed = [tuple(json.loads(text)) for text in options]
     sets = {tuple(sorted(order)) for order in listed if order}
     if len(sets) != 1:
@@ -234,9 +234,9 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
 
 
 def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTimes) -> ResultTable:
-    """Return the GUIDE-LLM checklist: item, what it asks for, and the answer of this run.
+    """Return the GUIDE-LLM checklist: item, its question, and the answer of this run.
 
-    What a run does not record is `NOT_RECORDED`, and the authors fill it in.
+    A fact that the run does not record is `NOT_RECORDED`, and the authors fill it in.
     """
     manifest, config = run.manifest, run.config
     design = run.plan.get("sealed", {}).get("design", {}).get("data", {})
@@ -355,14 +355,14 @@ def _describe_access_dates(run: RunFolder, times: CallTimes) -> str:
 
 
 def _describe_validation(benchmark: CardRow | None) -> str:
-    """Say how the run compares with people, if people answered the same questions."""
+    """Return the result of comparing the run with people, or `BLANK` without a comparison."""
     if benchmark is None or not benchmark.figures:
         return BLANK
     return f"Human benchmark {benchmark.verdict}: {benchmark.figures}"
 
 
 def _describe_access(model: str) -> str:
-    """Describe in a sentence how a model was accessed."""
+    """Return a sentence on how a model was accessed."""
     if is_synthetic(model):
         return "The embedded respondent: computed in this process, no language model."
     if model == HUMAN_MODEL:

@@ -36,7 +36,7 @@ PAGE = 640.0
 
 
 def load_typst() -> ModuleType:
-    """Import Typst. Raises InputError that names the extra if it is not installed."""
+    """Import Typst. Raises InputError with the name of the extra if Typst is not installed."""
     try:
         import typst
     except ModuleNotFoundError:
@@ -46,10 +46,10 @@ def load_typst() -> ModuleType:
 
 
 def write_pdf(document: Document, path: Path) -> Path:
-    """Typeset a report and return its path.
+    """Typeset a report and return the path of the PDF.
 
-    The PDF holds the first 40 rows of each table, and the HTML report holds all. Raises InputError
-    if Typst is not installed.
+    The PDF holds the first 40 rows of each table, and the HTML report holds all rows. Raises
+    InputError if Typst is not installed.
     """
     typst = load_typst()
     with TemporaryDirectory() as name:
@@ -67,8 +67,10 @@ def write_pdf(document: Document, path: Path) -> Path:
 
 
 def write_registration_pdf(text: Preregistration, path: Path) -> Path:
-    """Typeset a preregistration with all table rows. Raises InputError if Typst is not
-    installed."""
+    """Typeset a preregistration, with all rows of its tables, and return the path of the PDF.
+
+    Raises InputError if Typst is not installed.
+    """
     typst = load_typst()
     data = {
         "title": text.title,
@@ -101,7 +103,7 @@ def write_registration_pdf(text: Preregistration, path: Path) -> Path:
 
 
 class _Writer:
-    """Collect the content of a report for the template.
+    """Collects the content of a report for the template.
 
     Drawings are written as files beside the template. All other content goes into one JSON object.
     """
@@ -216,7 +218,10 @@ class _Writer:
 
 
 def _strip_markup(text: str) -> str:
-    """Remove the backticks of code and keep a number and its unit on one line."""
+    """Return a text without the backticks of code.
+
+    A number stays on one line with its unit.
+    """
     return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text).replace("`", "")
 
 
@@ -229,8 +234,9 @@ def _svg_width(svg: str) -> float:
 def _column_widths(grid: ResultTable, rows: list[list[str]]) -> list[float]:
     """Return the share of the page width of each column.
 
-    A share of 0 means that the column takes the width that it needs, as numbers and short texts do.
-    In a table with long texts, the other columns share the rest, and longer texts get more.
+    A share of 0 means that the column takes only the width that it needs, as numbers and short
+    texts do. In a table with long texts, the other columns divide the remaining width by length of
+    text.
     """
     columns = list(zip(*rows, strict=True))
     longest = [max(map(len, cells)) for cells in columns] or [0] * len(grid.columns)
@@ -246,7 +252,10 @@ def _column_widths(grid: ResultTable, rows: list[list[str]]) -> list[float]:
 
 
 def _grid_data(grid: ResultTable, most: int | None = MOST_ROWS) -> dict[str, object]:
-    """Return a table in the form that the templates read, with at most `most` rows (None: all)."""
+    """Return a table in the form that the templates read, with at most `most` rows.
+
+    None means all rows.
+    """
     left = 0 if most is None else len(grid.rows) - most
     rows = [
         [format_cell(value, column) for value, column in zip(row, grid.columns, strict=True)]

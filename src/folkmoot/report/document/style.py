@@ -1,5 +1,4 @@
-"""The style of all charts: colours that remain distinct for colour-blind readers and in
-greyscale."""
+"""The style of all charts. Colours also differ in greyscale and for colour-blind readers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The trust section of a report: who was asked what, with which settings, and what deviated from
-the plan.
+"""The trust section of a report: models, settings, answers, and deviations from the plan.
 
-All facts come from the run folder and none is entered by hand.
-"""
+All facts come from the run folder and none is entered by hand."""
 
 from __future__ import annotations
 
@@ -39,8 +37,8 @@ PARSE_STEPS = {
 class Trust:
     """The trust section: facts of the run, and deviations from its plan.
 
-    `registered` states what the plan sealed before the first call. `versions` shows the registered
-    and the actual version of each deviation in full. `since` lists changes after the run.
+    `registered`: what the plan sealed before the first call, as sentences. `versions`: the
+    registered and the actual version of each deviation in full. `since`: the changes after the run.
     """
 
     models: ResultTable
@@ -74,7 +72,7 @@ def build_trust_section(run: RunFolder, study: Study) -> Trust:
 
 
 def call_times(run: RunFolder) -> dict[str, tuple[str, str]]:
-    """Map each requested model to the times of its first and last call in the journal (UTC)."""
+    """Return requested model → times of its first and last call in the journal (UTC)."""
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             called = journal.call_times_by_model()
@@ -110,8 +108,10 @@ def _models_table(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, st
 
 
 def _cached_share(model: Mapping[str, Any]) -> dict[str, str]:
-    """Return the share of input tokens that the vendor read from its cache, or nothing if there are
-    none."""
+    """Return the share of input tokens that the vendor read from its cache, as a table cell.
+
+    The result is empty if there are no such tokens.
+    """
     cached, asked = model.get("cached_tokens"), model.get("input_tokens")
     return {"of these cached": f"{cached / asked:.0%}"} if cached and asked else {}
 
@@ -150,7 +150,7 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
 
 
 def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
-    """Return the number of replies that broke off, and their highest possible cost."""
+    """Return the number of replies that broke off, and their maximum cost."""
     if not broken:
         return {}
     told = "replies that broke off (of unknown cost)"
@@ -158,7 +158,7 @@ def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
 
 
 def _possibly_paid(told: Mapping[str, Any] | None) -> dict[str, object]:
-    """Return calls that a killed process may have paid for. They are not part of the cost."""
+    """Return the calls for which a killed process may have paid. The cost does not include them."""
     if not told:
         return {}
     calls = "calls in flight when a process was killed (possibly paid, not in the cost)"

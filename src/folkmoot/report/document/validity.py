@@ -1,9 +1,8 @@
 """The validity card on the first page: eight threats to a simulated study, each with a verdict.
 
-Every verdict is read from a finding of the report and none is computed here. The rules of these
-findings decide: a check passes if the whole interval lies inside its margin. Without data a
-verdict is "not known", and the row says what to do.
-"""
+All verdicts come from findings of the report, and this module computes none. A check passes if the
+whole interval lies inside its margin. Without data the verdict is "not known", and the row gives
+advice."""
 
 from __future__ import annotations
 
@@ -63,7 +62,8 @@ Row = Mapping[str, TableCell]
 class Evidence(NamedTuple):
     """One verdict of a finding, with its figure in words.
 
-    `distance`: how far the figure lies on the bad side. It orders evidence of one verdict.
+    `distance`: how far the figure lies on the bad side. Evidence with the same verdict is sorted by
+    it.
     """
 
     label: str
@@ -73,7 +73,7 @@ class Evidence(NamedTuple):
 
 
 class CardRow(NamedTuple):
-    """One row of the card: the figures in words, and what follows from the verdict."""
+    """One row of the validity card: verdict, figures in words, and consequence."""
 
     name: str
     verdict: Verdict
@@ -82,9 +82,10 @@ class CardRow(NamedTuple):
 
 
 class Threat(NamedTuple):
-    """What one row is about, with its consequence for each verdict.
+    """The subject of one row of the card, with the consequence of each verdict.
 
-    `unknown` is a clause without its end. `more` says what to do if there are too few data.
+    `unknown`: a clause that `more` or another advice completes. `more`: the advice if there are too
+    few data.
     """
 
     name: str
@@ -157,10 +158,10 @@ HUMAN_BENCHMARK = Threat(
 def build_validity_card(
     run: RunFolder, findings: Sequence[Finding], over_grid: Finding | None = None
 ) -> tuple[CardRow, ...]:
-    """Return the eight rows of the card, or none if only people answered.
+    """Return the eight rows of the card, or an empty tuple if only people answered.
 
-    `findings` are those of the report. `over_grid` judges the primary claims over the wordings of
-    the grid of this run, if there are several.
+    `findings`: those of the report. `over_grid`: the judgement of the primary claims over the
+    wordings of the grid to which this run belongs, if there are several wordings.
     """
     models = {model["asked"] for model in run.manifest.get("models", [])}
     # People need no simulation to be checked.
@@ -213,9 +214,9 @@ def build_validity_card(
 
 
 def claims_over_wordings(run: RunFolder) -> Finding | None:
-    """Return the judgement of the primary claims over the grid of a run.
+    """Return the judgement of the primary claims over the grid of a run, or None.
 
-    None if the run is no cell of a grid, or if the grid does not vary the wording.
+    Returns None if the run is no cell of a grid, or if the grid does not vary the wording.
     """
     folder = run.path.parent
     if folder.name != CELLS_FOLDER or not is_grid(folder.parent):
@@ -230,7 +231,10 @@ def claims_over_wordings(run: RunFolder) -> Finding | None:
 def _card_row(
     threat: Threat, evidence: Sequence[Evidence], advice: str, noun: str = "figure"
 ) -> CardRow:
-    """Return the row of a threat. `advice` says how to know the verdict if there are no data."""
+    """Return the row of a threat.
+
+    `advice`: how the researcher can obtain a verdict if there are no data.
+    """
     if not evidence:
         return CardRow(threat.name, NOT_KNOWN, "", f"{threat.unknown}: {advice}.")
     ordered = sorted(evidence, key=lambda one: (_WORST.index(one.verdict), -one.distance))
@@ -241,7 +245,7 @@ def _card_row(
 
 
 def _in_words(ordered: Sequence[Evidence], noun: str) -> str:
-    """Return the worst figure, and how many figures have which verdict if there are several."""
+    """Return the worst figure in words, followed by the number of figures with each verdict."""
     label, _, figure, _ = ordered[0]
     told = f"{label}: {figure.removesuffix('.')}" if label else figure.removesuffix(".")
     if len(ordered) == 1:
@@ -281,7 +285,7 @@ def _instructions(findings: Sequence[Finding]) -> list[Evidence]:
 
 
 def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
-    """Return the checks of the model with these titles that measured something."""
+    """Return the checks of the model with these titles, if they measured a value."""
     return [
         Evidence("", _verdict(row["verdict"]), str(row["says"]))
         for row in _rows(findings, RESPONDENT_CHECKS_KEY)
@@ -292,9 +296,10 @@ def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
 
 
 def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) -> list[Evidence]:
-    """Return the evidence of a control, or that of the checks of the model if it was not asked.
+    """Return the evidence of a control and of the checks of the model that count beside it.
 
-    A control asks more directly, so a check beside it counts only if it failed.
+    If the control was asked, only failed checks count, because a control is more direct. Otherwise
+    all checks count.
     """
     return [*control, *(check for check in checks if not control or check.verdict == FAILED)]
 
@@ -302,9 +307,9 @@ def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) 
 def _shares(
     findings: Sequence[Finding], key: str, label: str, column: str, what: str, sign: int = 1
 ) -> list[Evidence]:
-    """Return the rows of a finding of controls that measured a share.
+    """Return the evidence in the rows of a finding of controls that measured a share.
 
-    `what` says of what the share is. `sign` is −1 if a small share is bad.
+    `what`: the words that follow the share. `sign`: −1 if a small share is bad.
     """
     return [
         Evidence(
@@ -340,7 +345,10 @@ def _orders(findings: Sequence[Finding]) -> list[Evidence]:
 
 
 def _wordings(over_grid: Finding | None) -> list[Evidence]:
-    """Return the claims over a grid. A claim that no cell supports depends on nothing yet."""
+    """Return evidence for the claims over a grid of wordings.
+
+    A claim that no cell supports is left undecided, because it depends on no wording yet.
+    """
     return [
         Evidence(
             str(row["claim"]),
@@ -355,10 +363,10 @@ def _wordings(over_grid: Finding | None) -> list[Evidence]:
 
 
 def _people(findings: Sequence[Finding]) -> list[Evidence]:
-    """Return how the run compares with people.
+    """Return evidence for how the run compares with people.
 
-    A published range of other people's answers can fail a run. It can't pass one, because these
-    people were asked other questions.
+    A published range of answers can only fail a run and not pass it, because these people were
+    asked other questions.
     """
     found = [
         Evidence(
@@ -379,7 +387,7 @@ def _number(cell: TableCell) -> float:
 
 
 def _controls_asked(run: RunFolder) -> Collection[str] | None:
-    """Return the controls that were asked of a run, or None if none are finished."""
+    """Return the controls that were asked of a run, or None if no controls are finished."""
     if finished_controls(run) is None:
         return None
     table = RunFolder(run.path / CONTROLS).scan_table(ControlRow.table)
@@ -389,7 +397,7 @@ def _controls_asked(run: RunFolder) -> Collection[str] | None:
 def _advice(
     run: RunFolder, findings: Sequence[Finding], asked: Collection[str] | None, control: str
 ) -> str:
-    """Return what to do in order to know what a control would tell."""
+    """Return the advice how to obtain the verdict that a control would give."""
     if not run.has_table(ExposureRow.table):
         return "this study type records no decisions that a control could continue"
     if control == FACT and not ages_by_participant(run):
