@@ -53,8 +53,8 @@ class Room:
 class Line:
     """One utterance in a room, or one reply that no other participant heard (`private`).
 
-    `notes` says to whom it responds and what it changed. `reactions` maps a kind of reference to
-    its targets. `prescribed` is True for a text that no model wrote.
+    `notes` name the speaker to whom it responds and the changes that it made. `reactions` maps a
+    kind of reference to its targets. `prescribed` is True for a text that no model wrote.
     """
 
     part: str

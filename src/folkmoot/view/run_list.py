@@ -115,7 +115,7 @@ class RunStatus:
 
 
 class RunCollection:
-    """The runs of a folder, including runs in grids. If the folder is a run, that run alone."""
+    """The runs of a folder, including runs in grids. The folder may also be a single run."""
 
     def __init__(self, folder: Path) -> None:
         self.one = _is_run(folder)

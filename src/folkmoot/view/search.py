@@ -70,7 +70,7 @@ class SearchResult(NamedTuple):
 
 
 class Searches:
-    """The search indices of all runs. A thread for each run updates its index."""
+    """The search indices of all runs, each updated by a thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -180,7 +180,10 @@ class SimulatedRespondent:
 
     @cached_property
     def exposure_dose(self) -> ExposureDose:
-        """The person's exposure to arguments in this request."""
+        """The exposure of the person to arguments in this request.
+
+        Arguments for the option that the person chose first do not count.
+        """
         # Use the first own choice, not the current option: a person who has changed the choice was
         # moved by the arguments for the new option, so these must count.
         first_option = next(iter(self._own_choices), "") or self._liked_best

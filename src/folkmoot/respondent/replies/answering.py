@@ -1,6 +1,6 @@
 """Answers by their form: a listed option, a number within bounds, or text.
 
-If a study type gives a rule for an answer (`RespondentPart.answers`), the rule is used instead.
+A study type's rule for an answer (`RespondentPart.answers`) takes precedence.
 """
 
 from __future__ import annotations

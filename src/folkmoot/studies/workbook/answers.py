@@ -67,9 +67,7 @@ _COUNTED = re.compile(r"(?:list\s*\(\s*)?range\s*\([-+\d\s,]*\)(?:\s*\))?")
 
 
 class NotALiteral(ValueError):
-    """Raised for a text that looks like a literal but is not one. Its message is for the
-    researcher.
-    """
+    """Raised for a text that looks like a literal but is not. The message is for researchers."""
 
 
 def looks_like_dict(text: str) -> bool:
@@ -109,8 +107,7 @@ def read_literal(text: str) -> object:
 
 
 def _repair_candidates(text: str) -> list[str]:
-    """Return the text as typed, followed by versions with straight quotes, the most changed one
-    last.
+    """Return the text as typed, followed by versions with more and more straight quotes.
 
     The text as typed comes first, so that an apostrophe inside an option is kept.
     """
@@ -434,9 +431,7 @@ class GivenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class WorkbookAnswer(AnswerType[GivenAnswer]):
-    """The answer type of one task for one participant. `order` holds the options in the order
-    shown.
-    """
+    """The answer type of one task for one participant. `order`: the options as shown."""
 
     choices: Options | None
     order: tuple[str, ...]

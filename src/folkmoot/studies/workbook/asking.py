@@ -179,8 +179,7 @@ def say_question_to(
     seat: SessionParticipant,
     public_question: Utterance | None,
 ) -> None:
-    """Add the group's question, in the wording for the participant's role, to one participant's
-    history.
+    """Add the group's question, worded for a participant's role, to the participant's history.
 
     `public_question` is the question in the wording for other speakers. The same utterance is used
     if both wordings are equal.
@@ -291,9 +290,7 @@ async def ask_seat(
     turn: int,
     peers: Sequence[Utterance] = (),
 ) -> AskedTask:
-    """Put a task to one participant and return the result. The prompt lists the utterances in
-    `peers`.
-    """
+    """Put a task to one participant and return the result. The prompt lists `peers`."""
     row, history = task.task, state.histories.get(seat.id, EMPTY_TRANSCRIPT)
     task_prompt = build_task_prompt(scope.prompt, scope.rng, state, task, seat, peers)
     answer_type = task_prompt.answer_type
@@ -421,8 +418,7 @@ async def ask_special(
 
 
 def record_answer(state: SessionState, asked: AskedTask) -> None:
-    """Keep and count an answer, and add it to the histories of its speaker and of the special
-    roles.
+    """Keep and count an answer. Add it to the histories of its speaker and of special roles.
 
     The protocol decides when other participants hear the answer.
     """

@@ -123,10 +123,9 @@ def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
 
 
 def filled_texts(experiment: Experiment) -> Iterator[tuple[str | ExpressionProblem, str]]:
-    """Yield each text with placeholders, filled in with the values known before a run, and its
-    cell.
+    """Yield each text with placeholders, filled in with the values known before a run.
 
-    If a text cannot be filled in, the problem is yielded in place of the text.
+    Each text comes with its cell. If it cannot be filled in, the problem takes its place.
     """
     for text, role, where in _speaker_texts(experiment):
         for treatment in experiment.treatments if "{" in text else ():

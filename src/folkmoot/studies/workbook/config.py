@@ -49,9 +49,7 @@ def special_role(label: str) -> str | None:
 
 
 def written_label(label: str) -> str:
-    """Return a role's label, with British spellings of special roles replaced by those of the
-    format.
-    """
+    """Return a role's label. Special roles in British spelling get the format's spelling."""
     return _BRITISH.get(label.strip().casefold(), label)
 
 
@@ -253,10 +251,9 @@ _PACKED = BeforeValidator(_unpack_rows, json_schema_input_type=Word)
 
 
 class Profiles(_Part):
-    """The profiles of all respondents: column names, questions, and one row of texts per
-    respondent.
+    """The profiles of all respondents: column names, questions, and one row per respondent.
 
-    A blank cell is "".
+    All cells are texts. A blank cell is "".
     """
 
     names: tuple[str, ...] = Field(description="Short names of the columns, row 1.")
@@ -476,8 +473,8 @@ def declare_claims(config: WorkbookConfig) -> list[Claim]:
     """Return the claims on differences between treatments and between experiments.
 
     Each numeric variable and each computed value of participants is a measure. Rounds are averaged.
-    Contrasts of each treatment with the first one are primary. If the workbook has computed values,
-    only their contrasts are primary. Other contrasts between treatments are secondary. Contrasts
+    The contrasts of each treatment with the first one are primary up to a maximum number, and then
+    secondary. If the workbook has computed values, only their contrasts can be primary. Contrasts
     between experiments are exploratory. They are left out if there are more than
     `MAX_COMPARED_EXPERIMENTS` experiments.
     """

@@ -494,9 +494,7 @@ class Evaluator:
         return self._combined[node, excluded]
 
     def _column(self, inner: ast.expr) -> _Column:
-        """Evaluate the argument of an aggregate for all participants. Each argument is evaluated
-        only once.
-        """
+        """Evaluate the argument of an aggregate for all participants, and keep the result."""
         if inner not in self._columns:
             personal = names_used(inner, outside_only=True) & self.context.personal
             values: dict[str, Any] = {}

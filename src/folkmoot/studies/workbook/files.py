@@ -221,9 +221,7 @@ class ExperimentFiles:
         self._written = dict.fromkeys(self._done, 0)
 
     def add_session(self, experiment: Experiment, number: int, record: SessionRecord) -> None:
-        """Add a finished session. Write the files if enough sessions were added since the last
-        write.
-        """
+        """Add a finished session. Write the files if enough sessions were added."""
         # Sessions arrive in the order in which they finish.
         records, written_count = self._done[experiment.id], self._written[experiment.id]
         records[number] = record
@@ -320,7 +318,7 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
 
 
 def _unique_titles(taken: set[str]) -> Callable[..., str]:
-    """Return a function that makes column names unique."""
+    """Return a function that makes a column title differ from all titles in `taken`."""
 
     def build_title(name: str, prefix: str = "") -> str:
         title = name

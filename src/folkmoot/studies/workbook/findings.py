@@ -121,9 +121,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
 
 
 def _played_treatments(design: Workbook, sessions: pl.DataFrame) -> list[str]:
-    """Return the treatments that were played, in the order of the sheet. The first is the
-    reference.
-    """
+    """Return the treatments that were played, in sheet order. The first is the reference."""
     played_labels = list(dict.fromkeys(sessions["treatment"].to_list()))
     ordered = [
         treatment.label for treatment in design.treatments if treatment.label in played_labels
@@ -470,8 +468,7 @@ def option_shares(
     treatments: Sequence[str],
     options_by_variable: Mapping[str, Sequence[str]],
 ) -> list[Finding]:
-    """Build one finding per variable with a list of options: the share of each option, by
-    treatment.
+    """Build one finding per variable with a list of options: option shares by treatment.
 
     `options_by_variable` maps variable → options in the order of the sheet.
     """

@@ -307,8 +307,7 @@ def assign_balanced(count: int, group_count: int, rng: np.random.Generator) -> l
 
 
 def manual_columns(settings: Settings, profiles: Profiles) -> dict[str, int | None]:
-    """Return the column index of each manual assignment, with the key `treatment`, `session` or
-    `role`.
+    """Return the column index of each manual assignment: `treatment`, `session` or `role`.
 
     The index is None if the profiles lack the column.
     """

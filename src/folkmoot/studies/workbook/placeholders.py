@@ -52,9 +52,7 @@ class UnknownName(ExpressionProblem):
 
 
 class Figure(QuotedFloat):
-    """A number with a source. It compares and rounds as a number and prints without float
-    artefacts.
-    """
+    """A number with a source. It behaves as a number and prints without float artefacts."""
 
     def __str__(self) -> str:
         return number_text(float(self))
@@ -113,7 +111,10 @@ _Names = set[str]
 
 @lru_cache(maxsize=32_768)
 def _parse_template(text: str) -> tuple[Sequence[_Part], frozenset[str]]:
-    """Return the parts of a text and the names in it. Raises ExpressionProblem."""
+    """Parse a text and return its parts and the names in it.
+
+    Raises ExpressionProblem if the text cannot be parsed.
+    """
     if len(text) > MAX_TEXT:
         raise ExpressionProblem(f"the text is longer than {MAX_TEXT:,} characters", "shorten it")
     names = _Names()
@@ -215,7 +216,10 @@ def normalise_options(text: str) -> str:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return the names in the placeholders of a text. Raises ExpressionProblem."""
+    """Return the names in the placeholders of a text.
+
+    Raises ExpressionProblem if the text cannot be parsed.
+    """
     return _parse_template(normalise_options(text))[1]
 
 

@@ -93,8 +93,7 @@ def load_workbook_config(path: Path) -> WorkbookConfig:
 
 
 def _problem_sort_key(problem: Problem) -> tuple[int, str, int, int]:
-    """Return the sort key of a problem: first the whole file, then unknown sheets, then known
-    sheets.
+    """Return the sort key of a problem: the whole file, then unknown sheets, then known ones.
 
     Within a sheet, problems are sorted by row and column.
     """
@@ -392,9 +391,7 @@ def _column_notes(workbook: Workbook) -> list[str]:
 
 
 def design_size(config: WorkbookConfig, _folder: Path) -> DesignSize:
-    """Return the size of the design for `folkmoot power`, with the sessions divided among
-    treatments.
-    """
+    """Return the size of the design for `folkmoot power`: sessions divided among treatments."""
     settings = config.workbook.settings
     # A workbook without treatments counts as two arms, since power needs a comparison.
     treatment_count = max(2, len(config.workbook.treatments))

@@ -204,9 +204,7 @@ async def play_session(
 async def run_discussion(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> None:
-    """Put a question to the group. Each participant in turn answers after hearing the earlier
-    answers.
-    """
+    """Put a question to the group. Participants answer in turn and hear earlier answers."""
     question = say_question(scope, state, task, in_play)
     speaker_scopes = [
         (speaker, scope.child(speaker if isinstance(speaker, str) else speaker.id))

@@ -107,8 +107,7 @@ def _said_by_others(mind: SimulatedRespondent) -> list[Passage]:
 
 
 def _question_text(mind: SimulatedRespondent) -> str:
-    """Return the sentences of a task's text that are questions, or the whole text if there are
-    none.
+    """Return the questions in a task's text, or the whole text if there are none.
 
     Text about earlier rounds is ignored.
     """
@@ -239,9 +238,7 @@ class _Stake(NamedTuple):
 
 
 def _stake_amount(mind: SimulatedRespondent) -> _Stake | None:
-    """Return the amount that can be given: the amount with a unit that the texts mention most
-    often.
-    """
+    """Return the amount that can be given: the amount with a unit that texts mention most."""
     texts = [passage.text for passage in _readable_passages(mind)]
     if not any(_GIVING.search(text) for text in texts):
         return None

@@ -240,8 +240,7 @@ class SessionState:
         )
 
     def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
-        """Return the value of a name for a participant. `participant` is None for a value of the
-        session.
+        """Return the value of a name for a participant. For the session, `participant` is None.
 
         Returns Missing if an expected value is missing. Returns None if no value was ever planned
         for the participant.
@@ -362,7 +361,7 @@ def parse_cell(text: str) -> Scalar:
 def known_beforehand(
     experiment: Experiment, treatment: str, role: Role | None
 ) -> dict[str, object]:
-    """Return the placeholders that have values before the first answer, mapped to these values."""
+    """Return placeholder → value for all values that are known before the first answer."""
     parts = {"treatment": experiment.treatments.get(treatment), "role": role}
     attributes = {
         f"{space}.{name}": text

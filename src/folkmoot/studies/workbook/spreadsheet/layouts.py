@@ -55,8 +55,7 @@ NOTES_SHEET = "notes"
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of sheets, settings and columns in one layout. Names that are not listed are
-    canonical.
+    """The names of sheets, settings and columns in one layout. Other names are canonical.
 
     `more_settings`: settings that only this layout has. `optional`: settings that may be absent.
     `fixed`: settings that the layout implies. `texts_may_be_dicts` is True if treatments and roles
@@ -191,8 +190,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table. `cells` and `columns` map the canonical name of a column to cell and
-    position.
+    """One row of a table.
+
+    `cells` maps the canonical name of a column to its cell, and `columns` maps it to its position.
     """
 
     sheet: Sheet
@@ -213,9 +213,7 @@ class Row:
         return cell.text if cell else ""
 
     def long_text(self, column: str) -> str:
-        """Return the text of a cell with its spaces and line breaks. Returns "" if the cell is
-        blank.
-        """
+        """Return the text of a cell with its spaces and line breaks, or "" if it is blank."""
         cell = self.cells.get(column)
         if cell is None:
             return ""
@@ -395,9 +393,7 @@ def as_bool(cell: Cell | None) -> bool | None:
 
 
 def as_integer(cell: Cell | None) -> int | None:
-    """Return a cell such as 4, 4.0, "4" or "4.0" as a whole number. Returns None for any other
-    cell.
-    """
+    """Return a cell such as 4, 4.0, "4" or "4.0" as a whole number, and None for other cells."""
     number = as_number(cell)
     # Beyond 1e15 neighbouring whole numbers are the same float.
     if number is None or not number.is_integer() or abs(number) > 1e15:
@@ -518,8 +514,7 @@ def example_workbook() -> bytes:
 def workbook_bytes(
     content: Mapping[str, Rows], layout: Layout = AGENT_ROLES, notes: Sequence[str] = ()
 ) -> bytes:
-    """Return an .xlsx file in a layout. Rows hold their values in the order of the canonical
-    columns.
+    """Return an .xlsx file in a layout. Rows hold values in the order of canonical columns.
 
     `notes` are written to a separate sheet.
     """

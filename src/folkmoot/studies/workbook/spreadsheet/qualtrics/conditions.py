@@ -110,9 +110,7 @@ def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
 
 
 def holds_only_if_asked(condition: Condition) -> bool:
-    """Return True if only participants who were asked the compared questions can fulfil a
-    condition.
-    """
+    """Return True if only participants who were asked can fulfil a condition."""
     if isinstance(condition, Comparison):
         return condition.needs_answer
     if isinstance(condition, All):

@@ -43,9 +43,7 @@ class Setting:
 
 @dataclass
 class Column:
-    """A column of the profiles for a field: its short name and the value that all participants
-    have.
-    """
+    """A column of the profiles for a field: its short name and the value of all participants."""
 
     name: str
     field: str

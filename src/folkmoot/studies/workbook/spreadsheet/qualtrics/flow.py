@@ -424,8 +424,7 @@ class SurveyFlow:
         self.tasks.append(task)
 
     def _take_pending(self, condition: Condition) -> Iterator[tuple[Condition, str]]:
-        """Yield the pending texts that this task shows, each with the condition under which it
-        does.
+        """Yield the pending texts that this task shows, each with its condition.
 
         Texts that some participants do not see in this task stay pending for the next one.
         """

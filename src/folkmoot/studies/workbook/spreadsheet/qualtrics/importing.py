@@ -209,9 +209,7 @@ def _write_options(item: Item) -> str:
 
 
 def _describe(flow: SurveyFlow, tasks: int, respondents: int) -> list[str]:
-    """Return the summary for the researcher: what was made, what remains to do, and what is
-    missing.
-    """
+    """Return a summary for the researcher: what was made, what to do next, what is missing."""
     questions = len({task.question_id for task in flow.tasks})
     treatments, columns = flow.treatments.labels, flow.data.columns.values()
     lines = [

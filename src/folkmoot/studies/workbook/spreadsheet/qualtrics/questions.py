@@ -79,8 +79,7 @@ class Item:
     logic: Mapping[str, Any] = field(default_factory=dict)
 
     def literal_of(self, choice: str) -> tuple[str, str] | None:
-        """Return the operator (`==` or `in`) and the literal that test whether the answer is a
-        choice.
+        """Return the operator (`==` or `in`) and the literal that test for a choice.
 
         Returns None if there is no such choice or if no literal identifies it.
         """
@@ -162,9 +161,7 @@ class FormMaker:
     # --- parts of questions --------------------------------------------------------------------
 
     def _choices(self, question: Question) -> list[Choice]:
-        """Return the choices of a question, including those that it takes over from another
-        question.
-        """
+        """Return the choices of a question, including those taken over from another question."""
         dynamic = as_mapping(question.keys.get("DynamicChoices"))
         own = [choice for choice in question.choices() if not choice.id.startswith("x")]
         if not dynamic:
@@ -274,9 +271,7 @@ class FormMaker:
         return QuestionForm(words=words)
 
     def multiple_choice(self, question: Question) -> QuestionForm | None:
-        """Return the form of a question with a single answer, with multiple answers, or from 0 to
-        10.
-        """
+        """Return the form of a question with one answer, several answers, or a score of 0–10."""
         stem = self._stem(question)
         recodes = _recodes(question.keys)
         if question.selector == "NPS":
