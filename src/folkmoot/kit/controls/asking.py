@@ -418,3 +418,8 @@ def finished_controls(run: RunFolder) -> Amendment | None:
         elif amendment.kind == WITHDRAWAL:
             made = None
     return made
+
+
+def open_controls(run: RunFolder) -> RunFolder | None:
+    """Return the folder with the finished controls of a run, or None if there are none."""
+    return None if finished_controls(run) is None else RunFolder(run.path / CONTROLS)

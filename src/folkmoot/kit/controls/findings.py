@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from folkmoot.kit.controls.asking import ControlsConfig, finished_controls
+from folkmoot.kit.controls.asking import ControlsConfig, open_controls
 from folkmoot.kit.controls.contrasts import Contrast, contrasts_in, share_of_units, unit_name
 from folkmoot.kit.controls.effects import (
     SECTION,
@@ -39,7 +39,7 @@ from folkmoot.measures.inference.estimates import (
 from folkmoot.measures.retest import Repeat, agreement_with_oneself
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
-from folkmoot.storage.run_folder import CONTROLS, RunFolder
+from folkmoot.storage.run_folder import RunFolder
 
 BY_QUESTION, DISTRIBUTIONS = "negative_controls", "negative_distributions"
 USER_DRIFT, PERSONA_KEPT, RELIABILITY = "user_drift", "persona_kept", "reliability"
@@ -61,10 +61,10 @@ def control_findings(run: RunFolder) -> list[Finding]:
 
     The list is empty if the study file names no controls and none were asked.
     """
-    if finished_controls(run) is None:
+    controls = open_controls(run)
+    if controls is None:
         # A finished run without the requested controls must not look like one that passed them.
         return [_unfinished()] if run.config.get("controls") and run.is_finished else []
-    controls = RunFolder(run.path / CONTROLS)
     return findings_in(controls.read_table(ControlRow.table), _options_in(run), _margins(controls))
 
 

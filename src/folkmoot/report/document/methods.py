@@ -15,7 +15,7 @@ import polars as pl
 
 from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
-from folkmoot.kit.controls.asking import finished_controls
+from folkmoot.kit.controls.asking import open_controls
 from folkmoot.kit.controls.effects import NAMES
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, ControlRow
 from folkmoot.kit.exposure import ExposureRow
@@ -27,7 +27,7 @@ from folkmoot.report.document.trust import call_times
 from folkmoot.report.document.validity import CardRow
 from folkmoot.report.preregistration import METHODS, describe_families
 from folkmoot.storage.findings import ResultTable
-from folkmoot.storage.run_folder import CONTROLS, RunFolder
+from folkmoot.storage.run_folder import RunFolder
 
 NOT_RECORDED = "not recorded"
 BLANK = f"{NOT_RECORDED}: to be filled in by the authors"
@@ -181,10 +181,11 @@ def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _describe_controls(run: RunFolder, card: Sequence[CardRow]) -> Iterator[str]:
-    if finished_controls(run) is None:
+    controls = open_controls(run)
+    if controls is None:
         yield "No control questions were asked."
     else:
-        table = RunFolder(run.path / CONTROLS).scan_table(ControlRow.table)
+        table = controls.scan_table(ControlRow.table)
         asked = table.filter(pl.col("control") != AS_DESIGNED).group_by(
             "control", maintain_order=True
         )
@@ -238,7 +239,7 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
 
     A fact that the run does not record is `NOT_RECORDED`, and the authors fill it in.
     """
-    manifest, config = run.manifest, run.config
+    manifest = run.manifest
     design = run.plan.get("sealed", {}).get("design", {}).get("data", {})
     card = {row.name: row for row in card_rows}
     asked = [str(m["asked"]) for m in manifest.get("models", []) if m.get("roles", True)]
@@ -257,8 +258,8 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
         ("B.2", "mode of access", " ".join(dict.fromkeys(map(_describe_access, asked)))),
         (
             *("B.3", "parameters"),
-            f"temperature {config.get('temperature', 'provider default')}, longest reply "
-            f"{config.get('max_tokens', 'provider default')}, random seed of the design "
+            f"temperature {_or_default(run, 'temperature')}, longest reply "
+            f"{_or_default(run, 'max_tokens')}, random seed of the design "
             f"{manifest.get('seed')}, one run"
             + (
                 "; the embedded respondent has none of the first two"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
-from folkmoot.kit.controls.asking import finished_controls
+from folkmoot.kit.controls.asking import open_controls
 from folkmoot.kit.controls.conversations import ages_by_participant
 from folkmoot.kit.controls.effects import ANSWERS_AGAIN
 from folkmoot.kit.controls.findings import PERSONA_KEPT, RELIABILITY, UNFINISHED, USER_DRIFT
@@ -34,7 +34,7 @@ from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.pooled import GRID_CLAIMS, judge_claims
 from folkmoot.report.document.instructions import KEY as INSTRUCTIONS
 from folkmoot.storage.findings import Finding, TableCell
-from folkmoot.storage.run_folder import CONTROLS, RunFolder
+from folkmoot.storage.run_folder import RunFolder
 
 # Checks of the model that the card shows. The other lights of the first page leave them out.
 CHECKS_ON_CARD = (REFUSALS_TITLE, INSTABILITY, POSITION_BIAS, SPREAD_OF_VOTES, SPREAD_OF_RATINGS)
@@ -388,9 +388,10 @@ def _number(cell: TableCell) -> float:
 
 def _controls_asked(run: RunFolder) -> Collection[str] | None:
     """Return the controls that were asked of a run, or None if no controls are finished."""
-    if finished_controls(run) is None:
+    controls = open_controls(run)
+    if controls is None:
         return None
-    table = RunFolder(run.path / CONTROLS).scan_table(ControlRow.table)
+    table = controls.scan_table(ControlRow.table)
     return set(table.select("control").collect()["control"])
 
 
