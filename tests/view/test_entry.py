@@ -326,11 +326,9 @@ async def test_when_the_time_is_over_models_take_the_free_seats_of_the_group(
     study.write_text(
         "study: focus_group\ncategory: coffee\nnum_personas: 4\nquestions_per_phase: 1\n"
         "product_concept: A reusable cup that keeps coffee hot for six hours.\n"
-        "seats: {lobby_minutes: 0.05, minutes: 5}\n"
+        "seats: {lobby_minutes: 0.2, minutes: 5}\n"
     )
     with open_run(study, out, "--seat", "open") as run:
-        # Nobody is there yet, so three seconds later everybody can still enter.
-        await asyncio.sleep(4)
         async with visitors(run.entry, "", "") as people:
             await asyncio.gather(*(one.enter(f"Kim {n}") for n, one in enumerate(people)))
             given = await asyncio.gather(*(one.take_part() for one in people))
