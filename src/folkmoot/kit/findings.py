@@ -222,17 +222,17 @@ def interaction_matrix(
 # --- words -------------------------------------------------------------------------------------
 
 
-def format_share(estimate: Estimate, extra: str = "", digits: int = 0) -> str:
+def format_share(estimate: Estimate, aside: str = "", digits: int = 0) -> str:
     """Return a share as text, such as "16 % (9 to 23 %)".
 
-    `extra` is added within the brackets. Use one digit more for a share that is shown next to a
+    `aside` is added within the brackets. Use one digit more for a share that is shown next to a
     difference, as in `format_mean_value`.
     """
     return _format_estimate(
         estimate,
         format_percent(estimate.value, digits),
         estimates.format_span(estimate.low, estimate.high),
-        extra,
+        aside,
     )
 
 

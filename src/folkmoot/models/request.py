@@ -153,7 +153,7 @@ class Usage(NamedTuple):
     """The token counts that the provider reported. A count that was not reported is None.
 
     `input_tokens` includes `cached_tokens` and `cache_write_tokens`. Cached tokens and tokens that
-    are written to the vendor's cache have prices of their own.
+    are written to the vendor's cache have separate prices.
     """
 
     input_tokens: int | None = None

@@ -479,7 +479,7 @@ def _dry_run(
     counting.repeats_replies = sample
     sampler = Sampler(counting, within=within) if sample else None
     was_cut = False
-    with tempfile.TemporaryDirectory(prefix="folkmoot-rehearsal-") as folder:
+    with tempfile.TemporaryDirectory(prefix="folkmoot-dry-run-") as folder:
         config = study_file.study.dry_run_config(config, Path(folder))
         out = Path(folder) / "run"
         options = RunOptions(

@@ -61,7 +61,7 @@ def count_questions(study_file: StudyFile) -> int | None:
     """Return the median number of questions to a participant, or None if it cannot be counted."""
     part, _ = small_part(study_file, MIN_UNITS)
     changes = {"seats": None, "budget_usd": None, "budget_calls": MAX_CALLS, "batch": False}
-    with tempfile.TemporaryDirectory(prefix="folkmoot-rehearsal-") as folder:
+    with tempfile.TemporaryDirectory(prefix="folkmoot-dry-run-") as folder:
         config = part.config.model_copy(update=changes)
         config = part.study.dry_run_config(config, Path(folder))
         seats = part.study.seats(config, part.study_folder)
@@ -69,7 +69,7 @@ def count_questions(study_file: StudyFile) -> int | None:
         options = RunOptions(out=Path(folder) / "run", custom_provider=counter, is_dry_run=True)
         try:
             run_study(replace(part, config=config), options)
-        # A study that cannot be rehearsed, or is too large for it, has no expected number. The run
+        # A study that cannot be run dry, or is too large for that, has no expected number. The run
         # itself reports its errors.
         except FolkmootError:
             return None

@@ -110,7 +110,7 @@ def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
 def apply_seats(study_file: StudyFile, names: Sequence[str]) -> StudyFile:
     """Return the study with humans in these seats (`--seat`), in place of those in its file.
 
-    The name `open` opens the seats of the file to everybody with the entry link, or all seats if
+    The name `open` opens the seats of the file to all holders of the entry link, or all seats if
     the file names none. Raises InputError for a seat that does not exist.
     """
     if not names:
@@ -221,7 +221,7 @@ def _dry_run_remote_execution(study_file: StudyFile) -> None:
         apply_limit(study_file, 2) if study_file.study.with_limit is not None else study_file
     )
     dry_run_limits = {"budget_usd": None, "budget_calls": MAX_DRY_RUN_CALLS}
-    with tempfile.TemporaryDirectory(prefix="folkmoot-rehearsal-") as folder:
+    with tempfile.TemporaryDirectory(prefix="folkmoot-dry-run-") as folder:
         config = small_file.config.model_copy(update=dry_run_limits)
         config = study_file.study.dry_run_config(config, Path(folder))
         dry_run_options = RunOptions(

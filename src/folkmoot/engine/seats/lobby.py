@@ -1,7 +1,7 @@
 """The lobby of an open entry: who gets which seat, how people return, and when the study starts.
 
-One link leads everybody to the lobby. The study starts when all seats are taken, when the time is
-over, or when the researcher starts it. Models then play the seats that are still free.
+One link leads all participants to the lobby. The study starts when all seats are taken, when the
+time is over, or when the researcher starts it. Models then play the seats that are still free.
 
 A person who returns is recognised by the id that a recruitment site puts into the link, by the
 cookie of the entry, or by a return code. Cookies and codes are kept as digests only. A name is no

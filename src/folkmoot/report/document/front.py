@@ -87,7 +87,7 @@ class DesignLane(NamedTuple):
     steps: tuple[Step, ...]
 
 
-class Contrast(NamedTuple):
+class PrimaryContrast(NamedTuple):
     """A primary claim on the first page.
 
     `outcome`: its measure. `answer`: its result. `estimand`: its estimand in one sentence.
@@ -120,7 +120,7 @@ class Front:
     question: str
     lanes: tuple[DesignLane, ...]
     fixed: str
-    contrasts: tuple[Contrast, ...]
+    contrasts: tuple[PrimaryContrast, ...]
     answer: tuple[str, ...]
     legend: str
     lights: tuple[TrustLight, ...]
@@ -175,9 +175,9 @@ def build_front_page(
     )
 
 
-def _contrast(result: Result) -> Contrast:
+def _contrast(result: Result) -> PrimaryContrast:
     claim = result.claim
-    return Contrast(claim.outcome or claim.measure, result.describe_answer, claim.estimand)
+    return PrimaryContrast(claim.outcome or claim.measure, result.describe_answer, claim.estimand)
 
 
 def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:

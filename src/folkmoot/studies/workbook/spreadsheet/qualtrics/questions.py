@@ -132,22 +132,22 @@ class FormMaker:
         if form is None:
             if make is None:
                 what = _UNKNOWN_KINDS.get(question.kind, f"its type {question.kind or '?'}")
-                self.leave_out(question, f"{what} is not supported: {self._shown(question)}")
+                self._no_form(question, what)
             return None
         self._note_extras(question)
         return form
 
-    def _shown(self, question: Question) -> str:
+    def _quote_text(self, question: Question) -> str:
         return repr(shorten(make_plain(question.html, in_one_line=True).text, 60))
 
     def _no_form(self, question: Question, what: str) -> QuestionForm | None:
-        self.leave_out(question, f"{what} is not supported: {self._shown(question)}")
+        self.leave_out(question, f"{what} is not supported: {self._quote_text(question)}")
         return None
 
     def _words(self, question: Question, html: str, *, in_one_line: bool = False) -> str:
-        return self._told(question, make_plain(html, in_one_line=in_one_line))
+        return self._note_losses(question, make_plain(html, in_one_line=in_one_line))
 
-    def _told(self, question: Question, plain: PlainText) -> str:
+    def _note_losses(self, question: Question, plain: PlainText) -> str:
         for lost in plain.lost:
             self.leave_out(question, f"{lost} in its text")
         return plain.text
