@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -172,3 +174,12 @@ def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     RowFile(tmp_path).path.write_bytes(b"not a database, " * 100)
     with pytest.raises(StorageError, match=r"\.rows\.db: cannot be read"):
         read_recordings(tmp_path)
+
+
+def test_a_file_that_a_run_has_only_just_created_holds_no_tables(tmp_path: Path) -> None:
+    path = RowFile(tmp_path).path
+    path.touch()
+    assert read_recordings(tmp_path) == {}
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        assert read_recordings(tmp_path) == {}

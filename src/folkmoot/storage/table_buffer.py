@@ -120,6 +120,9 @@ class RowFile:
     def table_shapes(self) -> dict[str, dict[str, Any]]:
         """Return table → shape (see `TableBuffer.describe_shape`)."""
         with self._reading_connection() as db:
+            # The run may have created the file a moment ago, and its tables are not there yet.
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'tables'").fetchone():
+                return {}
             shape_rows = db.execute("SELECT name, shape FROM tables ORDER BY name").fetchall()
         return {name: orjson.loads(shape) for name, shape in shape_rows}
 
@@ -155,11 +158,13 @@ class RowFile:
         # computes the rows again after a power cut.
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = OFF")
+        self._db.execute("BEGIN")
         self._db.execute("CREATE TABLE tables(name TEXT PRIMARY KEY, shape BLOB)")
         self._db.execute(
             "CREATE TABLE rows(name TEXT, key BLOB, columns INTEGER, cells BLOB, "
             "PRIMARY KEY (name, key)) WITHOUT ROWID"
         )
+        self._db.execute("COMMIT")
         return self._db
 
     def _disk_full_error(self, error: sqlite3.Error) -> StorageError:

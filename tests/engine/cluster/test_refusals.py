@@ -138,7 +138,7 @@ def test_a_study_that_workers_do_not_have_is_refused_by_its_file(
     head = pytest.importorskip("folkmoot.engine.cluster.head")
     other = Consent(versions={str(Path(STUDY).resolve()): "of another file"})
     monkeypatch.setattr(head, "agreement_for_workers", lambda _path: other)
-    assert f"{STUDY} is not the same" in refused(tmp_path, {}, workers=1)
+    assert f"{STUDY} differs from the file on the machine" in refused(tmp_path, {}, workers=1)
     monkeypatch.setattr(head, "study_code_path", lambda *_: tmp_path / "elsewhere.py")
     assert "elsewhere.py, and this machine has no such file" in refused(tmp_path, {}, workers=1)
 
@@ -167,7 +167,7 @@ def test_a_folder_whose_modules_hide_installed_ones_is_refused(
     (folder / "own_helper.py").write_text("")
     monkeypatch.chdir(folder)
     study = load_study_file(small_study("negotiation", tmp_path))
-    with pytest.raises(InputError, match="it holds json, polars, which would run"):
+    with pytest.raises(InputError, match="json, polars in it would replace"):
         refusals.require_cluster_support(
             "ray", study.config, ["synthetic"], key=None, has_custom_provider=False
         )
