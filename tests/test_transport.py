@@ -270,7 +270,7 @@ async def test_silence_is_given_up() -> None:
         return False
 
     async with serving(exchange) as served, wired(served.url, timeout=0.2) as wire:
-        with pytest.raises(TransientError, match=r"no answer within 0\.2 s"):
+        with pytest.raises(TransientError, match=r"no response within 0\.2 s"):
             await wire.post_json("/chat", {})
 
 

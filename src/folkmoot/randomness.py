@@ -8,6 +8,7 @@ in their last bits."""
 from __future__ import annotations
 
 import hashlib
+import math
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -18,6 +19,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 Seed = int
+_BELOW_ONE = math.nextafter(1.0, 0.0)
 
 
 def digest(*parts: str | int | bytes, size: int = 16) -> bytes:
@@ -44,8 +46,14 @@ def generator(seed: Seed, path: Sequence[str]) -> np.random.Generator:
 
 def uniform_values(seed: Seed, *parts: str | int) -> float:
     """Return one draw from (0, 1) without the cost of creating a generator."""
-    # Adding 0.5 excludes 0, so that a logarithm of the draw is finite.
-    return (int.from_bytes(digest(seed, *parts, size=8), "big") + 0.5) / 2.0**64
+    return open_interval_value(digest(seed, *parts, size=8))
+
+
+def open_interval_value(eight_bytes: bytes) -> float:
+    """Return the number in (0, 1) for eight random bytes."""
+    # Adding 0.5 excludes 0, so that a logarithm of the draw is finite. The largest integers are
+    # rounded up to 2**64, so the minimum excludes 1.
+    return min((int.from_bytes(eight_bytes, "big") + 0.5) / 2.0**64, _BELOW_ONE)
 
 
 def limit_to_one_thread() -> AbstractContextManager[object]:

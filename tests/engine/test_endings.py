@@ -334,7 +334,7 @@ def test_a_model_without_a_system_role_is_told_in_the_first_message(
 
     done = run(server, tmp_path / "run", twice)
     assert seen == [["system", "user"], ["user"], ["user"]]  # learnt once
-    assert "takes no system message" in (done.path / "run.log").read_text("utf-8")
+    assert "does not accept a system message" in (done.path / "run.log").read_text("utf-8")
 
 
 def panel(names: list[str]) -> Callable[[Session], Awaitable[None]]:

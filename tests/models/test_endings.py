@@ -184,10 +184,10 @@ def test_a_reply_of_no_tokens_was_not_counted() -> None:
 
 def test_embeddings_that_hold_no_number_are_asked_for_again() -> None:
     chat = {"data": [{"index": 0, "embedding": [0.5, None]}]}
-    with pytest.raises(TransientError, match="no number"):
+    with pytest.raises(TransientError, match="numbers are missing"):
         openai_chat.decode_embeddings(200, {}, json.dumps(chat).encode(), 1)
     google = {"embeddings": [{"values": [0.5, None]}]}
-    with pytest.raises(TransientError, match="no number"):
+    with pytest.raises(TransientError, match="numbers are missing"):
         gemini.decode_embeddings(200, {}, json.dumps(google).encode(), 1)
 
 

@@ -130,7 +130,7 @@ def test_doors_of_other_clouds_are_asked_as_they_want_and_keys_stay_out_of_the_f
         ({"url": "https://h?api_key=abc"}, "the URL holds a key"),
         ({"url": "https://h", "header": {}}, "unknown key 'header'. did you mean headers?"),
         ({"headers": {}}, "url is missing"),
-        ({"url": "https://h", "headers": {"a b": "c"}}, "'a b' is not the name of a header"),
+        ({"url": "https://h", "headers": {"a b": "c"}}, "'a b' is not a valid header name"),
         ([], "the list of servers is empty"),
         (3, "must be a base URL"),
     ],

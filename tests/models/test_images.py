@@ -135,6 +135,20 @@ def test_an_image_of_the_system_message_opens_the_first_question(wire: Any) -> N
     assert json.dumps(body).count(PLAN) == 1 and "You see [image 1]." in json.dumps(body)
 
 
+@pytest.mark.parametrize("wire", [openai_chat, anthropic_messages, gemini])
+@pytest.mark.parametrize("further", [(), (Message("assistant", "Thank you."),)])
+def test_an_image_of_the_system_message_is_sent_without_a_user_message(
+    wire: Any, further: tuple[Message, ...]
+) -> None:
+    """Otherwise the text would refer to an image that the model never gets."""
+    body = wire.encode_request(sent(Message("system", f"You see {PLAN}."), *further))
+    messages = body.get("messages") or body["contents"]
+    question = next(message for message in messages if message["role"] == "user")
+    parts = question.get("content") or question["parts"]
+    assert parts[0].get("text") == "[image 1]" and PLAN in json.dumps(parts[1])
+    assert json.dumps(body).count(PLAN) == 1
+
+
 @pytest.mark.parametrize("wire", [openai_chat, anthropic_messages])
 def test_a_model_without_system_messages_sees_it_all_the_same(wire: Any) -> None:
     body = wire.encode_request(IN_SYSTEM, Capabilities(system=False))

@@ -152,7 +152,7 @@ def test_what_is_missing_is_said_with_the_line_to_type(monkeypatch: pytest.Monke
     with pytest.raises(InputError, match=r"no model file /nowhere/a\.gguf"):
         find_model_file("local:/nowhere/a.gguf")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"make local; else pip install"):
+    with pytest.raises(InputError, match=r"`make local`; otherwise run `pip install"):
         find_model_file("local")
 
 

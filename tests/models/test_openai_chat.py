@@ -180,7 +180,7 @@ async def test_time_outs_are_transient_and_so_is_a_port_that_closes() -> None:
             await model.complete_request(ModelRequest("m", ASKED), address="a")
         await model.close()
     never = provider(ProviderSettings(base_url=url))
-    with pytest.raises(FatalModelError, match="no model server was reached"):
+    with pytest.raises(FatalModelError, match="the model server cannot be reached"):
         await never.complete_request(ModelRequest("m", ASKED), address="a")
     await never.close()
     gone = provider(ProviderSettings(base_url=url, reached_hosts={url.removesuffix("/v1")}))

@@ -95,7 +95,7 @@ def test_matters_are_told_apart_where_the_words_differ() -> None:
 
 def test_it_answers_nothing() -> None:
     asked = ModelRequest("wordllama", (Message("user", "Name one fruit."),))
-    with pytest.raises(FatalModelError, match="answers nothing"):
+    with pytest.raises(FatalModelError, match="cannot answer questions"):
         asyncio.run(MODEL.complete_request(asked, address="a"))
 
 
@@ -106,7 +106,7 @@ def test_other_files_of_that_name_are_refused(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}")
     monkeypatch.setattr(word_vectors, "find_package_file", tmp_path.joinpath)
-    with pytest.raises(InputError, match="other word vectors") as refused:
+    with pytest.raises(InputError, match="does not contain the word vectors") as refused:
         asyncio.run(WordVectors().embed_texts("wordllama", ["a"], address="a"))
     assert f"pip install {word_vectors.PACKAGE}" in str(refused.value)
 

@@ -222,7 +222,7 @@ async def _complete_with_retries(
                     request, address=f"call_llm/{prompt_digest}/{attempt}"
                 )
                 if not reply.text.strip() and not reply.finish.startswith("refused:"):
-                    raise TransientError(f"the reply was empty (it ended by {reply.finish!r})")
+                    raise TransientError(f"the reply was empty (finish reason {reply.finish!r})")
             except TransientError as error:
                 if attempt == RETRIES:
                     raise

@@ -310,7 +310,9 @@ def _split_model_name(name: str) -> tuple[str, str]:
     if not slash:
         return _resolve_bare_name(name)
     if not rest:
-        raise InputError(Problem(f"{name!r} does not name a model", hint=f"{vendor}/<model>"))
+        raise InputError(
+            Problem(f"{name!r} lacks the name of a model after the slash", hint=f"{vendor}/<model>")
+        )
     if vendor in VENDORS:
         known_model = KNOWN_MODELS.get(rest)
         return (

@@ -83,7 +83,9 @@ def parse_servers(address: object) -> tuple[Server, ...]:
         return (_parse_server({"url": address}),)
     if isinstance(address, Mapping):
         return (_parse_server(address),)
-    raise ValueError("must be a base URL, a group of url, headers and query, or a list of these")
+    raise ValueError(
+        "must be a base URL, a mapping with the keys url, headers and query, or a list of these"
+    )
 
 
 def list_base_urls(endpoints: Endpoints) -> Iterator[str]:
@@ -135,13 +137,13 @@ def _parse_server(address: Mapping[str, object]) -> Server:
     parts = [_parse_pairs(name, address.get(name) or {}) for name in ("headers", "query")]
     for name, _ in parts[0]:
         if not _HEADER.fullmatch(name):
-            raise ValueError(f"headers: {name!r} is not the name of a header")
+            raise ValueError(f"headers: {name!r} is not a valid header name")
     return Server(url.strip().rstrip("/"), *parts)
 
 
 def _parse_pairs(part: str, raw_pairs: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(raw_pairs, Mapping):
-        raise ValueError(f"{part} must be a group of names and texts")
+        raise ValueError(f"{part} must be a mapping from names to texts")
     pairs = tuple((str(name), str(text)) for name, text in raw_pairs.items())
     for name, text in pairs:
         if _contains_secret(name, text):

@@ -108,7 +108,7 @@ def split_messages(
 
     An image is inserted at its first mention. Every mention becomes `[image 1]`, `[image 2]`, …, so
     that later texts can refer to the image. A system message can hold only text. Its images are
-    inserted at the start of the first user message.
+    inserted at the start of the next user message, or in a further user message at the end.
     """
     if not images:
         return [(message, [MessagePart(message.content)]) for message in messages]
@@ -139,6 +139,8 @@ def split_messages(
         if text.strip():
             parts.append(MessagePart(text))
         result.append((message, parts))
+    if waiting_parts:
+        result.append((Message("user", ""), waiting_parts))
     return result
 
 

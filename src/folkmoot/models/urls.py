@@ -26,8 +26,8 @@ _SECRET_NAME = re.compile(
     r"key|token|secret|password|signature|^sig$|auth|credential|cookie", re.IGNORECASE
 )
 UNENCRYPTED_MESSAGE = (
-    "write https://, reach the server through a tunnel to localhost, or, if it needs no key, "
-    "unset it"
+    "use https://, connect to the server through a tunnel to localhost, or unset the key if the "
+    "server needs none"
 )
 
 
@@ -67,7 +67,7 @@ def require_encryption(key: str | None, base_url: str | None, model: str = "") -
         model_text = f" for {model}" if model else ""
         raise InputError(
             Problem(
-                f"the key{model_text} would travel unencrypted (http://) to {host}, "
+                f"the key{model_text} would be sent unencrypted (http://) to {host}, "
                 "which is neither this machine nor known to be on a private network",
                 hint=UNENCRYPTED_MESSAGE,
             )

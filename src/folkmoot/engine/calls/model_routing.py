@@ -229,7 +229,7 @@ class ModelRouter:
         return destinations
 
     def require_encryption(self) -> None:
-        """Raise InputError for every key that would travel unencrypted over a public network."""
+        """Raise InputError for every key that would be sent unencrypted over a public network."""
         for name, url, variable in self.list_destinations():
             require_encryption(variable, url, name)
 

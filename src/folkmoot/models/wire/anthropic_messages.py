@@ -46,8 +46,8 @@ BASE_URL = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
 # The minimum size of a cached system message. No model caches fewer than 512 tokens.
 MIN_CACHED_BYTES = 2048
-# The number of content blocks between two cache breakpoints. Anthropic looks back 20 blocks, so
-# each breakpoint finds the one before it.
+# The number of content blocks between two cache marks (`cache_control`). Anthropic looks back 20
+# blocks, so each mark finds the one before it.
 CACHE_LOOKBACK_BLOCKS = 19
 CACHE_CONTROL = {"cache_control": {"type": "ephemeral"}}
 # The API requires a limit in every request.
@@ -108,15 +108,13 @@ def _add_cache_control(
     ):
         # With images, contents are lists of blocks, and character offsets do not apply.
         return
-    marked_breakpoints, start, turns = (
+    marked_offsets, start, turns = (
         set(cache_breakpoints[::-CACHE_LOOKBACK_BLOCKS][:2]),
         system_length,
         [],
     )
     for turn in body["messages"]:
-        blocks = _split_at_breakpoints(
-            turn["content"], start, cache_breakpoints, marked_breakpoints
-        )
+        blocks = _split_at_breakpoints(turn["content"], start, cache_breakpoints, marked_offsets)
         is_unsplit = len(blocks) == 1 and "cache_control" not in blocks[0]
         turns.append(turn if is_unsplit else {**turn, "content": blocks})
         start += len(turn["content"])
@@ -129,19 +127,19 @@ def _add_cache_control(
 
 
 def _split_at_breakpoints(
-    text: str, start: int, cache_breakpoints: Sequence[int], marked: Container[int]
+    text: str, start: int, cache_breakpoints: Sequence[int], marked_offsets: Container[int]
 ) -> list[JsonObject]:
     """Return a text as content blocks, one up to each breakpoint and one for the rest.
 
-    `start` is the offset of the text in the concatenated text. Blocks that end at an offset in
-    `marked` get a cache breakpoint.
+    `start` is the offset of the text in the concatenated text. Blocks that end at one of the
+    `marked_offsets` get a cache mark (`cache_control`).
     """
     ends = [end - start for end in cache_breakpoints if start < end < start + len(text)]
     return [
         {
             "type": "text",
             "text": text[block_start:block_end],
-            **(CACHE_CONTROL if start + block_end in marked else {}),
+            **(CACHE_CONTROL if start + block_end in marked_offsets else {}),
         }
         for block_start, block_end in pairwise([0, *ends, len(text)])
     ]

@@ -349,7 +349,7 @@ def _error_response(status: int, error: object) -> HttpResponse:
 def _read_id(response: HttpResponse, field: str) -> str:
     batch_id = read_json(response[2]).get(field)
     if not isinstance(batch_id, str) or not batch_id:
-        raise TransientError("the server took a batch and gave it no id")
+        raise TransientError("the server accepted a batch but returned no id")
     return batch_id
 
 

@@ -176,14 +176,17 @@ def _describe_reduction(used: Capabilities, reduced: Capabilities) -> str:
         replacement = (
             "JSON mode" if reduced.structured_output_mode == JSON_MODE else "the prompt alone"
         )
-        return f"takes no {refused_mode}; structured answers are asked for by {replacement}"
+        return f"does not accept {refused_mode}; structured answers are requested by {replacement}"
     if used.accepts_temperature != reduced.accepts_temperature:
-        return "takes no temperature; its own default holds"
+        return "does not accept a temperature; its default temperature is used"
     if used.system != reduced.system:
-        return "takes no system message; it goes before the first question"
+        return (
+            "does not accept a system message; its text is sent at the start of the first user "
+            "message"
+        )
     if used.accepts_cache_control != reduced.accepts_cache_control:
-        return "does not know of its vendor's cache; nothing is said about it"
-    return "wants max_completion_tokens in place of max_tokens"
+        return "does not accept parameters for the vendor's prompt cache; they are not sent"
+    return "needs max_completion_tokens instead of max_tokens"
 
 
 def adapt_messages(request: ModelRequest, capabilities: Capabilities) -> list[Message]:

@@ -106,10 +106,13 @@ class HttpClient:
         if any(self._secrets) and base_url.lower().startswith("http:"):
             # An unencrypted request passes through the proxy in the clear, so the proxy must be on
             # a private network as well.
-            require_encryption("whatever it is", self._proxy)
+            require_encryption("any key", self._proxy)
         # A line break in a header would allow header injection, and is mostly a copying error.
         if any(not value.isprintable() for value in headers.values()):
-            raise InputError("the key contains a line break or another control character")
+            raise InputError(
+                "the API key or a header contains a line break or another control character; "
+                "copy it again"
+            )
         self._connections = HttpConnections(
             headers, settings.timeout, settings.max_reply_bytes, settings.reached_hosts
         )
@@ -168,11 +171,13 @@ class HttpClient:
         match error.failure:
             case Failure.TIMED_OUT:
                 seconds = self._settings.timeout
-                return TransientError(f"no answer within {seconds:g} s", may_be_billed=has_begun)
+                return TransientError(f"no response within {seconds:g} s", may_be_billed=has_begun)
             case Failure.TOO_LARGE:
                 return RefusedError(f"{error} (max_reply_mb)", reason="too_large")
             case Failure.UNREACHABLE:
-                return FatalModelError(self.redact_key(f"no model server was reached: {error}"))
+                return FatalModelError(
+                    self.redact_key(f"the model server cannot be reached: {error}")
+                )
             case Failure.BAD_ADDRESS:
                 return FatalModelError(
                     self.redact_key(f"{self.base_url!r} is not a base URL: {error}")
@@ -222,7 +227,9 @@ def read_json(body: bytes) -> JsonObject:
     except (ValueError, RecursionError):
         if _EVENT_STREAM.match(body):
             raise _streamed_reply_error(body) from None
-        raise unreadable_reply_error(f"a broken body: {_excerpt_of_body(body)}") from None
+        raise unreadable_reply_error(
+            f"a body that is not valid JSON: {_excerpt_of_body(body)}"
+        ) from None
     if not isinstance(data, dict):
         raise unreadable_reply_error(
             f"something other than a JSON object: {_excerpt_of_body(body)}"
@@ -258,7 +265,7 @@ def parse_vectors(rows: Callable[[], Sequence[object]], expected: int) -> FloatA
         raise unreadable_reply_error(f"{len(vectors)} embeddings for {expected} texts")
     # numpy reads null as NaN.
     if not np.isfinite(vectors).all():
-        raise unreadable_reply_error("embeddings that hold no number at places")
+        raise unreadable_reply_error("embeddings in which numbers are missing")
     return vectors
 
 
