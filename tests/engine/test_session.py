@@ -332,6 +332,36 @@ def test_a_number_has_a_way_out(tmp_path: Path, way_out: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("last", "value", "missing"),
+    [
+        ('{"number": 62}', "62.0", None),
+        ('```json\n{"number": "62"}\n```', "62.0", None),
+        ("62", "62.0", None),
+        ('{"number": "cannot_say"}', None, "cannot_say"),
+        ('{"number": 620}', None, "unparsed"),
+        ('{"number": true}', None, "unparsed"),
+        ("I would say from 0 to 100.", None, "unparsed"),
+    ],
+)
+def test_the_last_reask_of_a_number_wants_json_with_a_way_out(
+    tmp_path: Path, last: str, value: str | None, missing: str | None
+) -> None:
+    async def protocol(session: Session) -> None:
+        await session.ask(ANN, "How sure?", answer_type=Number(0, 100))
+
+    model = ScriptedProvider(
+        lambda r, a: last if a.endswith(".r2") else "From 0 to 100, I agree.", keep_requests=True
+    )
+    (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
+    assert (row["value"], row["missing"], row["reasks"]) == (value, missing, 2)
+    schemas = [request.schema for _, request in model.seen]
+    assert schemas[:2] == [None, None] and schemas[2] is not None
+    number, way_out = schemas[2]["properties"]["number"]["anyOf"]
+    assert (number["minimum"], number["maximum"]) == (0, 100)
+    assert way_out["enum"] == ["cannot_say", "declined"]
+
+
+@pytest.mark.parametrize(
     ("wanted", "said", "value"),
     [
         (Choice(["Park", "Park and ride"]), "Park", None),

@@ -181,6 +181,11 @@ class AnswerType(ABC, Generic[T_co]):
         """The answer type of the one follow-up question after an unparsed reply, or None."""
         return None
 
+    @property
+    def last_reask(self) -> ClarifyingAnswer[T_co] | None:
+        """The form in which the last re-ask puts the question, or None for the same form again."""
+        return None
+
     def salvage_reply(self, _reply: str) -> ParsedAnswer[T_co] | None:
         """Return the readable part of the last reply after every reply failed, or None."""
         return None

@@ -31,6 +31,7 @@ from folkmoot.conversation.answer_types import (
     parse_way_out,
     pin_schema,
 )
+from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.conversation.reply_forms import (
     MAX_REPLY_CHARACTERS,
     comparison_key,
@@ -506,7 +507,7 @@ class Number(AnswerType[float]):
     def configuration_error(self) -> str:
         """The reason why no number could fit the bounds, or an empty string."""
         is_empty = self.low is not None and self.high is not None and self.low > self.high
-        return f"no number is{self._describe_bounds()}" if is_empty else ""
+        return f"no number is{self.describe_bounds()}" if is_empty else ""
 
     @property
     def offered_values(self) -> tuple[str, ...]:
@@ -525,22 +526,21 @@ class Number(AnswerType[float]):
         values = {float(number.replace(",", "")) for number in numbers}
         if len(values) != 1 or any(self._has_ambiguous_separator(number) for number in numbers):
             return ParseFailure(
-                f"Reply with a single number{self._describe_bounds()} and nothing "
+                f"Reply with a single number{self.describe_bounds()} and nothing "
                 f"else.{WAY_OUT_HINT}"
             )
         (value,), number_text = values, next(iter(numbers))
         # Hundreds of digits become infinity, which has no place in a table.
         if not math.isfinite(value):
             return ParseFailure(
-                f"{number_text[:20]}… is no sensible number{self._describe_bounds()}.{WAY_OUT_HINT}"
+                f"{number_text[:20]}… is no sensible number{self.describe_bounds()}.{WAY_OUT_HINT}"
             )
         if self.integer and not value.is_integer():
             return ParseFailure(
-                f"Reply with a whole number{self._describe_bounds()} and nothing "
-                f"else.{WAY_OUT_HINT}"
+                f"Reply with a whole number{self.describe_bounds()} and nothing else.{WAY_OUT_HINT}"
             )
         if not self._within_bounds(value):
-            bounds = self._describe_bounds()
+            bounds = self.describe_bounds()
             problem = f"{number_text} is out of range. Reply with a number{bounds}.{WAY_OUT_HINT}"
             return ParseFailure(problem)
         parse_step = (
@@ -551,6 +551,14 @@ class Number(AnswerType[float]):
             else "named"
         )
         return ParsedAnswer(value, parse_step)
+
+    @property
+    def last_reask(self) -> NumberInJson:
+        """The last re-ask wants JSON, so that an endpoint with schemas admits no other reply.
+
+        A small model repeats the question in words however often it is asked for a bare number.
+        """
+        return NumberInJson(self)
 
     def find_mentioned_values(self, reply: str) -> frozenset[float]:
         """Return the numbers within the bounds that a reply mentions anywhere."""
@@ -577,9 +585,59 @@ class Number(AnswerType[float]):
             has_bounds or self.integer or match[1].endswith("0")
         )
 
-    def _describe_bounds(self) -> str:
+    def describe_bounds(self) -> str:
+        """Return the bounds as the end of a sentence, such as " from 1 to 5"."""
         if self.low is not None and self.high is not None:
             return f" from {self.low:g} to {self.high:g}"
         if self.low is not None:
             return f" of at least {self.low:g}"
         return f" of at most {self.high:g}" if self.high is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberInJson(ClarifyingAnswer[float]):
+    """The last re-ask of a number: a JSON object with the number or a way out.
+
+    Some endpoints ignore the schema, so a number or a way out without JSON is parsed as well.
+    """
+
+    number: Number
+    kind: str = NUMBER
+
+    @property
+    def offered_values(self) -> tuple[str, ...]:
+        """The bounds of the number."""
+        return self.number.offered_values
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the reply: a number within the bounds, or one of the ways out."""
+        bounds = {"minimum": self.number.low, "maximum": self.number.high}
+        number = {
+            "type": "integer" if self.number.integer else "number",
+            **{name: bound for name, bound in bounds.items() if bound is not None},
+        }
+        way_out = {"type": "string", "enum": [CANNOT_SAY, DECLINED]}
+        return {
+            "title": "NumberInJson",
+            "type": "object",
+            "properties": {"number": {"anyOf": [number, way_out]}},
+            "required": ["number"],
+            "additionalProperties": False,
+        }
+
+    @property
+    def prompt(self) -> str:
+        """The instruction that follows the unparsed reply."""
+        bounds = self.number.describe_bounds()
+        return (
+            f'Reply with only the JSON object {{"number": …}}, where … is your number{bounds}, or '
+            f'"{CANNOT_SAY}" if you cannot answer, or "{DECLINED}" if you decline to answer.'
+        )
+
+    def parse_reply(self, reply: str) -> ParsedAnswer[float] | ParseFailure | Missing:
+        """Return the number in the JSON object, or the way out that it holds."""
+        for _, value in json_candidates(reply, "{"):
+            if isinstance(value, dict) and isinstance(value.get("number"), int | float | str):
+                return self.number.parse_reply(str(value["number"]))
+        return self.number.parse_reply(reply)

@@ -29,7 +29,8 @@ def write_table(path: Path, **columns: Callable[[int], str]) -> Path:
     for number in range(60):
         arm = ("read", "control")[number % 2]
         item = number // 2 % 3
-        before = 30 + number % 7
+        # With fractions, so that the model may give fractions too.
+        before = 30.5 + number % 7
         row = {
             "person": f"a{number}",
             "item": ITEMS[item],
@@ -111,6 +112,21 @@ def test_answers_that_are_asked_for_are_not_those_of_the_table(tmp_path: Path) -
     table = run.table("replayed")
     assert table.height == 8 and set(table["before"]) == {70.0} == set(table["after"])
     assert (table["people_before"] < 40).all()
+
+
+def test_where_people_gave_whole_numbers_the_model_gives_whole_numbers(tmp_path: Path) -> None:
+    table = write_table(
+        tmp_path / "people.csv", before=lambda n: str(30 + n % 7), after=lambda n: str(35 + n % 7)
+    )
+    study = write_study(tmp_path / "study", table)
+
+    def answer(_request: ModelRequest, address: str) -> str:
+        return '{"number": 41}' if address.endswith(".r2") else "40.5"
+
+    run = folkmoot.run(
+        study, out=tmp_path / "run", limit=8, provider=ScriptedProvider(answer), trust=True
+    )
+    assert set(run.table("replayed")["after"]) == {41.0}
 
 
 def test_few_people_correct_the_simulation(tmp_path: Path) -> None:

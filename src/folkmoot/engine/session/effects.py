@@ -104,6 +104,9 @@ async def ask_until_parsed(
     limit (`<address>.long`). The doubled limit then holds for later re-asks. A reply that is cut
     again is kept, with its finish reason.
 
+    The last re-ask of a number wants JSON, which an endpoint with schemas can enforce
+    (`AnswerType.last_reask`).
+
     An unreadable choice is re-asked only once: its clarification shows the speaker the reply and
     asks which option was meant. A speaker who declines in a permitted way has answered and is not
     re-asked.
@@ -161,12 +164,12 @@ async def ask_until_parsed(
         )
         if thought_to_limit or reask >= (reasks if has_text else empty_tries):
             break
+        is_last = has_text and reask + 1 == reasks
+        follow_up = clarification or (answer_type.last_reask if is_last else None)
         problem = parsed.problem
-        if clarification:
-            answer_type = clarification
-            problem = (
-                clarification.prompt if has_text else f"{parsed.problem}\n\n{clarification.prompt}"
-            )
+        if follow_up:
+            answer_type = follow_up
+            problem = follow_up.prompt if has_text else f"{parsed.problem}\n\n{follow_up.prompt}"
         reask += 1
         # Show only the last unreadable reply: small models take several of them for a pattern and
         # repeat it.

@@ -81,6 +81,8 @@ async def run_protocol(session: Session[ReplayConfig]) -> None:
     """Ask the questions of each sampled row in a separate conversation."""
     config = session.config
     people = read_experiment(session.study_folder / config.people)
+    # The whole table decides, so that a small sample is asked in the same form.
+    answer_type = Number(*config.scale, integer=_are_whole_numbers(people, config.scale))
     answer_count = config.answers
     if answer_count is not None and answer_count < len(people):
         sampled_rows = session.child("sample").rng.choice(len(people), answer_count, replace=False)
@@ -91,12 +93,20 @@ async def run_protocol(session: Session[ReplayConfig]) -> None:
     await session.seal("assignment", assignment)
 
     async def replay_answer(scope: Scope, answer: HumanAnswer) -> None:
-        await _replay(session, scope, answer)
+        await _replay(session, scope, answer, answer_type)
 
     await session.map(people, replay_answer, key=lambda answer: f"{answer.person}: {answer.item}")
 
 
-async def _replay(session: Session[ReplayConfig], scope: Scope, answer: HumanAnswer) -> None:
+def _are_whole_numbers(people: list[HumanAnswer], scale: tuple[float, float]) -> bool:
+    """Return True if the scale and all human answers are whole numbers."""
+    answers = [value for human in people for value in (human.before, human.after)]
+    return all(float(value).is_integer() for value in (*answers, *scale) if value is not None)
+
+
+async def _replay(
+    session: Session[ReplayConfig], scope: Scope, answer: HumanAnswer, answer_type: Number
+) -> None:
     config = session.config
     source_row = f"people.row/{answer.person}"
     low, high = (quote_value(f"{bound:g}", "value", "study.scale") for bound in config.scale)
@@ -104,7 +114,6 @@ async def _replay(session: Session[ReplayConfig], scope: Scope, answer: HumanAns
     persona = quote_value(answer.persona, "persona", source_row, answer.person)
     system = scope.prompt("person_system", persona=persona)
     speaker = Speaker(answer.person, role="participant", system=system)
-    answer_type = Number(*config.scale)
     # With `first_answer: given` the prompt contains the human's first answer, so only the change is
     # simulated. With `asked` the model answers first and is then told its own answer.
     before: float | None = answer.before
