@@ -25,7 +25,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def problems(config: StudyConfig, seats: tuple[str, ...] = SEATS) -> list[str]:
     with pytest.raises(InputError) as caught:
-        ModelRouter(config, None, seats=seats).check_models()
+        ModelRouter(config, None, extra_models=seats).check_models()
     return [str(p) for p in caught.value.problems]
 
 
@@ -51,4 +51,6 @@ def test_keys_that_are_set_are_no_problem(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_override_takes_every_seat() -> None:
-    ModelRouter(StudyConfig(study="x", model="gpt-5-mini"), "synthetic", seats=SEATS).check_models()
+    ModelRouter(
+        StudyConfig(study="x", model="gpt-5-mini"), "synthetic", extra_models=SEATS
+    ).check_models()

@@ -377,8 +377,8 @@ def _exposure_cells(run: RunFolder) -> list[_ExposureCell]:
     """Return the cells in the order of the table `exposure`."""
     if not run.has_table(ExposureRow.table):
         return []
-    stood, expected = pl.col("texts") > 0, pl.col("expected")
-    part = expected & stood & (pl.col("share") < 1)
+    shown, expected = pl.col("texts") > 0, pl.col("expected")
+    partial = expected & shown & (pl.col("share") < 1)
     table = run.scan_table(ExposureRow.table)
     # Count decisions before grouping by kind: a decision without a text of some kind has no row for
     # it.
@@ -386,13 +386,13 @@ def _exposure_cells(run: RunFolder) -> list[_ExposureCell]:
         decisions=pl.struct("participant_id", "address").n_unique()
     )
     counted = table.group_by("condition", "decision", "kind", maintain_order=True).agg(
-        stood=stood.sum(),
+        shown_count=shown.sum(),
         expected=expected.sum(),
-        missing=(expected & ~stood).sum(),
-        unwanted=(~expected & stood).sum(),
-        partly=part.sum(),
-        least=pl.col("share").filter(part).min(),
+        missing=(expected & ~shown).sum(),
+        unexpected_count=(~expected & shown).sum(),
+        partial_count=partial.sum(),
+        smallest_share=pl.col("share").filter(partial).min(),
     )
     # Keep the order of the table: conditions and kinds appear as the study declares them.
     joined = counted.join(asked, on=["condition", "decision"], maintain_order="left")
-    return [_ExposureCell(*row) for row in joined.collect().iter_rows()]
+    return [_ExposureCell(**row) for row in joined.collect().iter_rows(named=True)]

@@ -39,7 +39,7 @@ LEADERS = frozenset(
     {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", "coder"}
 )
 UTTERANCES = "utterances"
-KEY_COLUMN = "who"
+KEY_COLUMN = "participant_key"
 # In characters. Longer cells are shown only on the page of the participant.
 MAX_SHORT_CHARACTERS = 60
 # A column with more levels is not offered as a filter.
@@ -170,7 +170,7 @@ def journal_of(run: RunFolder) -> JournalReader | None:
 
 
 def people_frame(run: RunFolder, people: People) -> pl.LazyFrame:
-    """Return one row per participant, with the key column `who` and all values recorded once."""
+    """Return one row per participant: `participant_key` and all values that are recorded once."""
     if people.table:
         return _cached_frame(run.path, people, state_of(run))
     return _with_key(people, people.drawn)

@@ -37,9 +37,9 @@ class ModelRouter:
     """The models of a run: which model answers which role, and the open connections.
 
     `override` (`--model`) replaces the model of every role. If the researcher chose no model, the
-    embedded respondent answers, because no money may be spent without consent. `seats` lists models
-    that the study's code names for speakers (`Study.extra_models`). `provider` answers all calls in
-    place of any named model. `key` is the key of `--key`.
+    embedded respondent answers, because no money may be spent without consent. `extra_models` lists
+    the models that the study's code names for speakers (`Study.extra_models`). `provider` answers
+    all calls in place of any named model. `key` is the key of `--key`.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class ModelRouter:
         override: str | None,
         key: str | None = None,
         provider: Provider | None = None,
-        seats: Sequence[str] = (),
+        extra_models: Sequence[str] = (),
         *,
         respondent: object = None,
     ) -> None:
         self._config = config
-        self._seats = seats
+        self._extra_models = extra_models
         self._key = key
         self._respondent = respondent
         # Models that neither the study file nor `--model` names: that of a fork's changed reply.
@@ -75,7 +75,7 @@ class ModelRouter:
             self._seed = self._config.random_seed + change.draw
         return self
 
-    def seat_model(self, named: str | None) -> str | None:
+    def speaker_model(self, named: str | None) -> str | None:
         """Return the model that the study's code names for a speaker, or None.
 
         Returns None if the model may not be asked. It may be asked only if the researcher named a
@@ -84,7 +84,7 @@ class ModelRouter:
         config = self._config
         if named is None or is_synthetic(named) or names_hosted_model(config):
             return named
-        return named if named in (*config.models.values(), *self._seats) else None
+        return named if named in (*config.models.values(), *self._extra_models) else None
 
     @property
     def has_custom_provider(self) -> bool:
@@ -200,7 +200,7 @@ class ModelRouter:
     def list_models(self) -> list[str]:
         if self.override:
             return [self.override, *self._further]
-        return [self.default, *self._config.models.values(), *self._seats, *self._further]
+        return [self.default, *self._config.models.values(), *self._extra_models, *self._further]
 
     def list_destinations(self) -> list[tuple[str, str | None, str]]:
         """Return (model, URL, names of the keys sent there) for every model asked over a network.

@@ -225,9 +225,11 @@ class Worker:
         path, config = cast(
             "tuple[Path, StudyConfig]", unpickle_value(setup.pickled_file_and_config)
         )
-        seat_models, respondent = study.extra_models(config), study.respondent_part
         providers = ModelRouter(
-            config, setup.model_override, seats=seat_models, respondent=respondent
+            config,
+            setup.model_override,
+            extra_models=study.extra_models(config),
+            respondent=study.respondent_part,
         )
         providers.check_models(
             uses_embeddings=study.uses_embeddings, images=study.image_locations(config)

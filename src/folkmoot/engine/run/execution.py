@@ -510,16 +510,16 @@ def build_design(
         "settings": settings,
         "model": providers.default,
         "models": {} if providers.override else dict(study_file.config.models),
-        **_sealed_seats(study_file, providers, sealed),
+        **_models_of_speakers(study_file, providers, sealed),
         "embedding_model": None if isinstance(embedding, Problem) else embedding,
         "prompts": study_file.prompt_library().hashes(),
     }
 
 
-def _sealed_seats(
+def _models_of_speakers(
     study_file: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the models that the study sets for single roles, for the plan.
+    """Return the models that the code of the study names for speakers, for the plan.
 
     Plans of earlier versions do not hold these models, so a resume of such a run leaves them out.
     """

@@ -236,10 +236,10 @@ def _dry_run_remote_execution(study_file: StudyFile) -> None:
 
 def create_router(study_file: StudyFile, options: RunOptions) -> ModelRouter:
     """Return the model router of a run of this study file."""
-    seat_models = study_file.study.extra_models(study_file.config)
+    extra_models = study_file.study.extra_models(study_file.config)
     part = study_file.study.respondent_part
     model_arguments = (options.model or study_file.override, options.key, options.custom_provider)
-    providers = ModelRouter(study_file.config, *model_arguments, seat_models, respondent=part)
+    providers = ModelRouter(study_file.config, *model_arguments, extra_models, respondent=part)
     return providers.change_for(options.change)
 
 

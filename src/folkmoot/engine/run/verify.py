@@ -375,9 +375,9 @@ def study_as_it_was_run(
         no_provider = (
             ScriptedProvider(lambda _request, _address: "") if manifest["scripted"] else None
         )
-        seat_models = study_type.extra_models(config)
+        extra_models = study_type.extra_models(config)
         providers = ModelRouter(
-            config, manifest["override"], None, no_provider, seat_models
+            config, manifest["override"], None, no_provider, extra_models
         ).change_for(change)
         providers.restore_sealed_embedding(sealed.get("embedding_model"))
     except FolkmootError as error:

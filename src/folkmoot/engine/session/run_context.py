@@ -212,8 +212,8 @@ class RunContext:
         """
         key = (named, role)
         if key not in self.models_by_seat:
-            model_of_seat = self.providers.seat_model(named)
-            configured = model_of_seat or self.config.models.get(role) or self.config.model
+            model_of_speaker = self.providers.speaker_model(named)
+            configured = model_of_speaker or self.config.models.get(role) or self.config.model
             override, default = self.providers.override, self.providers.default
             self.models_by_seat[key] = override or configured or default
             # A study without any model runs with the embedded respondent by design. A warning is
@@ -222,7 +222,7 @@ class RunContext:
                 map(is_synthetic, self.config.models.values())
             ):
                 self.log_warning((), f"no model is named for the role {role}: {default} answers")
-            if named and model_of_seat is None and not override:
+            if named and model_of_speaker is None and not override:
                 answering_model = self.models_by_seat[key]
                 self.log_warning(
                     (),
@@ -249,7 +249,7 @@ class RunContext:
 
         `named` is the model that the speaker names.
         """
-        configured = self.providers.seat_model(named) or self.config.model_for(role)
+        configured = self.providers.speaker_model(named) or self.config.model_for(role)
         return self.providers.override or configured or self.providers.default
 
     def uses_embedded_respondent(self, role: str) -> bool:

@@ -379,10 +379,10 @@ class Scope:
         stage = self._run.report_stage_started(self.path, len(item_list))
         blocks = [block(item) for item in item_list] if block else []
         largest = max(map(blocks.count, dict.fromkeys(blocks)), default=1)
-        # Twice the concurrency: while one item computes, another has a call ready. The negations
-        # round up.
-        min_at_once = -(-2 * self._run.config.concurrency // width) if width else len(item_list)
-        at_once = max(largest, min_at_once)
+        # Enough items for twice the concurrency: while one item computes, another has a call ready.
+        # The negations round up.
+        busy_items = -(-2 * self._run.config.concurrency // width) if width else len(item_list)
+        at_once = max(largest, busy_items)
         return await self._map_items(
             item_list, keys, fn, self._run.executor, stage=stage, blocks=blocks, at_once=at_once
         )
