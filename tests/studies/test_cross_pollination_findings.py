@@ -16,6 +16,8 @@ from folkmoot.storage.findings import AlluvialChart, Finding, IntervalChart, Sca
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
+from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
+from folkmoot.studies.cross_pollination.files import CountedVotes, summarise_conditions
 from folkmoot.studies.cross_pollination.findings import compute_findings
 
 PARKS, JOBS, CARE = OPTIONS = ("Parks", "Jobs", "Care")
@@ -233,6 +235,32 @@ def test_losses_are_bounded(tmp_path):
     assert name == "Adversarial (ACP) − Simple voting"
     assert bounds == pytest.approx([0.15, 0.1, 0.3])
     assert column(f, "reasons")["Adversarial (ACP)"] == "final vote: unparsed (20)"
+    assert column(f, "no_final_vote") == {"Simple voting": 0, "Adversarial (ACP)": 20}
+
+
+def test_a_condition_that_votes_once_loses_only_those_without_a_first_vote(tmp_path):
+    p = Pilot(tmp_path / "run", revote=False)
+    p.many("simple_voting", {(PARKS, None): 47})
+    for _ in range(3):
+        p.add("simple_voting", None, None)
+    p.many("acp", STILL)
+    p.add("acp", None, None)
+    p.add("acp", PARKS, None, status="failed", error_message="final vote: unparsed")
+    # The participant voted twice and failed later, so no rate of change counts this vote.
+    p.add("acp", PARKS, JOBS, status="failed", error_message="delayed vote: unparsed")
+    found = p.found()
+    f = found["attrition"]
+    assert column(f, "no_first_vote") == {"Simple voting": 3, "Adversarial (ACP)": 1}
+    assert column(f, "no_final_vote") == {"Simple voting": None, "Adversarial (ACP)": 2}
+    shares = column(f, "missing_share")
+    assert shares == pytest.approx({"Simple voting": 3 / 50, "Adversarial (ACP)": 3 / 93})
+    assert column(f, "reasons")["Simple voting"] == "initial vote: unparsed (3)"
+    assert "3 participants who should have voted twice did not" in f.says
+    assert column(found["position_change"], "changed")["Adversarial (ACP)"] == 0
+    counted = [CountedVotes(*(row[name] for name in CountedVotes._fields)) for row in p.rows]
+    summary = summarise_conditions(CrossPollinationConfig.model_validate(p.config), counted)
+    assert summary["acp"]["position_changed_rate"] == 0
+    assert summary["simple_voting"]["position_changed_rate"] is None
 
 
 def test_losses_that_could_overturn_are_named(tmp_path):

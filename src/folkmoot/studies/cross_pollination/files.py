@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypedDict
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypedDict
 
-import polars as pl
 import yaml
 
 from folkmoot.conversation.transcript import Transcript
@@ -20,6 +20,8 @@ from folkmoot.studies.cross_pollination.participants import (
     Cluster,
     Participant,
     State,
+    count_changes,
+    voted_twice,
 )
 
 # The order gives the phase numbers of the source, which `checkpoint.json` holds.
@@ -38,11 +40,10 @@ PHASES = (
 
 def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State) -> None:
     """Log the number of completed participants and of changed votes per condition (phase 8)."""
-    people = pl.DataFrame(
-        [[getattr(participant, name) for name in COUNTED] for participant in state.people.values()],
-        schema=dict.fromkeys(COUNTED, pl.String) | {"position_changed": pl.Boolean},
-        orient="row",
-    )
+    people = [
+        CountedVotes(*(getattr(participant, name) for name in CountedVotes._fields))
+        for participant in state.people.values()
+    ]
     for condition, row in summarise_conditions(config, people).items():
         if row["position_changed"] is None:
             scope.log(f"{condition}: {row['completed']} of {row['total']} complete, no final vote")
@@ -163,7 +164,8 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
 def summarise_run(run: RunFolder) -> dict[str, object]:
     """Return the content of `summary.json`."""
     config = CrossPollinationConfig.model_validate(run.config)
-    people = run.read_table("participants").select(COUNTED)
+    table = run.scan_table("participants").select(CountedVotes._fields).collect()
+    people = [CountedVotes(*row) for row in table.iter_rows()]
     provenance, name = run.mark_of_files, "checkpoint.json"
     # A run that failed before its first phase ended has no checkpoint.
     checkpoint = run.read_json(name) if run.has_file(name) else {}
@@ -177,8 +179,14 @@ def summarise_run(run: RunFolder) -> dict[str, object]:
     }
 
 
-# The columns of `participants` that the summary needs. The persona texts stay on disk.
-COUNTED = ("condition", "status", "initial_choice", "final_choice", "position_changed")
+class CountedVotes(NamedTuple):
+    """The columns of `participants` that the summary needs. The persona texts stay on disk."""
+
+    condition: str
+    status: str
+    initial_choice: str | None
+    final_choice: str | None
+    position_changed: bool | None
 
 
 class ConditionSummary(TypedDict):
@@ -199,35 +207,38 @@ class ConditionSummary(TypedDict):
 
 
 def summarise_conditions(
-    config: CrossPollinationConfig, people: pl.DataFrame
+    config: CrossPollinationConfig, people: Sequence[CountedVotes]
 ) -> dict[str, ConditionSummary]:
-    """Return the counts of each condition, by condition.
-
-    `people` holds the columns `COUNTED` of the table `participants`.
-    """
+    """Return the counts of each condition, by condition."""
     return {
-        condition: _summarise_condition(config, people.filter(condition=condition))
+        condition: _summarise_condition(
+            config, [person for person in people if person.condition == condition]
+        )
         for condition in config.condition_designs
     }
 
 
-def _summarise_condition(config: CrossPollinationConfig, people: pl.DataFrame) -> ConditionSummary:
-    final = people.filter(pl.col("position_changed").is_not_null(), status=COMPLETE)
-    changed, status = int(final["position_changed"].sum()), people["status"].to_list()
+def _summarise_condition(
+    config: CrossPollinationConfig, people: Sequence[CountedVotes]
+) -> ConditionSummary:
+    changed, both_votes = count_changes(people)
+    status = Counter(person.status for person in people)
 
-    def choice_distribution(choices: pl.Series) -> dict[str, int]:
-        votes = choices.to_list()
-        return {option: votes.count(option) for option in config.topic.options}
+    def count_votes(choices: Iterable[str | None]) -> dict[str, int]:
+        counts = Counter(choices)
+        return {option: counts[option] for option in config.topic.options}
 
     return {
         "total": len(people),
-        "completed": status.count(COMPLETE),
-        "failed": status.count(FAILED),
-        "skipped": status.count(SKIPPED),
-        "position_changed": changed if len(final) else None,
-        "position_changed_rate": changed / len(final) if len(final) else None,
-        "initial_vote_distribution": choice_distribution(people["initial_choice"]),
-        "final_vote_distribution": choice_distribution(final["final_choice"])
-        if len(final)
+        "completed": status[COMPLETE],
+        "failed": status[FAILED],
+        "skipped": status[SKIPPED],
+        "position_changed": changed if both_votes else None,
+        "position_changed_rate": changed / both_votes if both_votes else None,
+        "initial_vote_distribution": count_votes(person.initial_choice for person in people),
+        "final_vote_distribution": count_votes(
+            person.final_choice for person in people if voted_twice(person)
+        )
+        if both_votes
         else None,
     }

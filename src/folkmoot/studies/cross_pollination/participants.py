@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,6 +37,29 @@ from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 # Placeholder of the system prompt until the first vote renders it.
 EMPTY_VALUE = StoredValue("")
 PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
+
+
+class VoteRecord(Protocol):
+    """A participant as far as the counts of votes need it: a record of the protocol or a row."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def position_changed(self) -> bool | None: ...
+
+
+def voted_twice(person: VoteRecord) -> bool:
+    """Return whether a participant counts in rates of change: both votes, and not dropped out."""
+    return person.position_changed is not None and person.status == COMPLETE
+
+
+def count_changes(people: Iterable[VoteRecord]) -> tuple[int, int]:
+    """Return the number of participants who changed their choice, and of those with both votes.
+
+    The rate of change in findings and in `summary.json` is the first number over the second.
+    """
+    changes = [bool(person.position_changed) for person in people if voted_twice(person)]
+    return sum(changes), len(changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def shift_finding(votes: Votes) -> Finding | None:
         rows.append(
             {
                 "condition": condition_votes.name,
-                "changed_rate": condition_votes.changed_count / condition_votes.participant_count,
+                "changed_rate": votes.rate(condition_votes).value,
                 "total_variation_share": moved_share[condition_votes.name],
                 "jensen_shannon_bits": jensen_shannon(before, after),
             }

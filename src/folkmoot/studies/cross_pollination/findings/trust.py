@@ -254,12 +254,15 @@ def spread_of_votes(votes: Votes) -> Finding | None:
 def attrition_finding(votes: Votes) -> Finding:
     """Return which votes are missing from each condition, why, and how much they could change."""
     rows: list[Row] = []
+    lost = 0
     for condition_votes in votes.conditions:
+        is_asked_twice = _votes_twice(votes, condition_votes)
+        no_first_vote = condition_votes.without_first_vote
+        # A condition that votes once by design loses nobody after the first vote.
+        no_final_vote = condition_votes.without_final_vote if is_asked_twice else ()
+        missing = (*no_first_vote, *no_final_vote)
         # Long messages would make the table unreadable, so they are cut.
-        reason_counts = Counter(
-            str(voter.error_message or voter.status)[:80] for voter in condition_votes.dropouts
-        )
-        reasons = reason_counts.most_common(3) if _votes_twice(votes, condition_votes) else []
+        reason_counts = Counter(str(voter.error_message or voter.status)[:80] for voter in missing)
         status = Counter(voter.status for voter in condition_votes.rows)
         rows.append(
             {
@@ -267,16 +270,15 @@ def attrition_finding(votes: Votes) -> Finding:
                 "participants": len(condition_votes.rows),
                 "failed": status["failed"],
                 "skipped": status["skipped"],
-                "no_final_vote": len(condition_votes.dropouts),
-                "no_final_vote_share": len(condition_votes.dropouts) / len(condition_votes.rows),
-                "reasons": "; ".join(f"{reason} ({n})" for reason, n in reasons),
+                "no_first_vote": len(no_first_vote),
+                "no_final_vote": len(no_final_vote) if is_asked_twice else None,
+                "missing_share": len(missing) / len(condition_votes.rows),
+                "reasons": "; ".join(
+                    f"{reason} ({n})" for reason, n in reason_counts.most_common(3)
+                ),
             }
         )
-    lost = sum(
-        len(condition_votes.dropouts)
-        for condition_votes in votes.conditions
-        if _votes_twice(votes, condition_votes)
-    )
+        lost += len(missing) if is_asked_twice else 0
     bounds, overturn_note = _claim_bounds(votes)
     if not lost:
         statement = "Nobody who should have voted twice is missing."
@@ -294,7 +296,11 @@ def attrition_finding(votes: Votes) -> Finding:
         "attrition",
         "Who is missing",
         statement,
-        ResultTable.from_records(rows, "Participants without a final vote, by condition."),
+        ResultTable.from_records(
+            rows,
+            "No final vote: voted first and not again; empty in conditions that vote once. "
+            "Missing: without one of the votes that their condition asks for.",
+        ),
         IntervalChart(
             tuple(bounds), unit="difference at worst and at best", reference_line=0.0, percent=True
         )

@@ -35,6 +35,7 @@ from folkmoot.studies.cross_pollination.config import (
     condition_switches,
     declare_claims,
 )
+from folkmoot.studies.cross_pollination.participants import count_changes, voted_twice
 
 T = TypeVar("T")
 
@@ -91,12 +92,20 @@ class ConditionVotes:
 
     @property
     def changed_count(self) -> int:
-        return sum(self.changed_flags)
+        return count_changes(self.two_vote_voters)[0]
 
     @property
-    def dropouts(self) -> tuple[Voter, ...]:
-        """The participants for whom the first or the final vote is missing."""
-        return tuple(voter for voter in self.rows if voter.position_changed is None)
+    def without_first_vote(self) -> tuple[Voter, ...]:
+        return tuple(voter for voter in self.rows if voter.initial_choice is None)
+
+    @property
+    def without_final_vote(self) -> tuple[Voter, ...]:
+        """The participants who voted once. All of them, if the design asks for one vote only."""
+        return tuple(
+            voter
+            for voter in self.rows
+            if voter.initial_choice is not None and not voted_twice(voter)
+        )
 
     @property
     def first(self) -> list[str]:
@@ -398,11 +407,7 @@ def read_votes(run: RunFolder) -> Votes:
     conditions = []
     for condition in (*known, *others):
         voters = tuple(voter for voter in rows if voter.condition == condition)
-        two_vote_voters = tuple(
-            voter
-            for voter in voters
-            if voter.position_changed is not None and voter.status == "complete"
-        )
+        two_vote_voters = tuple(filter(voted_twice, voters))
         conditions.append(ConditionVotes(condition, voters, two_vote_voters))
     checkpoint = run.read_json("checkpoint.json") if run.has_file("checkpoint.json") else {}
     termination_reason = (
