@@ -305,7 +305,7 @@ def rectified(
     fit: float = 0.6,
 ) -> Case:
     """Of a population `people` answer and `others` are only simulated; of groups of 8 with an
-    ICC. `p`: a share; else a mean."""
+    ICC. `p`: a share; else a mean. `two`: the difference of two such populations."""
     truth = 0.0 if p is None else p
 
     def one(rng: np.random.Generator) -> object:
@@ -317,8 +317,14 @@ def rectified(
             y = alike(rng, of, p, icc)
         f = simulated_beside(rng, y, fit=fit, bias=0.3, share=p is not None)
         groups: list[Hashable] | None = of[:people].tolist() if icc else None
+        other_groups: list[Hashable] | None = of[people:].tolist() if icc else None
         return rectified_mean(
-            y[:people], f[:people], f[people:], clusters=groups, share=p is not None
+            y[:people],
+            f[:people],
+            f[people:],
+            clusters=groups,
+            simulated_clusters=other_groups,
+            share=p is not None,
         )
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
@@ -646,6 +652,12 @@ CASES: Mapping[str, Case] = {
         for p in (0.1, 0.5)
     },
     "Rectified share, 50 people, 50%, 60 others": rectified(50, 60, p=0.5),
+    "Rectified mean, 80 people in groups, 80 others in groups, ICC 0.3": rectified(
+        80, 80, icc=0.3, fit=0.9
+    ),
+    "Rectified share, 80 people in groups, 80 others in groups, 50%, ICC 0.3": rectified(
+        80, 80, p=0.5, icc=0.3, fit=0.9
+    ),
     "Rectified difference of means, 20 people each": rectified(20, 1000, two=True),
     "Rectified difference of means, 50 people each": rectified(50, 1000, two=True),
     "Rectified difference of shares, 50 people each, 50%": rectified(50, 1000, p=0.5, two=True),

@@ -37,7 +37,8 @@ class Rectified:
     of this width without a simulation. `fit`: the correlation of human with simulated answers, or
     NaN if one of them does not vary. `spread`: the standard deviation of the human answers.
     `refused`: the reason if nothing was corrected. `corrected` is then the estimate from people
-    alone.
+    alone. `design_effect`: the factor by which the shared conversations of people widen the squared
+    interval, at least 1, or NaN without an interval.
     """
 
     corrected: Estimate
@@ -48,6 +49,7 @@ class Rectified:
     fit: float
     spread: float
     refused: str = ""
+    design_effect: float = 1.0
 
     @property
     def person_count(self) -> int:
@@ -61,27 +63,29 @@ def rectified_mean(
     simulated: ArrayLike,
     *,
     clusters: Sequence[Hashable] | None = None,
+    simulated_clusters: Sequence[Hashable] | None = None,
     share: bool = False,
 ) -> Rectified:
     """Return the mean of a population from few human and many simulated answers.
 
     `people` (n,): answers of people. `predicted` (n,): simulated answers for the same people.
     `simulated` (N,): simulated answers for others of the same population. `clusters` (n,): the
-    group in which each person talked. `share`: True if the answers are 0 and 1. With w the weight
+    group in which each person talked. `simulated_clusters` (N,): the same for `simulated`. `share`:
+    True if the answers are 0 and 1. With w the weight
 
         mean(people − w predicted) + w mean(simulated),
         w = cov(people, predicted) / ((1 + n/N) var(predicted)), within 0 and 1.
 
     The interval combines the intervals of both terms. The first term has the CR2 interval with
     Satterthwaite's degrees of freedom, or the t interval if people are independent. The second term
-    has a normal interval. A share is computed on the scale of log odds. The interval of people
-    alone is Wilson's for shares of independent people. Otherwise it is that of `clustered_share` or
-    `clustered_mean`.
+    has the CR2 interval of `simulated_clusters`, or a normal interval without them. A share is
+    computed on the scale of log odds. The interval of people alone is Wilson's for shares of
+    independent people. Otherwise it is that of `clustered_share` or `clustered_mean`.
 
-    Nothing is corrected with fewer than 20 people, 10 clusters, or, for a share, 10 people with the
-    rarer answer. Raises ValueError for fewer than two people, or lengths that differ. Angelopoulos
-    et al. (2023), doi:10.1126/science.adi6000. Angelopoulos, Duchi and Zrnic (2023),
-    arXiv:2311.01453, for the weight.
+    Nothing is corrected with fewer than 20 people, 10 clusters of people or of `simulated`, or, for
+    a share, 10 people with the rarer answer. Raises ValueError for fewer than two people, or
+    lengths that differ. Angelopoulos et al. (2023), doi:10.1126/science.adi6000. Angelopoulos,
+    Duchi and Zrnic (2023), arXiv:2311.01453, for the weight.
     """
     y, f, many = (np.asarray(values, float) for values in (people, predicted, simulated))
     n, others = len(y), len(many)
@@ -91,11 +95,15 @@ def rectified_mean(
         )
     units = list(range(n)) if clusters is None else list(clusters)
     alone = _uncorrected_estimate(y, units, share=share, clustered=clusters is not None)
-    refused = _refusal_reason(y, units, share=share)
+    simulated_units = None if simulated_clusters is None else list(simulated_clusters)
+    refused = _refusal_reason(y, units, simulated_units, share=share)
     weight, fit = _correction_weight(y, f, others)
     if refused:
         weight = 0.0
-    corrected = _corrected_estimate(y, f, many, weight, units, share=share) if weight else alone
+    corrected = alone
+    if weight:
+        own = clustered_mean(y - weight * f, units)
+        corrected = _corrected_estimate(own, many, weight, simulated_units, share=share)
     worth = float(n)
     if weight and corrected.has_interval and alone.has_interval:
         worth = n * ((alone.high - alone.low) / (corrected.high - corrected.low)) ** 2
@@ -108,6 +116,7 @@ def rectified_mean(
         fit,
         float(y.std(ddof=1)),
         refused,
+        1.0 if clusters is None else _design_effect(y - weight * f, units),
     )
 
 
@@ -122,20 +131,18 @@ def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
     return Estimate(one.value - two.value, *mover(one, two), one.n + two.n, few, method="MOVER")
 
 
-def people_needed(
-    width: float, spread: float, fit: float, *, size: int = 1, icc: float = 0.0
-) -> int:
+def people_needed(width: float, spread: float, fit: float, *, design_effect: float = 1.0) -> int:
     """Return the number of people for a 95 % interval of this width.
 
     `spread`: the standard deviation of human answers. `fit`: their correlation with the simulated
-    answers. `size`: people per group that talks. `icc`: intraclass correlation of the corrections
-    in a group. The simulated answers are assumed to be many more than the human ones. The result is
-    (2 · 1.96 · spread / width)² (1 − fit²) · (1 + (size − 1) · icc), and at least `FEWEST_PEOPLE`.
+    answers. `design_effect`: the factor for people who talk in groups (see `power.design_effect`).
+    The simulated answers are assumed to be many more than the human ones. The result is (2 · 1.96 ·
+    spread / width)² (1 − fit²) · `design_effect`, and at least `FEWEST_PEOPLE`.
     Raises ValueError for a width of 0 or less.
     """
     if width <= 0:
         raise ValueError(f"an interval of width {width} is not one")
-    alone = (2 * 1.96 * spread / width) ** 2 * (1 + (size - 1) * icc)
+    alone = (2 * 1.96 * spread / width) ** 2 * design_effect
     return max(FEWEST_PEOPLE, math.ceil(alone * (1 - min(1.0, max(0.0, fit)) ** 2)))
 
 
@@ -147,13 +154,37 @@ def _uncorrected_estimate(
     return clustered_share(y, units) if share else clustered_mean(y, units)
 
 
-def _refusal_reason(y: FloatArray, units: Sequence[Hashable], *, share: bool) -> str:
+def _design_effect(values: FloatArray, units: Sequence[Hashable]) -> float:
+    """Return the squared ratio of the intervals with and without clusters, at least 1."""
+    clustered, independent = (
+        clustered_mean(values, units),
+        clustered_mean(values, range(len(values))),
+    )
+    if not (clustered.has_interval and independent.has_interval):
+        return math.nan
+    ratio = (clustered.high - clustered.low) / (independent.high - independent.low)
+    return max(1.0, ratio**2)
+
+
+def _refusal_reason(
+    y: FloatArray,
+    units: Sequence[Hashable],
+    simulated_units: Sequence[Hashable] | None,
+    *,
+    share: bool,
+) -> str:
     """Return the reason why nothing can be corrected, or an empty string."""
     if len(y) < FEWEST_PEOPLE:
         return f"{len(y)} people; a correction needs {FEWEST_PEOPLE}"
     groups = len(set(units))
     if groups < FEWEST_CLUSTERS:
         return f"{groups} groups; a correction needs {FEWEST_CLUSTERS}"
+    simulated_groups = len(set(simulated_units)) if simulated_units else FEWEST_CLUSTERS
+    if simulated_groups < FEWEST_CLUSTERS:
+        return (
+            f"{simulated_groups} simulated groups beside these people's; a correction needs "
+            f"{FEWEST_CLUSTERS}"
+        )
     rarer = min(float(y.sum()), len(y) - float(y.sum()))
     if share and rarer < FEWEST_OF_EACH:
         return f"{rarer:.0f} people gave the rarer answer; a correction needs {FEWEST_OF_EACH}"
@@ -176,22 +207,26 @@ def _correction_weight(y: FloatArray, f: FloatArray, others: int) -> tuple[float
 
 
 def _corrected_estimate(
-    y: FloatArray,
-    f: FloatArray,
+    own: Estimate,
     many: FloatArray,
     weight: float,
-    units: Sequence[Hashable],
+    simulated_units: Sequence[Hashable] | None,
     *,
     share: bool,
 ) -> Estimate:
-    own = clustered_mean(y - weight * f, units)
+    """Return the corrected mean. `own`: the mean of human answers minus weighted predictions."""
     value = own.value + weight * float(many.mean())
-    if not own.has_interval:
-        return Estimate(value, math.nan, math.nan, len(y), own.clusters)
-    of_many = 1.96 * weight * float(many.std(ddof=1)) / math.sqrt(len(many))
-    reach = math.hypot((own.high - own.low) / 2, of_many)
+    reach_of_many = 1.96 * float(many.std(ddof=1)) / math.sqrt(len(many))
+    if simulated_units is not None:
+        # Simulated participants who talked with each other are alike as well.
+        of_groups = clustered_mean(many, simulated_units)
+        reach_of_many = (of_groups.high - of_groups.low) / 2
+    # Without an interval of one of the terms there is none of their sum.
+    if not (own.has_interval and math.isfinite(reach_of_many)):
+        return Estimate(value, math.nan, math.nan, own.n, own.clusters)
+    reach = math.hypot((own.high - own.low) / 2, weight * reach_of_many)
     found = Estimate(
-        value, value - reach, value + reach, len(y), own.clusters, method="prediction-powered, CR2"
+        value, value - reach, value + reach, own.n, own.clusters, method="prediction-powered, CR2"
     )
     if not share:
         return found

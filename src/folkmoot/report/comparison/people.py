@@ -372,27 +372,28 @@ def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
     The estimates are prediction-powered: Angelopoulos et al. (2023), doi:10.1126/science.adi6000.
     """
     # The keys are the measure and then the condition.
-    estimates_by_measure: dict[str, dict[str, Rectified]] = {}
+    matches_by_measure: dict[str, dict[str, Match]] = {}
     for pair in pairs:
-        estimate = _match_people(pair)
-        if estimate is not None:
-            estimates_by_measure.setdefault(pair.measure, {})[pair.arm] = estimate
-    if not estimates_by_measure:
+        match = _match_people(pair)
+        if match is not None:
+            matches_by_measure.setdefault(pair.measure, {})[pair.arm] = match
+    if not matches_by_measure:
         return None
     rows: list[Row] = []
     lines: list[tuple[str, float, float, float]] = []
     sentences: list[str] = []
-    for measure, arms in estimates_by_measure.items():
+    for measure, arms in matches_by_measure.items():
         measure_name = measure.replace("_", " ")
-        for arm, estimate in arms.items():
+        for arm, match in arms.items():
+            estimate = match.rectified
             label = f"{arm}: {measure_name}"
             lines.append(interval_line(f"{label}, people alone", estimate.people))
             lines.append(interval_line(f"{label}, corrected", estimate.corrected))
-            rows.append(_rectified_row(arm, measure, estimate))
-            sentences.append(_say_rectified(label, estimate))
+            rows.append(_rectified_row(arm, measure, match))
+            sentences.append(_say_rectified(label, match))
         first_arm, *others = arms
         for other_arm in others:
-            effect = rectified_difference(arms[other_arm], arms[first_arm])
+            effect, refused = _rectified_effect(arms[other_arm], arms[first_arm])
             label = f"{other_arm} minus {first_arm}: {measure_name}"
             lines.append(interval_line(label, effect))
             rows.append(
@@ -400,9 +401,15 @@ def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
                     "arm": f"{other_arm} − {first_arm}",
                     "measure": measure,
                     **estimate_cells(effect, "corrected"),
+                    "not_corrected_because": refused or None,
                 }
             )
-            sentences.append(f"{label} {format_mean_value(effect.value)} ({_bounds_of(effect)})")
+            claim = arms[first_arm].claim
+            alone = f", of the people alone ({refused})" if refused else ""
+            sentences.append(
+                f"{label} {claim.format_signed(effect.value)} ({claim.format_interval(effect)})"
+                f"{alone}"
+            )
     return Finding(
         "people_rectified",
         f"{name} corrected by people",
@@ -415,29 +422,35 @@ def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
             "Worth: how many people alone would give as narrow an interval. Weight: how much the "
             "simulation counts, by how well it predicts the same people. The intervals hold if the "
             "people are a random part of those who were simulated, in independent groups. Nothing "
-            "is corrected below 20 people, 10 groups, or 10 people who gave the rarer answer. "
-            "Angelopoulos et al. (2023), doi:10.1126/science.adi6000.",
+            "is corrected below 20 people, 10 groups of people or of others who were simulated, or "
+            "10 people who gave the rarer answer. Differences between arms with other people: "
+            "MOVER. Where the same people answered in both arms, their own differences are "
+            "corrected. Angelopoulos et al. (2023), doi:10.1126/science.adi6000.",
             "People needed: to ask for an interval of five points to each side of a share, or a "
-            "tenth of a standard deviation otherwise, at this fit.",
+            "tenth of a standard deviation otherwise, at this fit and in groups like theirs.",
         ),
         section=SECTION,
         headline=True,
         unit="participant",
         units=max(
-            estimate.person_count
-            for arms in estimates_by_measure.values()
-            for estimate in arms.values()
+            match.people.height for arms in matches_by_measure.values() for match in arms.values()
         ),
     )
 
 
-def _rectified_row(arm: str, measure: str, rectified: Rectified) -> Row:
+def _rectified_row(arm: str, measure: str, match: Match) -> Row:
+    rectified = match.rectified
     # A share has a fixed scale. The width of an interval for a mean is planned in standard
     # deviations.
-    scale = 1.0 if rectified.people.method == "Wilson" else rectified.spread
+    scale = 1.0 if match.share else rectified.spread
     needed = (
-        people_needed(PLANNED_WIDTH * scale, rectified.spread, known(rectified.fit) or 0.0)
-        if scale
+        people_needed(
+            PLANNED_WIDTH * scale,
+            rectified.spread,
+            known(rectified.fit) or 0.0,
+            design_effect=rectified.design_effect,
+        )
+        if scale and math.isfinite(rectified.design_effect)
         else None
     )
     return {
@@ -455,46 +468,103 @@ def _rectified_row(arm: str, measure: str, rectified: Rectified) -> Row:
     }
 
 
-def _say_rectified(label: str, rectified: Rectified) -> str:
+def _say_rectified(label: str, match: Match) -> str:
+    rectified = match.rectified
     statement = (
-        f"{label} {format_mean_value(rectified.corrected.value)} "
-        f"({_bounds_of(rectified.corrected)})"
+        f"{label} {match.format_level(rectified.corrected.value)} "
+        f"({match.format_bounds(rectified.corrected)})"
     )
     if rectified.refused:
         return f"{statement}, of the people alone ({rectified.refused})"
     return f"{statement}; the {rectified.person_count} people are worth {rectified.worth:.0f}"
 
 
-def _bounds_of(estimate: Estimate) -> str:
-    return (
-        f"{format_mean_value(estimate.low)} to {format_mean_value(estimate.high)}"
-        if estimate.has_interval
-        else "no interval"
-    )
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The humans of a pair who have a simulated counterpart, and the corrected mean.
 
-
-def _match_people(pair: Pair) -> Rectified | None:
-    """Match humans with the participants that simulate them, and return the corrected mean.
-
-    Humans who talked to each other are one independent unit, as given in the file. Returns None if
-    ids are not unique or fewer than `FEWEST_UNITS` humans match.
+    `people`: a row for each such human with `who`, `unit`, `people` and `model` (both answers).
+    `others`: the simulated participants without a human, with `who`, `unit` and `model`.
     """
-    simulated = pair.simulated.drop_nulls("who").select("who", model="value")
+
+    people: pl.DataFrame
+    others: pl.DataFrame
+    share: bool
+    rectified: Rectified
+
+    @property
+    def claim(self) -> Claim:
+        """The kind of the measure, which decides how differences are written."""
+        return Claim("", NO_ARMS, "share" if self.share else "mean")
+
+    def format_level(self, mean: float) -> str:
+        """Return a mean as text."""
+        return estimates.format_percent(mean) if self.share else format_mean_value(mean)
+
+    def format_bounds(self, estimate: Estimate) -> str:
+        """Return the interval of a mean as text."""
+        if not estimate.has_interval:
+            return "no interval"
+        if self.share:
+            return estimates.format_span(estimate.low, estimate.high)
+        return f"{format_mean_value(estimate.low)} to {format_mean_value(estimate.high)}"
+
+
+def _match_people(pair: Pair) -> Match | None:
+    """Match humans with the participants that simulate them, and correct the mean.
+
+    Returns None if ids are not unique or fewer than `FEWEST_UNITS` humans match.
+    """
+    simulated = pair.simulated.drop_nulls("who").select("who", "unit", model="value")
     human = pair.people.drop_nulls("who").select("who", "unit", people="value")
     if simulated["who"].is_duplicated().any() or human["who"].is_duplicated().any():
         return None
-    matched = simulated.join(human, on="who", maintain_order="left")
+    matched = human.join(simulated.drop("unit"), on="who", maintain_order="left")
     if matched.height < FEWEST_UNITS:
         return None
     unmatched = simulated.join(human, on="who", how="anti", maintain_order="left")
-    are_grouped = pair.people["unit"].n_unique() < pair.people.height
-    return rectified_mean(
+    people_units, simulated_units = pair.people["unit"], pair.simulated["unit"]
+    rectified = rectified_mean(
         matched["people"].to_list(),
         matched["model"].to_list(),
         unmatched["model"].to_list(),
-        clusters=matched["unit"].to_list() if are_grouped else None,
+        clusters=matched["unit"].to_list() if _are_shared(people_units) else None,
+        simulated_clusters=unmatched["unit"].to_list() if _are_shared(simulated_units) else None,
         share=pair.share,
     )
+    return Match(matched, unmatched, pair.share, rectified)
+
+
+def _are_shared(units: pl.Series) -> bool:
+    """Return whether some participants are in one independent unit, such as a conversation."""
+    return units.n_unique() < len(units)
+
+
+def _rectified_effect(first: Match, second: Match) -> tuple[Estimate, str]:
+    """Return the corrected difference of two conditions, and the reason if nothing was corrected.
+
+    People who answered in both conditions are compared with themselves. Conditions with the same
+    groups, but too few people in both, have no interval.
+    """
+    reasons = dict.fromkeys(filter(None, (first.rectified.refused, second.rectified.refused)))
+    if not {*first.people["unit"]} & {*second.people["unit"]}:
+        return rectified_difference(first.rectified, second.rectified), "; ".join(reasons)
+    keys = ["who", "unit"]
+    people = first.people.join(second.people, on=keys, maintain_order="left")
+    others = first.others.join(second.others, on=keys, maintain_order="left")
+    if people.height < FEWEST_UNITS:
+        value = first.rectified.corrected.value - second.rectified.corrected.value
+        reason = "the same groups in both arms, but too few people in both"
+        return Estimate(value, math.nan, math.nan, people.height), reason
+    rectified = rectified_mean(
+        (people["people"] - people["people_right"]).to_list(),
+        (people["model"] - people["model_right"]).to_list(),
+        (others["model"] - others["model_right"]).to_list(),
+        clusters=people["unit"].to_list() if _are_shared(people["unit"]) else None,
+        simulated_clusters=others["unit"].to_list() if _are_shared(others["unit"]) else None,
+    )
+    effect = rectified.corrected
+    return effect.clip_bounds(-1.0, 1.0) if first.share else effect, rectified.refused
 
 
 def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame) -> Finding | None:

@@ -323,20 +323,20 @@ def people_power(
     """
     group_size = size.size if size is not None and size.kind != "independent" else 1
     icc = _assumed_icc(iccs) if group_size > 1 else 0.0
+    effect_of_groups = design_effect(group_size, icc)
     rows: list[Row] = [
         {
             "fit_r": fit,
-            "people_for_a_share": people_needed(width, 0.5, fit, size=group_size, icc=icc),
+            "people_for_a_share": people_needed(width, 0.5, fit, design_effect=effect_of_groups),
             "for_an_effect_on_it": people_needed(
                 # The variance of a difference of two conditions is twice that of one, so each needs
                 # an interval narrower by √2.
                 width / math.sqrt(2),
                 0.5,
                 fit,
-                size=group_size,
-                icc=icc,
+                design_effect=effect_of_groups,
             ),
-            "people_for_a_mean": people_needed(width, 1.0, fit, size=group_size, icc=icc),
+            "people_for_a_mean": people_needed(width, 1.0, fit, design_effect=effect_of_groups),
         }
         for fit in FITS
     ]
