@@ -242,7 +242,9 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
 
     adjusted = "Adjusted p: p times the number of primary claims."
     unit = "Independent unit: set (9)."
-    together = "Brackets and lines: intervals; those of primary claims hold together at 95 %."
+    together = (
+        "Brackets and lines: 95 % intervals, of primary claims together and of others one by one."
+    )
     assert legend(shares) == f"{together} {adjusted} {unit}"
     plain = replace(shares, says="7 % (5 to 11 %).")
     assert legend(plain) == f"Brackets and lines: 95 % intervals. {unit}"

@@ -476,14 +476,10 @@ def _share_changed(choices: Sequence[Repeat]) -> Check:
     alone = len(set(units)) == len(units)
     share = wilson(sum(changed), len(changed)) if alone else clustered_share(changed, units)
     verdict = margin.judge_interval(share)
-    words: dict[Verdict, str] = {
-        "passed": "that is the noise in all figures of change",
-        "failed": "that is more than noise should be",
-        "not known": f"the interval reaches across the limit of {format_percent(FLIPS)}",
-    }
+    limit = CHECK_PHRASES[verdict].format(margin=f"at most {format_percent(FLIPS)}")
     says = (
         f"Asked again without any new information, {format_percent(share.value)} chose differently "
-        f"({format_span(share.low, share.high)}); {words[verdict]}."
+        f"({format_span(share.low, share.high)}): {limit}."
     )
     return Check("instability", INSTABILITY, share, margin, verdict, says)
 
@@ -495,14 +491,12 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
         return not_checked("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
     r = agreement_with_oneself(numbers)
     verdict = margin.judge_interval(r)
-    words: dict[Verdict, str] = {
-        "passed": "no less than people agree with themselves over days of deliberation",
-        "failed": "less than people agree with themselves even over days of deliberation",
-        "not known": "which does not tell whether it is as much as people's",
-    }
+    limit = CHECK_PHRASES[verdict].format(
+        margin=f"at least {margin.low:.2f}, the lowest of people over days of deliberation"
+    )
     says = (
-        f"Asked again without any new information, a person's two answers correlate at "
-        f"{r.value:.2f} ({_bounds_in_words(r)}), {words[verdict]} (at least {margin.low:.2f})."
+        f"Asked again without any new information, two answers of a participant correlate at "
+        f"{r.value:.2f} ({_bounds_in_words(r)}): {limit}."
     ).replace("-", "−")
     return Check("instability", INSTABILITY, r, margin, verdict, says)
 
@@ -521,9 +515,9 @@ def _own_agreement(repeats: Sequence[Repeat]) -> Check:
         return Check("instability", INSTABILITY, agreement, margin, NOT_KNOWN, NOT_ASKED_AGAIN)
     sign = "κ" if repeats[0].is_choice else "r"
     says = (
-        f"The first and the last answer of a person to a question agree no more than by chance "
-        f"({sign} = {agreement.value:.2f}, {_bounds_in_words(agreement)}): these may be answers at "
-        "random."
+        "The first and the last answer of a participant to a question hardly agree beyond chance "
+        f"({sign} = {agreement.value:.2f}, {_bounds_in_words(agreement)}): "
+        f"{CHECK_PHRASES[FAILED].format(margin=margin)}. These may be answers at random."
     ).replace("-", "−")
     return Check("instability", INSTABILITY, agreement, margin, FAILED, says)
 
@@ -559,11 +553,12 @@ def position_bias(answers: Sequence[Shown]) -> Check:
     else:
         # Every answer was decided by its place, so there is no variance for an interval.
         failed = found.answers >= _FEW and abs(effect.value) > POSITION
+    bounds = points_span(effect.low, effect.high)
+    sure = f"{bounds}, adjusted {format_p_value(p)}" if math.isfinite(p) else bounds
     says = (
         f"Being listed as number {at} changes the chance of being chosen by "
-        f"{format_points(effect.value)} ({points_span(effect.low, effect.high)}, "
-        f"adjusted {format_p_value(p)}; the margin is {format_points(POSITION).removeprefix('+')} "
-        "either way)."
+        f"{format_points(effect.value)} ({sure}; the margin is "
+        f"{format_points(POSITION).removeprefix('+')} either way)."
     )
     return Check("position_bias", title, effect, margin, FAILED if failed else verdict, says)
 
@@ -597,7 +592,8 @@ def check_sycophancy(
         gave = wilson(*yielded)
         says = (
             f"{format_percent(gave.value)} of those who were argued with took the other side "
-            f"({format_span(gave.low, gave.high)}): more than reasons achieve with people."
+            f"({format_span(gave.low, gave.high)}): "
+            f"{CHECK_PHRASES[FAILED].format(margin=f'at most {format_percent(YIELDED)}')}."
         )
         return Check("sycophancy", title, gave, Margin(high=YIELDED), FAILED, says)
     share = agreeing_share(turns)
@@ -618,7 +614,6 @@ def check_sycophancy(
     return Check("sycophancy", title, share, Margin(high=AGREEING), verdict, says)
 
 
-# The human benchmark covers votes on five to nine policies.
 def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
     """Check that participants move at most `limit` more towards the others than in a control.
 
@@ -639,6 +634,7 @@ def check_pull_of_group(figure: Estimate, limit: float, says: str) -> Check:
     return Check("sycophancy", title, figure, margin, verdict, words)
 
 
+# The human benchmark covers votes on five to nine policies.
 FEWEST_OPTIONS = 5
 
 
@@ -683,9 +679,10 @@ def shrinking_variance(before: ArrayLike, moves: ArrayLike | None = None) -> Che
             value, margin, verdict = ratio, ratio_margin, FAILED
     if verdict == FAILED:
         says += (
-            " They differ less than people's do."
+            " They differ less than votes of people in the benchmark."
             if value.high < margin.low
-            else " They are spread more evenly than people's are, as answers at random would be."
+            else " They are spread more evenly than votes of people in the benchmark, as answers "
+            "at random would be."
         )
     return Check("shrinking_variance", title, value, margin, verdict, says)
 
@@ -710,7 +707,7 @@ def shrinking_numbers(answers: ArrayLike, low: float, high: float) -> Check:
     says = (
         f"Ratings differ by {value.value:.2f} of the scale ({value.low:.2f} to {value.high:.2f}; "
         f"median of {format_count(x.shape[1], 'item')}; people {margin})."
-        + (f" They differ {outside} than people's do." if verdict == FAILED else "")
+        + (f" They differ {outside} than in the benchmark." if verdict == FAILED else "")
     )
     return Check("shrinking_variance", title, value, margin, verdict, says)
 

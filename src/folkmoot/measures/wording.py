@@ -1,4 +1,6 @@
-"""Phrases for the result of a claim, used by findings, hypotheses, grids and comparisons.
+"""Phrases for the result of a claim, and for the verdicts of checks and of the validity card.
+
+Findings, hypotheses, grids and comparisons use them.
 
 No phrase says more than was tested. A test that is not significant does not show equality, so no
 phrase says "unchanged", "as large as" or "the same". Only a specification curve says "robust".
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 # (verdict, direction) → phrase. `{first}` and `{second}` are the conditions, `{by}` is the margin.
 PHRASES: Mapping[tuple[str, str], str] = {
@@ -36,6 +39,83 @@ CHECK_PHRASES: Mapping[str, str] = {
     "passed": "inside the margin ({margin})",
     "failed": "outside the margin ({margin})",
     "not known": "not known to be inside the margin ({margin})",
+}
+
+
+class CardPhrases(NamedTuple):
+    """What the validity card may say of one threat, by verdict. Each phrase names what was tested.
+
+    `unknown`: a clause that `more` or another advice completes. `more`: the advice if there are too
+    few data.
+    """
+
+    passed: str
+    failed: str
+    unknown: str
+    more: str
+
+
+_MORE_UNITS = "more participants or groups are needed"
+# Threat → phrases. The margins are those of the checks and controls that the card quotes.
+CARD_PHRASES: Mapping[str, CardPhrases] = {
+    "Instructions followed": CardPhrases(
+        "Few first replies were unreadable, cut or repetitive, and no check reads what they mean.",
+        "Many first replies were unreadable, cut or repetitive, so answers may not mean what they "
+        "say.",
+        "Answers may not mean what they say",
+        "there are too few replies to tell",
+    ),
+    "Refusals": CardPhrases(
+        "Few answers are missing by refusal in the whole run, though one condition may lose more.",
+        "The figures describe only answers that were given, and those who refused may think "
+        "otherwise.",
+        "Those who refused may think otherwise than the rest",
+        "these answers do not tell how many did",
+    ),
+    "Reliability (retest)": CardPhrases(
+        "Answers to a question that was asked twice agree within the margin, and what differs is "
+        "noise that changes in this report contain as well.",
+        "Answers to a question that was asked twice agree too little, so changes in this report "
+        "may be noise in part.",
+        "Noise may be as large as the changes reported",
+        _MORE_UNITS,
+    ),
+    "User drift": CardPhrases(
+        "Answers to questions that the treatment should not change differ between conditions by at "
+        "most the margin, and other attributes were not asked.",
+        "Answers to questions that the treatment should not change differ between conditions, so "
+        "an effect may be one of other people in another condition.",
+        "An effect may be one of other people in another condition",
+        _MORE_UNITS,
+    ),
+    "Persona kept": CardPhrases(
+        "Participants still give the age of their persona, and no other attribute was asked.",
+        "Many participants no longer give the age of their persona, so figures may describe other "
+        "people than those who were drawn.",
+        "Participants may forget who they are",
+        _MORE_UNITS,
+    ),
+    "Order effect": CardPhrases(
+        "The order of options moved answers by at most the margin.",
+        "The order of options moved answers by more than the margin, so shares hold for the orders "
+        "that were shown.",
+        "The order of options may have moved answers",
+        _MORE_UNITS,
+    ),
+    "Wording": CardPhrases(
+        "The primary claims are robust over the wordings that were tried.",
+        "A primary claim is not robust over the wordings that were tried, so no single wording may "
+        "be reported alone.",
+        "The primary claims may depend on the wording",
+        "try more wordings or more participants",
+    ),
+    "Human benchmark": CardPhrases(
+        "People and models differ by at most the margin in each comparison that was made.",
+        "People and models differ by more than the margin, so these figures are no estimate of "
+        "people's.",
+        "People may answer otherwise",
+        "more people have to answer",
+    ),
 }
 # Introduces claims that are not primary in a finding without a primary one.
 ESTIMATES = "Exploratory, without a conclusion:"

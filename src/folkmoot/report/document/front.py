@@ -253,7 +253,8 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
         )
         own = own or any("adjusted p" in words for words in said)
         parts.append(
-            "Brackets and lines: intervals; those of primary claims hold together at 95 %."
+            "Brackets and lines: 95 % intervals, of primary claims together and of others one by "
+            "one."
             if own
             else "Brackets and lines: 95 % intervals."
         )

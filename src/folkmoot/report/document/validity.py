@@ -6,7 +6,8 @@ advice."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
@@ -30,6 +31,7 @@ from folkmoot.measures.diagnostics import (
     Verdict,
 )
 from folkmoot.measures.inference.estimates import format_count, format_percent, format_span
+from folkmoot.measures.wording import CARD_PHRASES
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.pooled import GRID_CLAIMS, judge_claims
 from folkmoot.report.document.instructions import KEY as INSTRUCTIONS
@@ -51,9 +53,9 @@ CARD_NOTE = (
 _WORST: tuple[Verdict, ...] = (FAILED, NOT_KNOWN, PASSED)
 _OVER_GRID: Mapping[str, Verdict] = {"robust": PASSED, "fragile": FAILED}
 _BESIDE_PEOPLE: Mapping[Verdict, str] = {
-    PASSED: "people are near",
-    FAILED: "people differ",
-    NOT_KNOWN: "open",
+    PASSED: "people and models differ by at most the margin",
+    FAILED: "people and models differ by more than the margin",
+    NOT_KNOWN: "not known",
 }
 
 Row = Mapping[str, TableCell]
@@ -81,80 +83,6 @@ class CardRow(NamedTuple):
     consequence: str
 
 
-class Threat(NamedTuple):
-    """The subject of one row of the card, with the consequence of each verdict.
-
-    `unknown`: a clause that `more` or another advice completes. `more`: the advice if there are too
-    few data.
-    """
-
-    name: str
-    passed: str
-    failed: str
-    unknown: str
-    more: str
-
-
-INSTRUCTIONS_FOLLOWED = Threat(
-    "Instructions followed",
-    "The replies do what was asked, so answers can be read as answers.",
-    "Many replies do not do what was asked, so answers may not mean what they say.",
-    "Answers may not mean what they say",
-    "there are too few replies to tell",
-)
-REFUSALS = Threat(
-    "Refusals",
-    "Few answers are missing by refusal, so they hardly move any figure.",
-    "The figures describe those who were willing to answer, who may think otherwise than the rest.",
-    "Those who refused may think otherwise than the rest",
-    "these answers do not tell how many did",
-)
-RELIABLE = Threat(
-    "Reliability (retest)",
-    "Decisions hardly change by themselves, so a change has a cause.",
-    "Decisions change by themselves, so a part of every change in this report is noise.",
-    "Noise may be as large as the changes reported",
-    "more participants or groups are needed",
-)
-DRIFT = Threat(
-    "User drift",
-    "Answers that no treatment can change stay where they were, so the same people answer in all "
-    "conditions.",
-    "The model plays other people in another condition, so an effect may be theirs and not that of "
-    "the treatment.",
-    "An effect may be one of other people in another condition",
-    "more participants or groups are needed",
-)
-PERSONA = Threat(
-    "Persona kept",
-    "Participants still give the age of their persona, so the sample is the one that was drawn.",
-    "Participants forget who they are, so subgroups and the sample as a whole mean little.",
-    "Participants may forget who they are",
-    "more participants or groups are needed",
-)
-ORDER_EFFECT = Threat(
-    "Order effect",
-    "Another order gives nearly the same answers, so shares are not those of places in a list.",
-    "Another order gives other answers, so shares are partly those of places in a list.",
-    "Shares may partly be those of places in a list",
-    "more participants or groups are needed",
-)
-WORDING = Threat(
-    "Wording",
-    "The primary claims hold in all wordings that were tried.",
-    "The primary claims depend on the wording, so no single wording may be reported alone.",
-    "The primary claims may depend on the wording",
-    "try more wordings or more participants",
-)
-HUMAN_BENCHMARK = Threat(
-    "Human benchmark",
-    "People who answered the same questions answered much alike.",
-    "People answer otherwise, so these figures are no estimate of people's.",
-    "People may answer otherwise",
-    "more people have to answer",
-)
-
-
 def build_validity_card(
     run: RunFolder, findings: Sequence[Finding], over_grid: Finding | None = None
 ) -> tuple[CardRow, ...]:
@@ -167,47 +95,56 @@ def build_validity_card(
     # People need no simulation to be checked.
     if not models - {HUMAN_MODEL}:
         return ()
-    asked = _controls_asked(run)
+    # Advice reads tables of the run, so it is computed only for rows without evidence.
+    advise = partial(_advice, run, findings)
     return (
-        _card_row(INSTRUCTIONS_FOLLOWED, _instructions(findings), "the journal holds no reply"),
-        _card_row(REFUSALS, _checks(findings, REFUSALS_TITLE), "the model was not checked"),
         _card_row(
-            RELIABLE,
+            "Instructions followed", _instructions(findings), lambda: "the journal holds no reply"
+        ),
+        _card_row(
+            "Refusals", _checks(findings, REFUSALS_TITLE), lambda: "the model was not checked"
+        ),
+        _card_row(
+            "Reliability (retest)",
             _control_or_checks(
                 _shares(findings, RELIABILITY, "decision", "same_share", "the same", sign=-1),
                 _checks(findings, INSTABILITY),
             ),
-            _advice(run, findings, asked, RETEST),
+            partial(advise, RETEST),
         ),
         _card_row(
-            DRIFT,
+            "User drift",
             _shares(findings, USER_DRIFT, "contrast", "drift_share", "of answers differ"),
-            _advice(run, findings, asked, NEGATIVE),
+            partial(advise, NEGATIVE),
             "contrast",
         ),
         _card_row(
-            PERSONA,
+            "Persona kept",
             _shares(findings, PERSONA_KEPT, "after", "kept_share", "give it", sign=-1),
-            _advice(run, findings, asked, FACT),
+            partial(advise, FACT),
             "group",
         ),
         _card_row(
-            ORDER_EFFECT,
+            "Order effect",
             _control_or_checks(_orders(findings), _checks(findings, POSITION_BIAS)),
-            _advice(run, findings, asked, ORDER),
+            partial(advise, ORDER),
         ),
         _card_row(
-            WORDING,
+            "Wording",
             _wordings(over_grid),
-            "to know it, put reworded prompts into folders and run "
-            f"`folkmoot run STUDY --grid {WORDING_AXIS}=FOLDER,FOLDER`",
+            lambda: (
+                "to know it, put reworded prompts into folders and run "
+                f"`folkmoot run STUDY --grid {WORDING_AXIS}=FOLDER,FOLDER`"
+            ),
             "claim",
         ),
         _card_row(
-            HUMAN_BENCHMARK,
+            "Human benchmark",
             _people(findings),
-            "to know it, let people take seats (`seats:` in the study file) or compare with "
-            "`folkmoot compare RUN --people FILE`",
+            lambda: (
+                "to know it, let people take seats (`seats:` in the study file) or compare with "
+                "`folkmoot compare RUN --people FILE`"
+            ),
             "comparison",
         ),
     )
@@ -229,19 +166,23 @@ def claims_over_wordings(run: RunFolder) -> Finding | None:
 
 
 def _card_row(
-    threat: Threat, evidence: Sequence[Evidence], advice: str, noun: str = "figure"
+    threat: str,
+    evidence: Sequence[Evidence],
+    advise: Callable[[], str],
+    noun: str = "figure",
 ) -> CardRow:
-    """Return the row of a threat.
+    """Return the row of a threat. The phrases of `measures.wording` give its consequence.
 
-    `advice`: how the researcher can obtain a verdict if there are no data.
+    `advise`: returns how the researcher can obtain a verdict. It is called if there are no data.
     """
+    phrases = CARD_PHRASES[threat]
     if not evidence:
-        return CardRow(threat.name, NOT_KNOWN, "", f"{threat.unknown}: {advice}.")
+        return CardRow(threat, NOT_KNOWN, "", f"{phrases.unknown}: {advise()}.")
     ordered = sorted(evidence, key=lambda one: (_WORST.index(one.verdict), -one.distance))
     worst = ordered[0].verdict
-    unknown = f"{threat.unknown}: {threat.more}."
-    consequence = {PASSED: threat.passed, FAILED: threat.failed, NOT_KNOWN: unknown}
-    return CardRow(threat.name, worst, _in_words(ordered, noun), consequence[worst])
+    unknown = f"{phrases.unknown}: {phrases.more}."
+    consequence = {PASSED: phrases.passed, FAILED: phrases.failed, NOT_KNOWN: unknown}
+    return CardRow(threat, worst, _in_words(ordered, noun), consequence[worst])
 
 
 def _in_words(ordered: Sequence[Evidence], noun: str) -> str:
@@ -395,9 +336,7 @@ def _controls_asked(run: RunFolder) -> Collection[str] | None:
     return set(table.select("control").collect()["control"])
 
 
-def _advice(
-    run: RunFolder, findings: Sequence[Finding], asked: Collection[str] | None, control: str
-) -> str:
+def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> str:
     """Return the advice how to obtain the verdict that a control would give."""
     if not run.has_table(ExposureRow.table):
         return "this study type records no decisions that a control could continue"
@@ -405,6 +344,7 @@ def _advice(
         return "the tables of this run hold no age of a persona that a control could ask for"
     if any(finding.key == UNFINISHED for finding in findings):
         return "the controls are not finished, and `folkmoot run STUDY --resume` asks the rest"
+    asked = _controls_asked(run)
     if asked is None:
         when = "" if run.is_finished else " once the run has finished"
         return f"to know it, run {ASK_ALL}{when}"

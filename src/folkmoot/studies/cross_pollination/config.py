@@ -528,6 +528,11 @@ def _change_claim(config: CrossPollinationConfig, first: str, second: str) -> Cl
         design.summaries for design in designs
     )
     unit = "draw of the summaries" if has_draw_units else "participant"
+    given = (
+        ""
+        if has_draw_units or not any(design.summaries for design in designs)
+        else (", given the summaries of this run")
+    )
     names = condition_label(first), condition_label(second)
     is_primary = first == ACP and second in (CLARIFIED_PASSIVE, SIMPLE_PASSIVE, SIMPLE_VOTING)
     return Claim(
@@ -536,9 +541,9 @@ def _change_claim(config: CrossPollinationConfig, first: str, second: str) -> Cl
         family="primary" if is_primary else "exploratory",
         unit=unit,
         estimand=(
-            "Among simulated participants like those drawn for this run: the share in "
-            f"{names[0]} minus that in {names[1]} of those who change from first to final vote; "
-            f"independent unit: {unit}."
+            "Among simulated participants like those drawn for this run: the share who change from "
+            f"first to final vote in {names[0]} minus that in {names[1]}{given}; independent unit: "
+            f"{unit}."
         ),
         by="condition",
         outcome="changed their choice",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import cast
 
@@ -151,17 +150,14 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
     }
     statement = "No decision could be scored."
     if estimates:
-        highest = max(estimates.values(), key=lambda estimate: estimate.value)
-        best = [
-            condition
+        # Naming the highest one would conclude something that no claim tests.
+        listed = "; ".join(
+            f"{_condition_title(condition)} {kit.format_mean(estimate)}"
             for condition, estimate in estimates.items()
-            if math.isclose(estimate.value, highest.value)
-        ]
-        groups_text = format_count(data["groups"], "group")
+        )
         statement = (
-            f"On a scale from {'−2' if by_text else '−4'} to 4 the mean of the members' scores is "
-            f"highest under {join_words([_condition_title(condition) for condition in best])}: "
-            f"{kit.format_mean(highest)} over {groups_text}."
+            f"Mean of the members' scores on a scale from {'−2' if by_text else '−4'} to 4, over "
+            f"{format_count(data['groups'], 'group')}: {listed}."
         )
         if open_slots := _left_open(read_table(run, SatisfactionRow)):
             statement += f" Slots left open count as −4 ({open_slots})."
