@@ -141,7 +141,7 @@ def test_green_only_where_all_checks_and_all_rows_of_the_card_passed(
 @pytest.mark.parametrize(
     ("findings", "colour", "reason"),
     [
-        ([fitness_of("passed", "not known")], "amber", "Not known about the model: "),
+        ([fitness_of("passed", "not known")], "amber", "Checks of the model without a verdict: "),
         ([fitness_of("failed", "not known")], "red", "Failed checks of the model: "),
         ([], "amber", "The model was not checked"),
     ],
@@ -160,7 +160,7 @@ def test_what_is_not_known_is_amber_and_a_failed_check_red(
         ({"synthetic": True}, "red", "no evidence about people"),
         ({"unusable": "no answer could be read"}, "red", "no answer could be read"),
         ({"outcome": "paused"}, "red", "paused"),
-        ({"answers": {"count": 0}}, "red", "No answer was recorded"),
+        ({"answers": {"count": 0}}, "red", "The run recorded no answer"),
         ({"answers": {"count": 100, "missing": {"unreadable": 9}}}, "amber", "9 % of answers"),
         ({"cut_replies": {"kept": 3}}, "amber", "3 replies were cut"),
     ],
@@ -194,7 +194,7 @@ def test_prompts_that_differ_from_the_design_are_red(pilot: RunFolder, tmp_path:
     table.with_columns(texts.alias("texts")).write_parquet(path)
     first, *_ = trust_lights(RunFolder(run.path), [], [])
     assert first.colour == "red"
-    assert "Prompts did not hold what the design shows" in first.reason
+    assert "Some prompts do not match the design" in first.reason
     run = RunFolder(run.path)
     shown = {lane.arm: lane.steps[-1].sees for lane in design_lanes(run, find_study_of_run(run))}
     assert "summaries" not in shown["Adversarial (ACP)"]
@@ -240,15 +240,15 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
     def legend(*findings: Finding) -> str:
         return build_front_page(pilot, find_study_of_run(pilot), findings, []).legend
 
-    adjusted = "Adjusted p: p times the number of primary claims."
+    adjusted = "Adjusted p: p multiplied by the number of primary claims."
     unit = "Independent unit: set (9)."
     together = (
-        "Brackets and lines: 95 % intervals, of primary claims together and of others one by one."
+        "Brackets and lines: 95 % intervals, joint for primary claims and separate for others."
     )
     assert legend(shares) == f"{together} {adjusted} {unit}"
     plain = replace(shares, says="7 % (5 to 11 %).")
     assert legend(plain) == f"Brackets and lines: 95 % intervals. {unit}"
-    assert legend(few) == "Filled: the mean; open: each set."
+    assert legend(few) == "Filled circle: the mean. Open circles: one for each set."
     assert legend(stated) == together
     primary = replace(
         stated, section="Effects", grid=ResultTable.from_records([{"level_share": 0.983}])

@@ -57,8 +57,8 @@ def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path)
         "The question: One purpose can be funded.",
         "At first vote and final vote participants chose one of 3 options (“Park improvements”, "
         "“Safer streets”, “Youth job training”)",
-        "Prompts of Adversarial (ACP): before first vote they held no text; before final vote they "
-        "held interview, summaries and dialogue.",
+        "Prompts of Adversarial (ACP): before first vote they contained no text; before final "
+        "vote they contained interview, summaries and dialogue.",
     ):
         assert told in material
     for told in (
@@ -71,7 +71,7 @@ def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path)
     assert controls.startswith("No control questions were asked.")
     assert "user drift not known" in controls
     assert f"{run.manifest['calls']:,} calls" in record
-    assert "missing answers were not scored" in record
+    assert "Missing answers were not scored" in record
     run_controls(run, {"participants": 3}, RunOptions())
     controls = paragraphs_of(run)[3]
     assert "asked again: 12 answers of 12 participants" in controls
@@ -93,7 +93,7 @@ def test_every_study_type_describes_sample_exposure_tests_and_controls(
 def test_the_checklist_counts_what_the_run_cannot_tell(finished: RunFolder) -> None:
     page = html.unescape(write_report(finished).read_text("utf-8"))
     table = page.split("GUIDE-LLM reporting checklist</h3>")[1].split("</table>")[0]
-    filled, total = re.findall(r"(\d+) of (\d+) items are answered", table)[0]
+    filled, total = re.findall(r"answer (\d+) of (\d+) items", table)[0]
     rows = re.findall("<tr>.*?</tr>", table.split("<tbody>")[1], re.DOTALL)
     assert int(total) == len(rows) == 14 + 8
     assert int(filled) == sum("not recorded" not in row for row in rows)

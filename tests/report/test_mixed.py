@@ -117,7 +117,7 @@ def test_ids_of_links_leave_a_run_only_when_told_to(tmp_path: Path) -> None:
     run = voted(tmp_path, 5)
     names = run.plan["sealed"]["seats"]["data"]
     kept = {names[0]: {"PROLIFIC_PID": "5f3a"}, names[1]: {"PROLIFIC_PID": "=1+1"}}
-    with pytest.raises(InputError, match="holds no ids of people"):
+    with pytest.raises(InputError, match="contains no recruitment ids"):
         export_run(run, "csv", tmp_path / "none", with_ids=True)
     assert not (tmp_path / "none").exists()
     (run.path / "people.json").write_text(json.dumps(kept), "utf-8")

@@ -36,7 +36,7 @@ FIELDS = {
         *("Statistical models", "Transformations", "Inference criteria", "Data exclusion"),
         *("Missing data", "Exploratory analysis"),
     ],
-    "Other": ["Digest of the sealed plan", "Digests of the prompts", "Settings as they are sealed"],
+    "Other": ["Digest of the sealed plan", "Digests of the prompts", "Sealed settings"],
 }
 STATED = """
 hypotheses:
@@ -88,7 +88,7 @@ def test_the_run_of_a_preregistered_study_seals_the_plan_of_that_digest(
     says, claims = registration_of_run(run)
     at = claims.columns.index("claim")
     assert claims.rows and all(f"| {row[at]} |" in text.replace("\\|", "|") for row in claims.rows)
-    assert says[-1] == "Everything that is not in this table is exploratory."
+    assert says[-1] == "All results that are not in this table are exploratory."
 
 
 def test_another_setting_seed_or_model_is_another_plan(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_fields_hold_what_the_study_file_says(tmp_path: Path) -> None:
     )
     # What the hypothesis states is not stated a second time.
     assert "(ACP) and Simple voting" not in fields["Exploratory analysis"]
-    assert "| all others | synthetic |" in fields["Data collection procedures"]
+    assert "| all other roles | synthetic |" in fields["Data collection procedures"]
 
 
 def test_a_plan_is_not_written_over_and_says_when_it_comes_late(
@@ -144,12 +144,14 @@ def test_a_plan_is_not_written_over_and_says_when_it_comes_late(
     call("plan", str(path), "--model", "synthetic")  # the same text
     other = CliRunner().invoke(app, ["plan", str(path), "--model", "synthetic", "--seed", "3"])
     assert other.exit_code == 2 and "holds another text" in other.output
-    assert "has begun already" not in (tmp_path / "cross_pollination_preregistration.md").read_text(
-        "utf-8"
-    )
+    assert "has already started" not in (
+        tmp_path / "cross_pollination_preregistration.md"
+    ).read_text("utf-8")
     call("run", str(path), "--model", "synthetic")
     call("plan", str(path), "--model", "synthetic", "--out", "late.md")
-    assert "was not written before its data" in (tmp_path / "late.md").read_text("utf-8")
+    assert "this text was written after data collection began" in (tmp_path / "late.md").read_text(
+        "utf-8"
+    )
 
 
 def test_both_versions_of_what_deviated_are_told_in_full(tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_a_claim_that_was_sealed_otherwise_is_a_deviation_in_both_versions(tmp_p
     assert digest_registration(plan) != before  # whatever the hash beside it says
     (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
     told = build_trust_section(RunFolder(run.path), run.study)
-    assert any("1 claim of this report is stated otherwise" in d for d in told.deviations)
+    assert any("1 claim of this report differs" in d for d in told.deviations)
     assert ("claims[1].margin", "0.5", "0.0") in told.versions.rows
 
 

@@ -89,7 +89,9 @@ def test_deviations_are_named(pilot: RunFolder, tmp_path: Path) -> None:
     changed = plan.replace('"changes": []', '"changes": [{"name": "design", "was": {}}]')
     assert changed != plan
     (copy / "plan.json").write_text(changed, "utf-8")
-    assert "“design” was changed on purpose" in write_report(RunFolder(copy)).read_text("utf-8")
+    assert "“design” was changed with --accept-changes" in write_report(RunFolder(copy)).read_text(
+        "utf-8"
+    )
 
 
 def test_markup_in_what_models_say_stays_text(pilot: RunFolder, tmp_path: Path) -> None:

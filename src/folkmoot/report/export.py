@@ -20,8 +20,8 @@ README = "README.txt"
 # Cells are exported unchanged and get no protective apostrophe. Every program except a spreadsheet
 # would read the apostrophe as part of the text.
 AS_TEXT = (
-    "Some texts were written by a model or a person. A spreadsheet may run a cell that begins with "
-    "=, +, - or @: import the columns as text there.\n"
+    "Some texts were written by a model or a person. A spreadsheet may execute a cell that begins "
+    "with =, +, - or @ as a formula, so import these columns as text.\n"
 )
 CSVS = ("csv", "polis")
 FORMATS = ("csv", "parquet", "json", "polis")
@@ -35,14 +35,15 @@ def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool 
     RunExistsError if `out` is not empty, and StorageError if a table is missing.
     """
     if export_format not in FORMATS:
-        raise InputError(f"--to {export_format}: formats are {', '.join(FORMATS)}")
+        raise InputError(f"--to {export_format}: unknown format; use one of {', '.join(FORMATS)}")
     run.require_tables()
     ids = recruitment_ids(run.path) if with_ids else {}
     if with_ids and not ids:
         raise InputError(
             Problem(
-                f"{run.path} holds no ids of people",
-                hint="they come with the links (?PROLIFIC_PID=…); leave out --with-ids",
+                f"{run.path} contains no recruitment ids",
+                hint="recruitment ids come from the links of participants (?PROLIFIC_PID=…); for "
+                "this run, leave out --with-ids",
             )
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -92,7 +93,7 @@ def export_readme(run: RunFolder, export_format: str) -> str:
     meaning = (
         "Comments and votes in the format of a Polis export."
         if export_format == "polis"
-        else f"Tidy tables; {CODEBOOK} says what each column means."
+        else f"Tidy tables. {CODEBOOK} describes each column."
     )
     served = sorted({name for model in facts.get("models", []) for name in model.get("served", [])})
     return (

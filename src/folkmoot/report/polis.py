@@ -85,7 +85,9 @@ def write_polis(run: RunFolder, out: Path) -> None:
     """
     conversations = dict([*_conversations_from_options(run), *_conversations_from_items(run)])
     if not conversations:
-        raise InputError(f"{run.path}: this study has no votes that fit the Polis format")
+        raise InputError(
+            f"{run.path}: this study has no votes that can be written in the Polis format"
+        )
     for name, conversation in conversations.items():
         write_conversation(conversation, out / name if len(conversations) > 1 else out)
 

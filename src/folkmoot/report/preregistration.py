@@ -87,8 +87,8 @@ def build_preregistration(found: StudyFile, options: RunOptions) -> Preregistrat
     return Preregistration(
         title,
         digest_registration(plan.data),
-        f"A run of this study has begun already ({begun.name}): this text was not written before "
-        "its data."
+        f"A run of this study has already started ({begun.name}), so this text was written after "
+        "data collection began."
         if begun.exists()
         else "",
         (
@@ -119,7 +119,7 @@ def of_family(claims: Iterable[Claim], *families: str) -> list[Claim]:
 def describe_size(size: DesignSize | None) -> str:
     """Return the number of units in each condition in words."""
     if size is None:
-        return "The settings do not say how many take part in each condition."
+        return "The settings do not give the number of participants in each condition."
     units = format_count(size.units, size.unit_name)
     each = f" of {size.size} participants" if size.size > 1 else ""
     if size.kind == "paired":
@@ -147,7 +147,7 @@ def _information_fields(
         TemplateField("Description", (f"{found.study.title}.", BLANK)),
         TemplateField(
             "Hypotheses",
-            (source if shown else "None: everything that the report shows is exploratory.",),
+            (source if shown else "None: all results in the report are exploratory.",),
             tuple(
                 _state_hypothesis(claim, aim) for claim, aim in zip(shown, expected, strict=True)
             ),
@@ -164,7 +164,7 @@ def _design_fields(
     found: StudyFile, claims: Sequence[Claim], sealed: Mapping[str, Any]
 ) -> tuple[TemplateField, ...]:
     size = found.study.size(found.config, found.study_folder)
-    people = "participants played by people" if SEATS in sealed else "no people take part"
+    people = "people play some participants" if SEATS in sealed else "no people take part"
     seed = found.config.random_seed
     return (
         TemplateField(
@@ -174,8 +174,8 @@ def _design_fields(
         TemplateField(
             "Blinding",
             (
-                "The program assigns conditions, asks every question and reads every answer. A "
-                "model is sent the prompts of its own condition.",
+                "The program assigns the conditions, asks all questions and parses all answers. A "
+                "participant gets only the prompts of its own condition.",
             ),
         ),
         TemplateField("Is there any additional blinding in this study?"),
@@ -183,9 +183,9 @@ def _design_fields(
         TemplateField(
             "Randomization",
             (
-                f"Every draw follows from the random seed {seed} and the place in the protocol. "
-                "Who takes part, and in which condition, is sealed in plan.json before the calls "
-                "that it governs.",
+                f"Every random draw is determined by the random seed {seed} and the step of the "
+                "protocol. The participants and their conditions are sealed in plan.json before "
+                "the calls that depend on them.",
             ),
         ),
     )
@@ -200,15 +200,15 @@ def _contrasts_table(claims: Sequence[Claim]) -> ResultTable:
         arms = [*filter(None, str(row["arms"]).split(", ")), *reversed(claim.contrast)]
         row |= {"arms": ", ".join(dict.fromkeys(arms)), "within": within, "unit": claim.unit}
     return ResultTable.from_records(
-        list(rows.values()), "What is compared, within what, and what is independent."
+        list(rows.values()), "Compared conditions, units of comparison, and independent units."
     )
 
 
 def _sampling_fields(found: StudyFile, sealed: Mapping[str, Any]) -> tuple[TemplateField, ...]:
     config, design = found.config, sealed[DESIGN]
-    models: list[dict[str, TableCell]] = [{"role": "all others", "model": design["model"]}]
+    models: list[dict[str, TableCell]] = [{"role": "all other roles", "model": design["model"]}]
     models += [{"role": role, "model": name} for role, name in design["models"].items()]
-    models += [{"role": "named by seats", "model": name} for name in design["seat_models"]]
+    models += [{"role": "single speakers", "model": name} for name in design["seat_models"]]
     if design["embedding_model"]:
         models.append({"role": "embeddings", "model": design["embedding_model"]})
     limits = [
@@ -220,24 +220,24 @@ def _sampling_fields(found: StudyFile, sealed: Mapping[str, Any]) -> tuple[Templ
         *([f"after {config.budget_calls:,} calls"] if config.budget_calls is not None else []),
     ]
     pause = (
-        f"It pauses {' or '.join(limits)}; a paused run is resumed, or reported as partial."
+        f"It pauses {' or '.join(limits)}. A paused run can be resumed, or reported as partial."
         if limits
-        else "No budget is set, so nothing else stops it."
+        else "No budget is set, so the run has no other limit."
     )
     return (
         TemplateField(
             "Existing data",
             (
-                "Answers are generated by the run. What the models were trained on is unknown and "
-                "may hold similar studies.",
+                "The run generates all answers. The training data of the models are unknown and "
+                "may contain similar studies.",
             ),
         ),
         TemplateField("Explanation of existing data"),
         TemplateField(
             "Data collection procedures",
             (
-                "Each call sends a rendered prompt with what the speaker has heard, and is kept "
-                "with its reply in the journal of the run.",
+                "Each call sends a prompt with the earlier utterances that the speaker heard. The "
+                "journal of the run stores the request and the reply.",
             ),
             grid=ResultTable.from_records(
                 models, f"Models; temperature {_describe_temperature(found)}."
@@ -252,7 +252,7 @@ def _sampling_fields(found: StudyFile, sealed: Mapping[str, Any]) -> tuple[Templ
         TemplateField(
             "Stopping rule",
             (
-                "The run ends when all units have come to their end. No interim result ends it.",
+                "The run ends when all units have finished. No interim result stops it.",
                 pause,
             ),
         ),
@@ -261,7 +261,7 @@ def _sampling_fields(found: StudyFile, sealed: Mapping[str, Any]) -> tuple[Templ
 
 def _describe_temperature(found: StudyFile) -> str:
     chosen = found.config.temperature
-    return "that of the provider" if chosen is None else f"{chosen:g}"
+    return "the provider's default" if chosen is None else f"{chosen:g}"
 
 
 def _variable_fields(found: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:
@@ -330,13 +330,13 @@ def _analysis_fields(found: StudyFile, claims: Sequence[Claim]) -> tuple[Templat
         TemplateField(
             "Data exclusion",
             (
-                "Rows count that the claims name below. Answers that cannot be read, are declined "
-                "or refused are missing, and are never scored. No participant is excluded for "
-                "what was answered.",
-                "A model of which more than "
-                f"{format_percent(found.config.max_instruction_failures)} of "
-                "the first replies need a further request, repeat themselves or are cut is named "
-                "in the report; it is not excluded.",
+                "Claims use all rows, or only the rows listed below. Answers that are unreadable, "
+                "declined or refused are missing and never scored. No participant is excluded "
+                "because of an answer.",
+                "A first reply fails if it needs a further request, repeats itself or is cut by "
+                "the token limit. The report names each model with more than "
+                f"{format_percent(found.config.max_instruction_failures)} failed first replies. "
+                "Such a model is not excluded.",
             ),
             tuple(dict.fromkeys(_rows_that_count(claim) for claim in claims if claim.where)),
         ),
@@ -344,32 +344,33 @@ def _analysis_fields(found: StudyFile, claims: Sequence[Claim]) -> tuple[Templat
             "Missing data",
             (
                 *dict.fromkeys(claim.missing for claim in claims or [Claim("", ("", ""))]),
-                "Who did not come to the end is lost, whatever is recorded. For shares the report "
-                "gives the least and the greatest difference over all ways of filling in what is "
-                "lost (Horowitz and Manski 2000).",
+                "A participant who does not finish counts as lost, even if some answers are "
+                "recorded. For shares, the report gives the smallest and the largest difference "
+                "over all possible answers of lost participants (Horowitz and Manski 2000).",
             ),
         ),
         TemplateField(
             "Exploratory analysis",
-            ("Everything else that the report shows is exploratory, these contrasts included:",)
+            ("All other results in the report are exploratory, including these contrasts:",)
             if rest
-            else ("Everything else that the report shows is exploratory.",),
+            else ("All other results in the report are exploratory.",),
             tuple(claim.says for claim in rest),
         ),
     )
 
 
 METHODS = (
-    "One rule chooses the estimator of every claim by its measure and its independent unit. "
-    "Subjects observed in both arms: differences within subjects, clustered by unit (CR2 with "
-    "Satterthwaite's degrees of freedom; of shares with one value for each unit Tango's interval "
-    "and McNemar's test). Units with several values: the CR2 sandwich. Otherwise of shares "
-    "Newcombe's interval, of means Welch's.",
+    "The measure and the independent unit of a claim determine its estimator. For subjects "
+    "observed in both arms: differences within subjects, clustered by unit (CR2 with "
+    "Satterthwaite's degrees of freedom; for shares with one value per unit, Tango's interval and "
+    "McNemar's test). For units with several values: the CR2 sandwich estimator. Otherwise: "
+    "Newcombe's interval for shares, Welch's for means.",
 )
 CRITERIA = (
-    "All tests are two-sided and of one method with their interval. Supported: the whole interval "
-    "lies where the claim says, beyond its margin. Contradicted: all of it lies elsewhere. "
-    f"Undecided: anything else. With fewer than {FEWEST_UNITS} independent units nothing is tested."
+    "All tests are two-sided and use the method of the interval. Supported: the whole interval is "
+    "on the claimed side, beyond the margin. Contradicted: the whole interval is on the other "
+    "side. Undecided: all other cases. With fewer than "
+    f"{FEWEST_UNITS} independent units, no claim is tested."
 )
 
 
@@ -381,14 +382,13 @@ def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
         level = format_percent(1 - ALPHA / primary, 1)
         told.append(
             f"Primary: {format_count(primary, 'claim')}, intervals at a level of {level} each "
-            "(Bonferroni), p values times their number."
+            "(Bonferroni), p-values multiplied by their number."
             if primary > 1
             else "Primary: 1 claim, a 95 % interval."
         )
     told += [
-        f"{name.capitalize()}: {format_count(count, 'claim')}, 95 % intervals one by one, verdicts "
-        "by "
-        f"Holm's p among the {name} claims."
+        f"{name.capitalize()}: {format_count(count, 'claim')}, separate 95 % intervals, verdicts "
+        f"by p-values that Holm's method adjusts for all {name} claims."
         for name, count in (("secondary", secondary), ("exploratory", rest))
         if count
     ]
@@ -434,21 +434,21 @@ def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
             "Digest of the sealed plan",
             (
                 f"`{digest_registration(plan)}`",
-                "`plan.json` of a run of this study file with the same options has it, and the "
-                "report of the run prints it. It covers the parts below.",
+                "A run of this study file with the same options has this digest in `plan.json` "
+                "and in its report. The digest covers the parts below.",
             ),
             grid=ResultTable.from_records(parts),
         ),
         TemplateField("Digests of the prompts", (), grid=ResultTable.from_records(prompts)),
         TemplateField(
-            "Settings as they are sealed",
+            "Sealed settings",
             (),
             verbatim=json.dumps(design["settings"], indent=1, ensure_ascii=False, sort_keys=True),
         ),
     )
 
 
-# --- what a run shows of it ----------------------------------------------------------------------
+# --- the registration in the report of a run ----------------------------------------------------
 
 
 def registered_claims(run: RunFolder) -> list[Claim] | None:
@@ -480,7 +480,7 @@ def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:
         f"Digest of the sealed plan: {digest_registration(run.plan)}. `folkmoot plan` prints the "
         "same digest for the same study file and options.",
         *describe_families(claims),
-        "Everything that is not in this table is exploratory.",
+        "All results that are not in this table are exploratory.",
     ), _claims_grid(confirmatory)
 
 

@@ -28,7 +28,7 @@ from folkmoot.storage.run_folder import JOURNAL, RowStream, RunFolder
 def list_deviations(run: RunFolder, study: Study) -> list[str]:
     """Return the differences between the run and the sealed plan, in plain words."""
     found = [
-        f"The sealed part “{change['name']}” was changed on purpose (--accept-changes)."
+        f"The sealed part “{change['name']}” was changed with --accept-changes."
         for change in run.plan.get("changes", [])
     ]
     found += _superseded_requests(run)
@@ -39,8 +39,8 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
     if other := list(_other_claims(run, study)):
         found.append(
             f"{format_count(len(other), 'claim')} of this report "
-            f"{'is' if len(other) == 1 else 'are'} "
-            "stated otherwise than in the sealed plan; both versions are in the table."
+            f"{'differs' if len(other) == 1 else 'differ'} "
+            "from the sealed plan. The table shows both versions."
         )
     for planned in study.expected_rows(sealed):
         found += _against_table(run, planned)
@@ -136,8 +136,8 @@ def changes_since_run(run: RunFolder, study: Study) -> list[str]:
     if not changed:
         return []
     return [
-        f"Shipped prompts that changed since this run: {join_first(changed)}. A new run would ask "
-        "something else."
+        f"Prompts of Folkmoot that have changed since this run: {join_first(changed)}. A new run "
+        "would use the new prompts."
     ]
 
 
@@ -183,47 +183,51 @@ def _against_table(run: RunFolder, planned: ExpectedRows) -> list[str]:
     known = [column for column in planned.key if column in columns]
     # Only planned columns are read. A table may hold long texts of many thousand participants.
     wanted = {*planned.key, planned.done[0], *(column for row in planned.rows for column in row)}
-    held = {
+    recorded_rows = {
         _row_key(row, known): row
         for row in RowStream(table.select(column for column in columns if column in wanted))
     }
-    foreseen = {_row_key(row, known): row for row in planned.rows}
+    planned_rows = {_row_key(row, known): row for row in planned.rows}
     unit = planned.unit
-    absent = [key for key in foreseen if key not in held]
+    absent = [key for key in planned_rows if key not in recorded_rows]
     found = []
     if absent:
         found.append(
             f"No record of {format_count(len(absent), f'planned {unit}')}: {join_first(absent)}."
         )
-    foreign = [key for key in held if key not in foreseen]
-    if foreign:
+    unplanned = [key for key in recorded_rows if key not in planned_rows]
+    if unplanned:
         found.append(
-            f"Not in the plan: {format_count(len(foreign), unit)} ({join_first(foreign)})."
+            f"Not in the plan: {format_count(len(unplanned), unit)} ({join_first(unplanned)})."
         )
-    found += _changed_values(foreseen, held, unit)
+    found += _changed_values(planned_rows, recorded_rows, unit)
     column, done = planned.done
     if column in columns:
-        short = [key for key, row in held.items() if key in foreseen and str(row[column]) != done]
-        if short:
-            ended = len(foreseen) - len(absent) - len(short)
+        unfinished = [
+            key
+            for key, row in recorded_rows.items()
+            if key in planned_rows and str(row[column]) != done
+        ]
+        if unfinished:
+            ended = len(planned_rows) - len(absent) - len(unfinished)
             found.append(
-                f"{len(foreseen)} were planned and {ended} finished; "
-                f"{format_count(len(short), unit)} "
-                f"did not: {join_first(short)}."
+                f"{len(planned_rows)} were planned and {ended} finished; "
+                f"{format_count(len(unfinished), unit)} "
+                f"did not: {join_first(unfinished)}."
             )
     return found
 
 
 def _changed_values(
-    foreseen: Mapping[str, Mapping[str, object]],
-    held: Mapping[str, Mapping[str, object]],
+    planned_rows: Mapping[str, Mapping[str, object]],
+    recorded_rows: Mapping[str, Mapping[str, object]],
     unit: str,
 ) -> list[str]:
     """Return, for each column, the units with another value than planned."""
     found: dict[str, list[str]] = {}
-    for key, row in foreseen.items():
+    for key, row in planned_rows.items():
         for column, value in row.items():
-            real = held.get(key, {}).get(column, value)
+            real = recorded_rows.get(key, {}).get(column, value)
             if str(real) != str(value):
                 found.setdefault(column, []).append(f"{key} ({value} planned, {real} recorded)")
     return [

@@ -29,13 +29,13 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import condition_column
 
 Colour = Literal["red", "amber", "green"]
-WORST: tuple[Colour, ...] = ("red", "amber", "green")
-MEANS = {
+COLOURS_WORST_FIRST: tuple[Colour, ...] = ("red", "amber", "green")
+VERDICT_BY_COLOUR = {
     "red": "Do not rely on these figures",
     "amber": "Read the caveats first",
     "green": "All checks passed",
 }
-COLOURS: Mapping[Verdict, Colour] = {FAILED: "red", NOT_KNOWN: "amber", PASSED: "green"}
+COLOUR_BY_VERDICT: Mapping[Verdict, Colour] = {FAILED: "red", NOT_KNOWN: "amber", PASSED: "green"}
 # Keys under which the study types state their question. The most explicit key comes first.
 PRODUCTS = (
     ("product", "description"),
@@ -52,7 +52,7 @@ QUESTIONS = (
     ("case",),
 )
 ASKED_OF_PRODUCTS = "What do people think of it, and would they buy it?"
-NO_VALUE = "A difference says how far two arms lie apart, and not which of them is better."
+NO_VALUE = "A difference shows how far two arms are apart, not which of them is better."
 # At most this many sentences answer the question on the first page, and at least one beside the
 # contrasts.
 SENTENCES = 3
@@ -130,16 +130,19 @@ class Front:
     def colour(self) -> Colour:
         """The worst colour of the lights and of the rows of the validity card."""
         colours = [light.colour for light in self.lights]
-        return min([*colours, *(COLOURS[row.verdict] for row in self.card)], key=WORST.index)
+        return min(
+            [*colours, *(COLOUR_BY_VERDICT[row.verdict] for row in self.card)],
+            key=COLOURS_WORST_FIRST.index,
+        )
 
     @property
     def coloured_card(self) -> tuple[tuple[Colour, CardRow], ...]:
         """The rows of the validity card, each with its colour."""
-        return tuple((COLOURS[row.verdict], row) for row in self.card)
+        return tuple((COLOUR_BY_VERDICT[row.verdict], row) for row in self.card)
 
     @property
     def verdict(self) -> str:
-        return MEANS[self.colour]
+        return VERDICT_BY_COLOUR[self.colour]
 
 
 def build_front_page(
@@ -253,15 +256,14 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
         )
         own = own or any("adjusted p" in words for words in said)
         parts.append(
-            "Brackets and lines: 95 % intervals, of primary claims together and of others one by "
-            "one."
+            "Brackets and lines: 95 % intervals, joint for primary claims and separate for others."
             if own
             else "Brackets and lines: 95 % intervals."
         )
     if any("adjusted p" in words for words in said):
-        parts.append("Adjusted p: p times the number of primary claims.")
+        parts.append("Adjusted p: p multiplied by the number of primary claims.")
     if drawn is not None and isinstance(chart, IntervalChart) and chart.unit_values:
-        parts.append(f"Filled: the mean; open: each {drawn.unit}.")
+        parts.append(f"Filled circle: the mean. Open circles: one for each {drawn.unit}.")
     # Hypotheses may have different independent units. Their table gives these units.
     units = (
         finding.independent
@@ -378,7 +380,7 @@ def trust_lights(
         for alarm in finding.alarms
     ]
     found += [
-        *_grave_lights(run, deviations),
+        *_serious_lights(run, deviations),
         *_check_lights(findings),
         *_caution_lights(run, findings),
     ]
@@ -391,7 +393,7 @@ def trust_lights(
                 "them missing; no deviation from the plan; all checks outside the card passed.",
             )
         ]
-    yield from sorted(found, key=lambda light: WORST.index(light.colour))
+    yield from sorted(found, key=lambda light: COLOURS_WORST_FIRST.index(light.colour))
 
 
 def _check_lights(findings: Sequence[Finding]) -> Iterator[TrustLight]:
@@ -413,18 +415,20 @@ def _check_lights(findings: Sequence[Finding]) -> Iterator[TrustLight]:
     if verdicts[FAILED]:
         yield TrustLight("red", f"Failed checks of the model: {', '.join(verdicts[FAILED])}.")
     if verdicts[NOT_KNOWN]:
-        yield TrustLight("amber", f"Not known about the model: {', '.join(verdicts[NOT_KNOWN])}.")
+        yield TrustLight(
+            "amber", f"Checks of the model without a verdict: {', '.join(verdicts[NOT_KNOWN])}."
+        )
     if not made:
         yield TrustLight("amber", "The model was not checked.")
 
 
-def _grave_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[TrustLight]:
+def _serious_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[TrustLight]:
     if run.unusable_reason:
         yield TrustLight("red", f"This run has no usable result: {run.unusable_reason}.")
     if run.partial:
         yield TrustLight("red", f"{run.partial.removeprefix('PARTIAL: ').capitalize()}.")
     if not (run.manifest.get("answers") or {}).get("count"):
-        yield TrustLight("red", "No answer was recorded.")
+        yield TrustLight("red", "The run recorded no answer.")
     if run.is_synthetic:
         who = "in part by" if run.mark == MIXED_MARK else "by"
         told = f"Answered {who} the embedded respondent: no evidence about people."
@@ -432,7 +436,7 @@ def _grave_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[TrustLi
     wrong = describe_deviations(run)
     if wrong:
         more = f" ({len(wrong) - 1} more below)" if len(wrong) > 1 else ""
-        yield TrustLight("red", f"Prompts did not hold what the design shows. {wrong[0]}{more}")
+        yield TrustLight("red", f"Some prompts do not match the design. {wrong[0]}{more}")
     if deviations:
         more = f" ({len(deviations) - 1} more below)" if len(deviations) > 1 else ""
         yield TrustLight("amber", f"Differs from the sealed plan: {deviations[0]}{more}")

@@ -115,12 +115,12 @@ def check_instructions(run: RunFolder) -> Finding | None:
                 }
                 for model, own in counts.items()
             ],
-            f"Above {format_percent(limit)} (max_instruction_failures) a model is named at the "
-            "top.",
+            f"The top of the report names each model above {format_percent(limit)} "
+            "(max_instruction_failures).",
         ),
         notes=(
-            "A first reply failed if it could not be read and the question was asked again, if a "
-            "passage of it stands four times in a row, or if the token limit cut it.",
+            "A first reply failed if it could not be parsed and the question was asked again, if "
+            "it contains a passage four times in a row, or if the token limit cut it.",
         ),
         section="Noise",
         headline=bool(alarms),

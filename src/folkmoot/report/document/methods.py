@@ -86,13 +86,13 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
     yield f"Sample in each arm, as planned: {'; '.join(sizes) or NOT_RECORDED}."
     yield f"Participants were simulated by {_describe_models(run, times)}."
     yield (
-        f"Temperature: {_or_default(run, 'temperature')}; longest reply in tokens: "
+        f"Temperature: {_or_default(run, 'temperature')}; reply limit in tokens: "
         f"{_or_default(run, 'max_tokens')}."
     )
     sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
     yield (
         f"Design, assignment, prompts and seeds (random seed {manifest.get('seed')}) were sealed "
-        f"before the first call they govern (design hash {sealed[:12]})."
+        f"before the first call that depends on them (design hash {sealed[:12]})."
     )
 
 
@@ -117,11 +117,12 @@ def _describe_material(run: RunFolder, front: Front) -> Iterator[str]:
     yield f"The question: {front.question}" if front.question else ""
     yield from _describe_options(run)
     if not run.has_table(ExposureRow.table):
-        yield f"What participants were shown before each decision: {NOT_RECORDED}."
+        yield f"Texts shown to participants before each decision: {NOT_RECORDED}."
         return
     for lane in front.lanes:
         steps = [
-            f"before {step.decision} they held {join_words(step.sees) if step.sees else 'no text'}"
+            f"before {step.decision} they contained "
+            f"{join_words(step.sees) if step.sees else 'no text'}"
             for step in lane.steps
         ]
         if steps:
@@ -176,7 +177,9 @@ def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
             f"{estimate.method if result.is_tested else result.verdict}."
         )
     yield from METHODS if primary else ()
-    yield f"With fewer than {FEWEST_UNITS} independent units nothing was tested." if primary else ""
+    yield (
+        f"With fewer than {FEWEST_UNITS} independent units, no claim was tested." if primary else ""
+    )
     yield from describe_families([result.claim for result in results])
 
 
@@ -195,7 +198,7 @@ def _describe_controls(run: RunFolder, card: Sequence[CardRow]) -> Iterator[str]
             f"{format_count(people, 'participant')}"
             for control, people, answers in counts.iter_rows()
         )
-        yield f"Controls, asked after the protocol: {told}."
+        yield f"Control questions after the protocol: {told}."
     if card:
         verdicts = "; ".join(f"{row.name.lower()} {row.verdict}" for row in card)
         yield f"Checks of validity: {verdicts}."
@@ -211,16 +214,17 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
     money = "at an unknown price" if cost is None else f"at a cost of {cost:.2f} US dollars"
     unknown = manifest.get("cost_unknown_for") or []
     if unknown and cost is not None:
-        money += f" without that of {', '.join(unknown)}, which is unknown"
+        money += f" without {', '.join(unknown)}, of unknown cost"
     tokens_in, tokens_out = (
         "an unknown number of" if manifest.get(key) is None else f"{manifest[key]:,}"
         for key in ("input_tokens", "output_tokens")
     )
     yield (
-        f"The run took {manifest.get('calls', 0):,} calls ({tokens_in} tokens in, {tokens_out} "
-        f"out) {money}. Of {answers.get('count', 0):,} answers {exact:.1f} % were in the form "
-        f"asked for, {answers.get('reasks', 0):,} requests were repeated because the reply was "
-        f"not, and {missing:.1f} % of answers remained missing; missing answers were not scored."
+        f"The run took {manifest.get('calls', 0):,} calls ({tokens_in} input tokens, {tokens_out} "
+        f"output tokens) {money}. Of {answers.get('count', 0):,} answers, {exact:.1f} % were in "
+        f"the requested form and {missing:.1f} % remained missing. "
+        f"{answers.get('reasks', 0):,} re-asks were made because a reply could not be parsed. "
+        "Missing answers were not scored."
     )
     if run.partial:
         yield "The run did not finish: these figures cover a part of it."
@@ -258,18 +262,18 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
         ("B.2", "mode of access", " ".join(dict.fromkeys(map(_describe_access, asked)))),
         (
             *("B.3", "parameters"),
-            f"temperature {_or_default(run, 'temperature')}, longest reply "
+            f"temperature {_or_default(run, 'temperature')}, reply limit in tokens "
             f"{_or_default(run, 'max_tokens')}, random seed of the design "
             f"{manifest.get('seed')}, one run"
             + (
-                "; the embedded respondent has none of the first two"
+                "; the first two do not apply to the embedded respondent"
                 if any(map(is_synthetic, asked))
                 else ""
             ),
         ),
         (
             *("B.4", "fine-tuning or customisation"),
-            "None: the embedded respondent is no trained model." if embedded else BLANK,
+            "None: the embedded respondent is not a trained model." if embedded else BLANK,
         ),
         (
             *("B.5", "whether sessions kept state"),
@@ -286,14 +290,14 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
             "People's words are in the journal; `folkmoot withdraw` deletes them. Consent and "
             f"storage: {BLANK}"
             if people
-            else f"No person answered. Where the personas come from: {BLANK}",
+            else f"No person answered. Source of the personas: {BLANK}",
         ),
         ("E.1", "human validation of outputs", _describe_validation(card.get("Human benchmark"))),
         (
             *("E.2", "filtering and post-processing"),
-            "Answers are parsed by documented steps; the table of answers gives the share of each; "
-            f"{manifest.get('answers', {}).get('reasks', 0):,} were asked for again; unreadable "
-            "ones are missing with a reason, never scored",
+            "Answers are parsed by documented steps, and the table of answers gives the share of "
+            f"each step. Re-asks: {manifest.get('answers', {}).get('reasks', 0):,}. Unreadable "
+            "answers are missing with a reason and are never scored.",
         ),
         (
             *("F.1", "code shared"),
@@ -324,16 +328,16 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
             + (
                 " on one processor core."
                 if embedded
-                else "; what the models themselves needed is unknown."
+                else "; the computing resources of the models are unknown."
             ),
         ),
     )
     filled = sum(NOT_RECORDED not in answer for _, _, answer in items)
     return ResultTable(
-        ("item", "asks for", "answer"),
+        ("item", "question", "answer"),
         items,
-        f"{filled} of {len(items)} items are answered from the records of the run; the others need "
-        "the authors.",
+        f"The records of the run answer {filled} of {len(items)} items. The authors must answer "
+        "the others.",
     )
 
 
@@ -367,7 +371,7 @@ def _describe_access(model: str) -> str:
     if is_synthetic(model):
         return "The embedded respondent: computed in this process, no language model."
     if model == HUMAN_MODEL:
-        return "People: on pages of their own."
+        return "People: on web pages of Folkmoot."
     if model.partition(":")[0] == LOCAL_MODEL:
-        return f"{model}: llama.cpp's server on this machine, one separate request a call."
-    return f"{model}: API, one separate request a call."
+        return f"{model}: llama.cpp's server on this machine, one separate request per call."
+    return f"{model}: API, one separate request per call."

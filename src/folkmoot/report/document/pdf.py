@@ -147,9 +147,9 @@ class _Writer:
             "versions": _grid_data(trust.versions),
             "since": list(trust.since),
             "tables": [
-                {"title": "Models, as asked and as served", "grid": _grid_data(trust.models)},
+                {"title": "Models, as requested and as served", "grid": _grid_data(trust.models)},
                 {"title": "The run", "grid": _grid_data(trust.run)},
-                {"title": "How answers were read", "grid": _grid_data(trust.answers)},
+                {"title": "How answers were parsed", "grid": _grid_data(trust.answers)},
                 {"title": "GUIDE-LLM checklist", "grid": _grid_data(methods.checklist)},
                 {"title": "Hashes", "grid": _grid_data(trust.hashes)},
             ],

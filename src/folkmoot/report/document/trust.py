@@ -20,12 +20,12 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 # The keys are the parse steps in the manifest. Steps of earlier versions stay here, so that reports
 # of older runs can be made.
 PARSE_STEPS = {
-    "exact": "as asked for",
-    "normalised": "once case, quotes and punctuation were ignored",
-    "number": "by its number or letter in the list",
-    "named": "alone in a phrase such as “I choose …”, or in quotation marks",
-    "clarified": "the speaker was asked which option the first reply stated",
-    "constrained": "asked again, constrained to the options (runs of earlier versions)",
+    "exact": "in the requested form",
+    "normalised": "after ignoring case, quotation marks and punctuation",
+    "number": "by number or letter in the list",
+    "named": "the only option in a phrase such as “I choose …”, or in quotation marks",
+    "clarified": "by asking the speaker which option the first reply stated",
+    "constrained": "by a second question that allowed only the options (runs of earlier versions)",
     "fenced": "JSON in a code block",
     "repaired": "JSON repaired by a library",
     "minimal": "minimal structure in place of an unreadable reply",
@@ -92,14 +92,14 @@ def _format_moment(seconds: float) -> str:
 def _models_table(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, str]]) -> ResultTable:
     rows = [
         {
-            "model asked": m["asked"],
-            "as served": ", ".join(m["served"]) or "not said",
+            "model requested": m["asked"],
+            "model served": ", ".join(m["served"]) or "not reported",
             "first call (UTC)": dates.get(m["asked"], (None, None))[0],
             "last call (UTC)": dates.get(m["asked"], (None, None))[1],
             "calls": m["calls"],
-            "tokens in": _value_or_unknown(m["input_tokens"]),
+            "input tokens": _value_or_unknown(m["input_tokens"]),
             **_cached_share(m),
-            "tokens out": _value_or_unknown(m["output_tokens"]),
+            "output tokens": _value_or_unknown(m["output_tokens"]),
             "cost (USD)": _value_or_unknown(m["cost_usd"]),
         }
         for m in manifest.get("models", [])
@@ -113,7 +113,7 @@ def _cached_share(model: Mapping[str, Any]) -> dict[str, str]:
     The result is empty if there are no such tokens.
     """
     cached, asked = model.get("cached_tokens"), model.get("input_tokens")
-    return {"of these cached": f"{cached / asked:.0%}"} if cached and asked else {}
+    return {"cached share of input": f"{cached / asked:.0%}"} if cached and asked else {}
 
 
 def _value_or_unknown(figure: float | None) -> float | str:
@@ -140,9 +140,9 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
         "models of unknown cost, not included": unknown or "none",
         "random seed": manifest.get("seed"),
         "temperature": config.get("temperature", "the provider's default"),
-        "longest reply (tokens)": config.get("max_tokens", "the provider's default"),
+        "reply limit (tokens)": config.get("max_tokens", "the provider's default"),
         "embedding model": manifest.get("embedding_model"),
-        "user's own prompts": config.get("prompts", "none"),
+        "custom prompts": config.get("prompts", "none"),
     }
     return ResultTable(
         ("fact", "value"), tuple((key, _display_cell(fact)) for key, fact in facts.items())
@@ -153,8 +153,11 @@ def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
     """Return the number of replies that broke off, and their maximum cost."""
     if not broken:
         return {}
-    told = "replies that broke off (of unknown cost)"
-    return {told: broken["count"], "their cost at most (USD)": _value_or_unknown(broken["max_usd"])}
+    told = "interrupted replies (of unknown cost)"
+    return {
+        told: broken["count"],
+        "maximum cost of interrupted replies (USD)": _value_or_unknown(broken["max_usd"]),
+    }
 
 
 def _possibly_paid(told: Mapping[str, Any] | None) -> dict[str, object]:
@@ -162,14 +165,17 @@ def _possibly_paid(told: Mapping[str, Any] | None) -> dict[str, object]:
     if not told:
         return {}
     calls = "calls in flight when a process was killed (possibly paid, not in the cost)"
-    return {calls: told["calls"], "possibly paid at most (USD)": _value_or_unknown(told["max_usd"])}
+    return {
+        calls: told["calls"],
+        "maximum cost of these calls (USD)": _value_or_unknown(told["max_usd"]),
+    }
 
 
 def _answers_table(manifest: Mapping[str, Any]) -> ResultTable:
     answers = manifest.get("answers", {})
     rows = [
         {
-            "read": PARSE_STEPS.get(parse_step, parse_step),
+            "how_it_was_parsed": PARSE_STEPS.get(parse_step, parse_step),
             "parse_step": parse_step,
             "answer_share": float(share),
         }
@@ -177,7 +183,7 @@ def _answers_table(manifest: Mapping[str, Any]) -> ResultTable:
     ]
     count, reasks = answers.get("count", 0), answers.get("reasks", 0)
     why = "; ".join(f"{name} {reason}" for reason, name in answers.get("missing", {}).items())
-    caption = f"{count:,} answers; {reasks:,} requests repeated because of the form of the reply"
+    caption = f"{count:,} answers; {reasks:,} re-asks because a reply could not be parsed"
     return ResultTable.from_records(rows, caption + (f"; missing: {why}" if why else ""))
 
 
@@ -197,9 +203,11 @@ def _hashes_table(run: RunFolder) -> ResultTable:
     ]
     rows += [(name, str(value)) for name, value in run.manifest.get("hashes", {}).items()]
     if run.manifest.get("journal_digest"):
-        rows.append(("content digest: requests and replies", run.manifest["journal_digest"]))
+        rows.append(("content digest: requests and replies only", run.manifest["journal_digest"]))
     if run.manifest.get("record_digest"):
-        rows.append(("record digest: everything, cite it", run.manifest["record_digest"]))
+        rows.append(
+            ("record digest: the whole record (cite this digest)", run.manifest["record_digest"])
+        )
     return ResultTable(("what", "hash"), tuple(rows))
 
 
