@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -30,12 +30,13 @@ from folkmoot.engine.run.execution import TIME_PLACEHOLDER, Execution, RunOption
 from folkmoot.engine.run.preflight import preflight_requests_in
 from folkmoot.engine.seats.withdrawal import read_withdrawals
 from folkmoot.engine.session.folder_access import describe_other_version
-from folkmoot.engine.session.plan import LOBBY, describe_first_difference
+from folkmoot.engine.session.plan import CLAIMS, LOBBY, describe_first_difference
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.engine.study.study_file import StudyFile, validate_settings
 from folkmoot.errors import FolkmootError, NotJournaledError, StorageError
 from folkmoot.files import storage_errors
 from folkmoot.hints import join_first, shorten
+from folkmoot.measures.inference.claims import WORDING_FIELDS
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
@@ -44,6 +45,7 @@ from folkmoot.storage import amendments
 from folkmoot.storage.json_files import read_json_object, write_json
 from folkmoot.storage.manifest import SEAL, file_sha256, seal_manifest
 from folkmoot.storage.run_folder import (
+    CODEBOOK,
     JOURNAL,
     LOG,
     LOG_LINES,
@@ -409,44 +411,107 @@ def _describe_code_difference(run: RunFolder) -> str:
 def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verification) -> None:
     """Compare all tables and files of the rebuilt run with the run, and record the result."""
     code_difference = _describe_code_difference(run)
-    differences_of_code: list[str] = []
-
-    def add_difference(name: str, differences: Iterable[str]) -> None:
-        # Another version may write other files without any change to the run. The hashes have
-        # already shown real changes, so these differences count as not compared.
-        messages = differences_of_code if code_difference else verification.differences
-        messages += [f"{name}: {text}" for text in differences]
-
-    add_difference(PLAN, _compare_plans(run.plan, rebuilt.plan))
+    table_differences: list[str] = []
+    for name in dict.fromkeys([*run.table_names(), *rebuilt.table_names()]):
+        verification.tables += 1
+        table_path = f"{TABLES}/{name}"
+        table_differences += _prefixed(f"{table_path}.parquet", _compare_table(run, rebuilt, name))
+        if name not in PARQUET_ONLY:
+            table_differences += _prefixed(
+                f"{table_path}.csv", _compare_text(run, rebuilt, f"{table_path}.csv")
+            )
     # A newer version may add keys to the manifest, which the run then lacks.
     rebuilt_manifest = {
         key: value
         for key, value in rebuilt.manifest.items()
         if key in run.manifest or not code_difference
     }
-    add_difference(MANIFEST, _compare_manifests(run.manifest, rebuilt_manifest))
-    for name in dict.fromkeys([*run.table_names(), *rebuilt.table_names()]):
-        verification.tables += 1
-        add_difference(f"{TABLES}/{name}.parquet", _compare_table(run, rebuilt, name))
-        if name not in PARQUET_ONLY:
-            add_difference(
-                f"{TABLES}/{name}.csv", _compare_text(run, rebuilt, f"{TABLES}/{name}.csv")
-            )
+    differences = [
+        *_prefixed(MANIFEST, _compare_manifests(run.manifest, rebuilt_manifest)),
+        *table_differences,
+    ]
+    reworded: list[str] = []
+    if code_difference and _claims_differ_in_wording(run.plan, rebuilt.plan):
+        reworded.append("the claims in plan.json")
+    differences[:0] = _prefixed(
+        PLAN, _compare_plans(run.plan, rebuilt.plan, ignored={CLAIMS} if reworded else set())
+    )
     # Logs hold times and retries, which no replay repeats.
     compared_names = {PLAN, MANIFEST, LOG, LOG_LINES}
     for path in sorted(rebuilt.path.rglob("*")):
         name = path.relative_to(rebuilt.path).as_posix()
         if path.is_file() and name not in compared_names and path.parent.name != TABLES:
             verification.files += 1
-            add_difference(name, _compare_text(run, rebuilt, name))
-    if differences_of_code:
-        verification.not_compared += [
-            f"This code gives other results{code_difference}:",
-            *differences_of_code,
-        ]
+            found = _prefixed(name, _compare_text(run, rebuilt, name))
+            if found and code_difference and name == CODEBOOK and _same_columns(run, rebuilt):
+                reworded.append("the meanings in codebook.json")
+            else:
+                differences += found
+    if not code_difference:
+        verification.differences += differences
+        return
+    if reworded:
+        verification.notes.append(
+            f"Only the wording differs between the two versions{code_difference}: "
+            f"{' and '.join(reworded)}."
+        )
+    # Another version may write other files without any change to the run. The hashes have already
+    # shown real changes, so these differences count as not compared.
+    if differences:
+        result = (
+            "This code gives other results"
+            if table_differences
+            else "All tables are equal, but this code writes other files"
+        )
+        verification.not_compared += [f"{result}{code_difference}:", *differences]
 
 
-def _compare_plans(recorded: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> list[str]:
+def _prefixed(name: str, sentences: Iterable[str]) -> list[str]:
+    return [f"{name}: {sentence}" for sentence in sentences]
+
+
+def _claims_differ_in_wording(recorded: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> bool:
+    """Return whether the claims of two plans differ, but only in their wording.
+
+    Fields that a newer version has added to claims are ignored.
+    """
+    before, now = (plan.get("sealed", {}).get(CLAIMS, {}) for plan in (recorded, rebuilt))
+    claims_before, claims_now = before.get("data") or [], now.get("data") or []
+    if before == now or len(claims_before) != len(claims_now):
+        return False
+    return all(
+        all(
+            claim_now.get(key) == value
+            for key, value in claim_before.items()
+            if key not in WORDING_FIELDS
+        )
+        for claim_before, claim_now in zip(claims_before, claims_now, strict=True)
+    )
+
+
+def _same_columns(run: RunFolder, rebuilt: RunFolder) -> bool:
+    """Return whether two codebooks differ at most in the meanings that they give to columns."""
+
+    def without_meanings(value: object) -> object:
+        if isinstance(value, Mapping):
+            return {
+                key: without_meanings(part)
+                for key, part in value.items()
+                # A column may itself be called "meaning", and then it is a mapping.
+                if key != "meaning" or not isinstance(part, str)
+            }
+        return [without_meanings(part) for part in value] if isinstance(value, list) else value
+
+    try:
+        books = [read_json_object(folder.path / CODEBOOK) for folder in (run, rebuilt)]
+    except StorageError:
+        return False
+    return without_meanings(books[0]) == without_meanings(books[1])
+
+
+def _compare_plans(
+    recorded: Mapping[str, Any], rebuilt: Mapping[str, Any], *, ignored: Collection[str] = ()
+) -> list[str]:
     """Describe the sealed parts that differ between the plan of a run and the rebuilt plan."""
     sealed_before, sealed_now = recorded.get("sealed", {}), rebuilt.get("sealed", {})
     names = [*sealed_before, *(name for name in sealed_now if name not in sealed_before)]
@@ -455,6 +520,8 @@ def _compare_plans(recorded: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> l
         names = [name for name in names if name in sealed_now]
     differences = []
     for name in names:
+        if name in ignored:
+            continue
         if name not in sealed_now or name not in sealed_before:
             where = "the plan" if name in sealed_before else "the rebuilt plan"
             differences.append(f"the sealed part “{name}” is only in {where}.")

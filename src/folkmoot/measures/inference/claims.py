@@ -51,6 +51,8 @@ MOST_PRIMARY = 3
 # A value of `Claim.by`: the conditions are columns of one row. For the measure `score` and the
 # conditions `before` and `after`, these are `before_score` and `after_score`.
 ACROSS = "columns of a row"
+# The fields of a claim that only put it into words. They decide no figure.
+WORDING_FIELDS = frozenset({"estimand", "outcome", "names", "missing"})
 MISSING = "Subjects of whom the measure is not known are left out, counted, and bounded."
 
 
