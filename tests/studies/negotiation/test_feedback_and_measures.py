@@ -187,7 +187,7 @@ def test_preferences_in_another_language_are_said(negotiation: Runner, whole: An
         groups[0]["members"][0]["preferences"][topic] = text
     run = negotiation(groups=groups, conditions=["C2"])
     notes = {f.key: f for f in run.findings}["satisfaction"].notes
-    assert notes[0].startswith("1 of 2 members do not speak English")
+    assert notes[0].startswith("1 of 2 members do not write in English")
     assert "English" not in " ".join({f.key: f for f in whole.findings}["satisfaction"].notes)
 
 
@@ -206,7 +206,7 @@ def test_a_run_that_has_decided_nothing_yet_is_shown_as_that(whole: Any) -> None
         def read_table(self, name: str) -> pl.DataFrame:
             return super().read_table(name).clear()
 
-    assert "Nothing has been decided yet." in shown(Begun(whole.path))
+    assert "No decision has been made yet." in shown(Begun(whole.path))
 
 
 def test_the_codebook_explains_every_column(whole: Any) -> None:

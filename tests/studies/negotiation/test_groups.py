@@ -148,7 +148,7 @@ BAD = [
     ({"groups": changed(leader="x")}, "groups[1].leader: unknown key"),
     ({"groups": changed(members=[])}, "needs at least 1 parent"),
     ({"groups": changed() * 2}, "duplicate group id `fam`"),
-    ({"groups": []}, "holds no group"),
+    ({"groups": []}, "contains no group"),
     (
         {"groups": [{"id": "p", "type": "spouses", "members": members(*["partner"] * 3)}]},
         "3 members",

@@ -57,15 +57,13 @@ class Trip(_Part):
     org: str = Field("", description="where the trip starts")
     dest: str = Field("", description="where it goes")
     date: tuple[str, ...] = Field((), description="dates of the days, as many as `days`")
-    budget: float | None = Field(
-        None, ge=0, allow_inf_nan=False, description="what the group may spend"
-    )
+    budget: float | None = Field(None, ge=0, allow_inf_nan=False, description="budget of the group")
     visiting_city_number: int = Field(1, ge=1, description="number of cities to visit")
     level: str = Field("hard", description="difficulty of the plan, in TripCraft's words")
     location_preference: str = Field("", description="where the group wants to stay")
-    transportation: str | None = Field(None, description="how the group travels")
+    transportation: str | None = Field(None, description="means of transport")
     reference_information: str = Field(
-        "[]", description="reference information, passed through as it is"
+        "[]", description="reference information, copied unchanged into the export"
     )
 
 
@@ -134,7 +132,7 @@ class MemberInput(_Stated):
     weight: Weight | None = Field(
         None, description="weight in the count; default: that of the role under `weights`"
     )
-    persona: str = Field("", description="who the member is, completing `You are …`")
+    persona: str = Field("", description="description of the member, completing `You are …`")
     preferences: Annotated[
         dict[str, str], BeforeValidator(_by_topic), WithJsonSchema(_PREFERENCE_SCHEMA)
     ] = Field(
@@ -256,8 +254,8 @@ class NegotiationConfig(CodingStudyConfig):
     )
     confirm: bool = Field(
         True,
-        description="ask each member whether the record is what the discussion arrived at, and "
-        "whether it gives them what they refuse",
+        description="ask each member whether the recorded decision is the result of the "
+        "dialogue, and whether it gives the member an option that the member refuses",
     )
     trip: Trip = Field(Trip(), description="the trip, for the export in TripCraft's input format")
 
@@ -301,9 +299,9 @@ class NegotiationConfig(CodingStudyConfig):
                 raise ValueError(f"`{topic}` is not a topic; {hint}")
             folded = [fold_option(name) for name in names]
             if not names or () in folded:
-                raise ValueError(f"`{topic}` has no option, or one without a word")
+                raise ValueError(f"`{topic}` has no options, or an empty one")
             if len(set(folded)) != len(folded):
-                raise ValueError(f"`{topic}` has a duplicate option (case and plurals aside)")
+                raise ValueError(f"`{topic}` has a duplicate option (case and plurals are ignored)")
         return options
 
     @model_validator(mode="after")

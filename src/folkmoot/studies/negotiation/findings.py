@@ -30,22 +30,22 @@ from folkmoot.studies.negotiation.tables import (
 )
 
 _SCORED = (
-    "Satisfaction is each member's own score of what was decided: −4 (wholly against, or a firm "
-    "no) to 4 (exactly what I want). Members gave the scores to the researcher alone, before the "
-    "mediation; they are used under all conditions."
+    "Satisfaction is each member's own score of the decision, from −4 (wholly against, or a firm "
+    "no) to 4 (exactly what I want). Members gave the scores in private, before the mediation. "
+    "The same scores are used under all conditions."
 )
 _BY_TEXT = (
-    "This run was made before members were asked for scores of their own. Satisfaction is the "
-    "source's score of the stated preference, and slots that nobody decided are left out."
+    "An earlier version made this run, in which members gave no scores. Satisfaction is the score "
+    "of the stated preference by the rules of the source study. Open slots are left out."
 )
 _LEFT_OPEN = (
-    "A slot that was left open counts as the lowest score, −4. What could not be read, or was not "
-    "scored, is missing. Beside the mean: the mean of decided slots alone, and the bounds if all "
-    "that is unknown were −4 or 4."
+    "An open slot counts as the lowest score, −4. A score is missing if it could not be read or "
+    "was not given. The table also has the mean of decided slots alone, and the bounds if all "
+    "unknown scores were −4 or 4."
 )
 _UNDECIDED = (
-    "C2 decides nothing: its satisfaction is the expectation if any stated first choice is taken. "
-    "An expectation has no least content member and no inequality that could be compared with "
+    "C2 decides nothing. Its satisfaction is the expectation over the stated first choices. An "
+    "expectation has no least satisfied member and no inequality that could be compared with "
     "those of a decision, so C2 has neither."
 )
 _PAIRED = "Paired: a group's stated preferences are the same under all conditions."
@@ -99,8 +99,8 @@ def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
         return None
     return Finding(
         "confirmations",
-        "Do members confirm what is on record?",
-        "Confirmed as what the talk came to: "
+        "Do members confirm the recorded decisions?",
+        "Confirmed as the result of the dialogue: "
         + kit.join_clauses(
             f"{condition} {kit.format_share(estimate)}" for condition, estimate in confirmed.items()
         ),
@@ -113,7 +113,7 @@ def _confirmation_finding(words: pl.DataFrame) -> Finding | None:
                 }
                 for condition, estimate in confirmed.items()
             ],
-            "Of the members who answered; 95 % intervals, groups as units.",
+            "Shares of the members who answered. 95 % intervals, clustered by group.",
         ),
         kit.interval_chart(confirmed, "confirmed", percent=True),
         section="Process",
@@ -134,8 +134,8 @@ def _language_caveats(preferences: pl.DataFrame) -> tuple[str, ...]:
     foreign_count = sum(not is_english(text) for text in texts)
     if not foreign_count:
         return ()
-    counted = f"{foreign_count} of {format_count(len(texts), 'member')} do not speak English"
-    return (f"{counted}, and the sentence parser reads English alone: their scores mean little.",)
+    counted = f"{foreign_count} of {format_count(len(texts), 'member')} do not write in English"
+    return (f"{counted}. The parser of the texts reads English only: these scores are unreliable.",)
 
 
 def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
@@ -163,7 +163,7 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
             statement += f" Slots left open count as −4 ({open_slots})."
     return Finding(
         "satisfaction",
-        "How content members are with what was decided",
+        "Satisfaction of members with the decisions",
         statement,
         ResultTable.from_records(
             [
@@ -215,11 +215,9 @@ def _asked_again(data: Comparison) -> tuple[str, ...]:
     if not_asked_again is None:
         return ()
     return (
-        f"For {format_count(not_asked_again['decisions'], 'decision')} a reply was "
-        "asked for again (words "
-        "of "
-        "theory under C3, or an entry that named nothing listed). The last column leaves these "
-        "decisions out, under all conditions of the group.",
+        f"For {format_count(not_asked_again['decisions'], 'decision')}, a reply led to a re-ask "
+        "(words of theory under C3, or an entry that is not in the list). The last column leaves "
+        "these decisions out, under all conditions of the group.",
     )
 
 
@@ -260,7 +258,7 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
     (kind, condition), highest_mean = max(means.items(), key=lambda item: item[1])
     return Finding(
         "by_type",
-        "How content members are, by type of group",
+        "Satisfaction of members, by type of group",
         f"Highest: {kind} under {condition}, {kit.format_mean_value(highest_mean)}.",
         ResultTable.from_records(
             [
@@ -278,7 +276,7 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
             column="condition",
             unit="mean member score",
         ),
-        notes=("Means without intervals; each type has strategies of its own.",),
+        notes=("Means without intervals. Each type has its own strategies.",),
         unit="group of a type",
         units=min(groups.values()),
     )
@@ -306,8 +304,8 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
     judged = decisions.filter(pl.col("condition").is_in(["C3", "C4", "C5"]), ~pl.col("parse_error"))
     agreeing_count = (judged["has_conflict"] == judged["stated_conflict"]).sum()
     agreement_note = (
-        f"The mediator's word and the stated preferences agree on {agreeing_count} of "
-        f"{len(judged)}."
+        f"The mediator's judgement agrees with the stated preferences in {agreeing_count} of "
+        f"{format_count(len(judged), 'decision')}."
     )
     return Finding(
         "conflicts",
@@ -318,7 +316,7 @@ def _conflict_finding(data: Comparison, decisions: pl.DataFrame) -> Finding | No
         ),
         Heatmap(items, row="condition", column="decision", unit="share of groups"),
         notes=(
-            "C2 by the stated preferences; C3 to C5 as the mediator judged.",
+            "C2: by the stated preferences. C3 to C5: as judged by the mediator.",
             *([agreement_note] if len(judged) else []),
         ),
         section="Process",
@@ -354,13 +352,13 @@ def _mediator_finding(decisions: pl.DataFrame) -> Finding | None:
     )
     return Finding(
         "mediator",
-        "The mediator's word",
+        "The mediator's statements",
         f"Decisions that give a member something they firmly reject: {counts_text}.",
         ResultTable.from_records(rows),
         notes=(
-            "Words of theory under C3, by a list: violations are those left in the reply that "
-            "counts; those of a first reply were asked for again once; quoted ones come from an "
-            "option or a member's words.",
+            "Words of theory under C3 are found by a list. Violations are in the final reply. A "
+            "first reply with such words led to one re-ask. Quoted words come from an option or "
+            "from a member.",
         ),
         section="Process",
         unit="group",
@@ -411,15 +409,15 @@ def _text_scoring(own: pl.DataFrame) -> Finding | None:
     ]
     return Finding(
         "text_scoring",
-        "The source's scoring of texts against members' own scores",
-        f"The first choice that the source's rules read from a statement is the member's own in "
-        f"{same_first} of {len(first_choices)} cases ({members - len(first_choices)} "
-        "statements have none).",
+        "Text scores of the source study, compared with members' own scores",
+        f"The first choice by the text score is the member's own first choice in {same_first} of "
+        f"{len(first_choices)} statements ({members - len(first_choices)} others have no first "
+        "choice).",
         ResultTable.from_records(rows),
         notes=(
-            "The vote summary, first choices, coverage, splits and feedback follow the source's "
-            "scoring of texts. Firm no: strongly rejected by the text, or a firm no beside the "
-            "scores. Options that are 0 on one side are not compared for or against.",
+            "The vote summary, first choices, coverage, splits and feedback use the text scores. "
+            "Firm no: strongly rejected in the text, or a firm no in the member's answer. For or "
+            "against: options with a score of 0 on either side are left out.",
         ),
         section="Process",
         unit="group",
@@ -450,8 +448,9 @@ def _counterfactual_finding(rows: pl.DataFrame, decisions: pl.DataFrame) -> Find
         "with ballots.",
         ResultTable.from_records(by_operator.to_dicts()),
         notes=(
-            "same winner: as the rule in force. Margins are in what each rule goes by first, so "
-            "that they do not compare between rules. All sixteen rules: table counterfactuals.",
+            "Same winner: the same option as the rule that decided. Each rule measures its margin "
+            "in its own unit, so margins of different rules cannot be compared. The table "
+            "counterfactuals has all sixteen rules.",
         ),
         section="Process",
         unit="group",
@@ -477,14 +476,14 @@ def _score_ballots(decisions: pl.DataFrame) -> Finding | None:
     columns = ["group_id", "condition", "topic", "selected_option", "winner_by_source_ballots"]
     return Finding(
         "score_ballots",
-        "Scores against the source's ballots",
+        "Votes by scores, compared with ballots of the source study",
         f"The winner differs in {len(differing)} of "
         f"{format_count(len(scored_votes), 'decision')} with "
         "ballots.",
         ResultTable.from_records(differing.select(columns).to_dicts()),
         notes=(
-            "The same members' scores, read as top choice, acceptable and hard no and counted "
-            "together with the texts, as the source has it.",
+            "The ballots of the source study follow from the same scores: top choice, acceptable "
+            "and hard no, counted together with the texts.",
         ),
         section="Process",
         unit="group",
@@ -507,9 +506,8 @@ def _process_finding(data: Comparison) -> Finding | None:
         return None
     drift_rates = [rate for row in known_rows.values() if (rate := row["drift_rate"]) is not None]
     statement = (
-        "Before its label was replaced, the model named another strategy in "
-        f"{format_percent(max(drift_rates))} "
-        "of locked decisions."
+        "Before the lock, the model named another strategy in "
+        f"{format_percent(max(drift_rates))} of locked decisions."
         if drift_rates
         else "No condition of this run locks the strategy."
     )
@@ -542,7 +540,9 @@ def _decision_board(decisions: pl.DataFrame) -> Finding | None:
         (
             row["group_id"],
             row["topic"],
-            _UNDECIDED_BECAUSE.get(row["undecided"], row["selected_option"] or "each their own"),
+            _UNDECIDED_BECAUSE.get(
+                row["undecided"], row["selected_option"] or "different by member"
+            ),
             row["resolution_text"] or "",
         )
         for row in rows
@@ -550,7 +550,7 @@ def _decision_board(decisions: pl.DataFrame) -> Finding | None:
     groups = format_count(len({row["group_id"] for row in rows}), "group")
     return Finding(
         "decisions",
-        f"What was decided under {_condition_title(last_condition)}",
+        f"Decisions under {_condition_title(last_condition)}",
         f"{format_count(len(items), 'decision')} of {groups}.",
         ResultTable(("group", "decision", "option", "in words"), items),
         CardBoard(items, row="group", column="decision"),
@@ -612,11 +612,13 @@ def _against_the_record(
     )
     return Finding(
         "coded_decisions",
-        "What the talk decided, coded blind",
+        "Decisions in the dialogues, coded blind",
         f"Codes of who gets what agree with the record: {rates_text or 'nothing was coded'}.",
-        ResultTable.from_records(rows, "Pairs of a member and an option, open ones left out."),
+        ResultTable.from_records(
+            rows, "Pairs of a member and an option, without those coded as open."
+        ),
         notes=(
-            "The record is the mediator's statement (C3, C5) or the operator's (C4).",
+            "The record is the mediator's statement (C3, C5) or the operator's decision (C4).",
             codings.note,
         ),
         section="Process",
@@ -641,12 +643,12 @@ def _purity_finding(codings: coding.CodebookResults) -> Finding:
     ]
     return Finding(
         "coded_purity",
-        "Theory in what C3's mediator says",
+        "Theory in the mediator's proposals (C3)",
         f"{len(impure)} of {format_count(len(codings.codes_by_text), 'proposal')} speak of rules, "
         "figures of "
         "support, theory or procedure.",
         ResultTable.from_records(rows),
-        notes=("As the mediator wrote it; members' words are not looked at.", codings.note),
+        notes=("The mediator's own text is coded. Members' words are not.", codings.note),
         section="Process",
         unit="group",
         units=_group_count(codings),
@@ -684,8 +686,8 @@ def _coded_conflict_finding(codings: coding.CodebookResults, decisions: pl.DataF
         "conflict.",
         ResultTable.from_records(
             rows,
-            "Share of decisions whose conflict (C2 by the texts, else the mediator's word) "
-            "is as coded.",
+            "Share of decisions in which the coded conflict agrees with the record (C2: the text "
+            "scores, C3 to C5: the mediator's judgement).",
         ),
         notes=(codings.note,),
         section="Process",

@@ -288,10 +288,10 @@ def group_problems(group: Group, key: str) -> list[Problem]:
             add_problem(f"a {kind.id} group has no role `{member.role}`", roles)
         if member.name.casefold() in RESERVED or not _NAME.fullmatch(member.name):
             add_problem(
-                f"a member cannot be called {member.name!r}", "dialogues go by members' names"
+                f"a member cannot be called {member.name!r}", "dialogues identify members by name"
             )
         if not member.weight > 0:
-            add_problem(f"{member.name} has weight {member.weight:g}", "weights are above 0")
+            add_problem(f"{member.name} has weight {member.weight:g}", "weights must be above 0")
         missing_topics = [
             topic for topic in TOPICS if not member.preferences.get(topic, "").strip()
         ]
@@ -301,25 +301,30 @@ def group_problems(group: Group, key: str) -> list[Problem]:
             )
             add_problem(
                 f"{member.name} states no preference{topics_text}",
-                "give every member all slots, or give nobody any so that all are asked",
+                "give every member all slots, or give no member any, so that all are asked",
             )
         if not member.preferences and not member.persona:
-            add_problem(f"{member.name} has neither preferences nor a persona to ask")
+            add_problem(f"{member.name} has neither preferences nor a persona")
     for role in kind.roles:
         if sum(member.role == role.id for member in members) < role.needed:
             needed_text = f"at least {role.needed} {role.id}{'s' if role.needed > 1 else ''}"
             add_problem(
-                f"a {kind.id} group needs {needed_text}", "its strategies give that role a part"
+                f"a {kind.id} group needs {needed_text}",
+                "the strategies of this group type need the role",
             )
     if len(members) < 2:
-        add_problem(f"{len(members)} member(s) cannot negotiate", "two or more are needed")
+        add_problem(
+            f"{len(members)} member(s) cannot negotiate", "a group needs two or more members"
+        )
     if kind.largest is not None and len(members) > kind.largest:
-        add_problem(f"{len(members)} members", f"{kind.id} are {kind.largest}")
+        add_problem(
+            f"{len(members)} members", f"a {kind.id} group has at most {kind.largest} members"
+        )
     names = [member.name for member in members]
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
         add_problem(
-            f"two members are called {', '.join(duplicates)}", "speakers are told apart by name"
+            f"two members are called {', '.join(duplicates)}", "speakers are identified by name"
         )
     return problems
 
@@ -347,7 +352,7 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
     except OSError as error:
         raise InputError(Problem(f"cannot be read: {error.strerror}", file=name)) from error
     if len(data) > MOST_BYTES:
-        raise InputError(Problem("is larger than any file of groups (20 MB)", file=name))
+        raise InputError(Problem("is larger than the limit for files of groups (20 MB)", file=name))
     if path.suffix.lower() == ".csv":
         return checked_groups(_from_csv(text, name), weights or {}, name)
     tree = parse_yaml(text, name)
@@ -404,7 +409,7 @@ def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Gro
         for group_id in duplicate_ids
     ]
     if not tree.value["groups"]:
-        problems.append(Problem("holds no group", file=file, key="groups"))
+        problems.append(Problem("contains no group", file=file, key="groups"))
     if problems:
         raise InputError(problems)
     return groups
@@ -433,7 +438,7 @@ def _from_csv(text: str, name: str) -> YamlTree:
             problems.append(Problem("a row without group_id", file=name, where=str(line)))
         group_members = members.setdefault(id, [])
         if kind not in ("", kinds.setdefault(id, kind)):
-            message = f"group `{id}` is {kinds[id]} and {kind}"
+            message = f"group `{id}` has two types: {kinds[id]} and {kind}"
             problems.append(Problem(message, file=name, where=str(line)))
         path = ("groups", list(members).index(id))
         member = {key: cells.get(key) for key in ("role", "name", "weight", "persona")}

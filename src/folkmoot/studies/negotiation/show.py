@@ -47,27 +47,24 @@ def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
         slot = slot_of(slot)
         _check_known_name(slot, list(SLOTS), "slot")
     elif run.read_table("utterances").filter(group_id=group, condition=condition.upper()).height:
-        yield f"\n[dim]The dialogue of a topic from its beginning: add /{SLOTS[0]}[/dim]"
+        yield f"\n[dim]To read the dialogue on one topic, add its name: /{SLOTS[0]}[/dim]"
         return
     yield from _list_dialogue(run, group, condition.upper(), slot)
 
 
 def _check_known_name(name: str, known: list[str], kind: str) -> None:
     if name not in known:
-        hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+        hint = did_you_mean(name, known, f"known: {', '.join(known)}")
         raise InputError(Problem(f"there is no {kind} `{name}`", hint=hint))
 
 
 def _list_decisions(decisions: pl.DataFrame) -> Iterator[str]:
     """Yield the decisions under C5, or under the run's last condition without C5."""
     if decisions.is_empty():
-        yield "\nNothing has been decided yet."
+        yield "\nNo decision has been made yet."
         return
     last_condition = decisions["condition"].unique(maintain_order=True)[-1]
-    yield (
-        f"\n[bold]What was decided under {last_condition}[/bold] "
-        f"({CONDITIONS[last_condition].title})"
-    )
+    yield (f"\n[bold]Decisions under {last_condition}[/bold] ({CONDITIONS[last_condition].title})")
     decided = decisions.filter(condition=last_condition)
     columns = ("topic", "resolution_text", "subgrouping_required", "overridden", "undecided")
     for group in decisions["group_id"].unique(maintain_order=True):

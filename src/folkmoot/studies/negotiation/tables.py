@@ -43,37 +43,39 @@ class OfDecision(OfSession):
     """The columns that identify one decision of a session."""
 
     slot: str = column("one of the seven slots, in their fixed order")
-    topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
+    topic: str = column("the decision: the slot, or room_type or house_rule for lodging")
 
 
 class GroupRow(OfGroup, table="groups", key=("group_id",)):
     """A group of travellers."""
 
-    title: str = column("the group type as prompts call it")
-    member_groups: str = column("words for several members, as prompts list them")
+    title: str = column("name of the group type in prompts")
+    member_groups: str = column("phrase that lists the members in prompts")
     size: int = column("number of members")
-    roles: str = column("their roles, in order")
+    roles: str = column("roles of the members, in order")
 
 
 class MemberRow(OfGroup, table="members", key=("group_id", "member_id")):
     """A member of a group."""
 
-    member_id: str = column("traveller within the group")
-    member_name: str = column("the member's name, given by role")
+    member_id: str = column("id of the member in the group")
+    member_name: str = column("name of the member")
     role: str = column("role within the group type")
     weight: float = column("weight in weighted averages")
-    persona: str = column("description that the member answers by")
-    preferences_given: bool = column("the user stated the preferences; nobody was asked")
+    persona: str = column("description of the member in prompts")
+    preferences_given: bool = column(
+        "whether the researcher stated the preferences, so that the member was not asked"
+    )
 
 
 class TopicRow(Row, table="topics", key=("topic",)):
     """A topic with its label, question and usual options, as prompts quote them."""
 
     slot: str = column("one of the seven slots, in their fixed order")
-    topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
-    label: str = column("its name in prompts")
-    question: str = column("what members are asked")
-    options: list[str] = column("the usual options")
+    topic: str = column("the decision: the slot, or room_type or house_rule for lodging")
+    label: str = column("name of the topic in prompts")
+    question: str = column("question to the members")
+    options: list[str] = column("usual options of the topic")
 
 
 class StrategyRow(Row, table="strategies", key=("group_type", "topic")):
@@ -84,21 +86,21 @@ class StrategyRow(Row, table="strategies", key=("group_type", "topic")):
     strategy_id: str = column("canonical strategy")
     operator: str = column("the rule that decides")
     rule: str = column("the rule in words")
-    style: str = column("how the mediator is to argue")
+    style: str = column("how the mediator argues")
 
 
 class PreferenceRow(OfGroup, table="preferences"):
     """The stated preference of one member on one topic."""
 
-    member_id: str = column("traveller within the group")
-    member_name: str = column("the member's name, given by role")
+    member_id: str = column("id of the member in the group")
+    member_name: str = column("name of the member")
     role: str = column("role within the group type")
     slot: str = column("one of the seven slots, in their fixed order")
-    topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
+    topic: str = column("the decision: the slot, or room_type or house_rule for lodging")
     text: str | None = column("the stated preference; empty where there is none")
     missing: str | None
     finish: str | None
-    given: bool = column("stated by the user's file")
+    given: bool = column("whether the researcher stated the preference")
     options_shown: str = column("usual options in the order in which this member saw them")
 
 
@@ -108,25 +110,25 @@ class TalkRow(UtteranceRow):
     group_id: str = column("group of travellers")
     group_type: str = column("type of group")
     condition: str = column(
-        "all for stated preferences, which are stated once; C5 goes on from C4's talk, of which "
-        "the rows say C4, or C5 if C4 is not compared"
+        "condition, or `all` for stated preferences, which are stated once. C5 continues the "
+        "dialogue of C4, and the shared rows have C4, or C5 if C4 is not compared"
     )
     slot: str = column("one of the seven slots, in their fixed order")
-    topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
+    topic: str = column("the decision: the slot, or room_type or house_rule for lodging")
     phase: str = column("preference, synthesis, vote or feedback")
-    intent: str = column("what the turn does, and for which slot")
+    intent: str = column("purpose of the turn and its slot")
     author: str = column(
-        "who wrote these words: the member, or system for the mediator, who also writes what "
-        "members say in its dialogues; empty for words of the study file and for turns that were "
-        "rendered from data (of the reply at `address`, if there is one)"
+        "author of the text: the member, or `system` for the mediator, which also writes the "
+        "members' lines in its dialogues. Empty for texts of the study file and for turns that "
+        "were rendered from data (of the reply at `address`, if there is one)"
     )
 
 
 class OptionRow(OfDecision, table="options", key=("group_id", "condition", "topic", "option")):
     """One option on the table. `condition` is `all` if a statement named the option."""
 
-    option: str = column("option on the table")
-    usual: bool = column("it is one of the usual options of the topic")
+    option: str = column("option under negotiation")
+    usual: bool = column("whether it is one of the usual options of the topic")
 
 
 class ShownDecisionRow(
@@ -135,8 +137,9 @@ class ShownDecisionRow(
     """The sentence about a decision in the prompts of one step."""
 
     step: str = column(
-        "the prompts that show it: operator (its decision, in the mediator's prompt), proposal "
-        "(the mediator's, on the ballots), or round1, round2 … of feedback"
+        "step whose prompts contain the text: operator (the operator's decision, in the "
+        "mediator's prompt), proposal (the mediator's proposal, on the ballots), or round1, "
+        "round2 … (feedback)"
     )
     text: str = column("the decision in one sentence")
 
@@ -147,51 +150,56 @@ class ShownShareRow(
     """One share of a decision in the prompts of one step."""
 
     step: str = column(
-        "the prompts that show it: operator, round1, round2 … of feedback, or record (the decision "
-        "that members confirm)"
+        "step whose prompts contain the share: operator, round1, round2 … (feedback), or record "
+        "(the decision that members confirm)"
     )
     share: int = column("number of the share, from 0")
-    option: str = column("what this share of the decision gives")
-    members: list[str] = column("the names of those who get it, or everyone")
-    time: str = column("its days or branch, or the whole trip")
+    option: str = column("option of this share")
+    members: list[str] = column("names of the members who get the option, or everyone")
+    time: str = column("days or branch of the option, or the whole trip")
 
 
 class OwnScoreRow(OfGroup, table="own_scores"):
     """One member's own score of one option, which only the researcher gets."""
 
     slot: str = column("one of the seven slots, in their fixed order")
-    topic: str = column("the decision: the slot, or for lodging room_type or house_rule")
+    topic: str = column("the decision: the slot, or room_type or house_rule for lodging")
     entered: str = column(
-        "when the option came up: before the mediation, or under which condition after it"
+        "when the option was first named: `before` the mediation, or the condition under which "
+        "it was named later"
     )
-    member_id: str = column("traveller within the group")
-    option: str = column("option on the table")
-    score: int | None = column("how content the member would be with it, from -4 to 4")
-    firm_no: bool | None = column("the member firmly rejects it, which counts as -4")
-    reason: str | None = column("why, in the member's words")
-    objection: str | None = column("any other firm no of the member, as it was said")
+    member_id: str = column("id of the member in the group")
+    option: str = column("option under negotiation")
+    score: int | None = column("the member's score of the option, −4 to 4")
+    firm_no: bool | None = column(
+        "whether the member firmly rejects the option, which counts as −4"
+    )
+    reason: str | None = column("reason, in the member's words")
+    objection: str | None = column("other firm rejections, in the member's words")
     missing: str | None
-    text_score: int | None = column("the source's score of the stated preference for the option")
-    text_primary: bool = column("the member's first choice by the source's scoring of the text")
+    text_score: int | None = column(
+        "score of the option from the text of the preference, by the rules of the source study"
+    )
+    text_primary: bool = column("whether the option is the member's first choice by the text score")
     options_shown: str = column("options in the order in which this member saw them")
 
 
 class BallotRow(OfDecision, table="ballots"):
     """One member's ballot."""
 
-    member_id: str = column("traveller within the group")
-    top_choice: str | None = column("option wanted most")
-    acceptable: str | None = column("further options that would do")
-    hard_no: str | None = column("options rejected")
-    objection: str | None = column("any other firm no, as it was said")
-    scores: str | None = column("option and score from -4 to 4, where scores are asked for")
-    unmatched: str | None = column(
-        "entries that name no option on the table, after the member was asked again"
+    member_id: str = column("id of the member in the group")
+    top_choice: str | None = column("option that the member wants most")
+    acceptable: str | None = column("further options that the member accepts")
+    hard_no: str | None = column("options that the member rejects")
+    objection: str | None = column("other firm rejections, in the member's words")
+    scores: str | None = column("option and score, −4 to 4, if members vote with scores")
+    unmatched: str | None = column("entries that name no listed option, also after a re-ask")
+    asked_again: bool = column("whether a re-ask followed because of such entries")
+    missing: bool = column(
+        "whether no ballot could be read, so that only the preference text counts"
     )
-    asked_again: bool = column("the ballot was asked for again because of such entries")
-    missing: bool = column("no ballot could be read; the preference text alone counts")
-    reason: str | None = column("why there is no ballot")
-    excluded: bool = column("the member has no vote in this slot and was not asked")
+    reason: str | None = column("reason for the missing ballot")
+    excluded: bool = column("whether the member has no vote on this slot and was not asked")
     options_shown: str | None = column("options in the order in which this member saw them")
 
 
@@ -199,39 +207,47 @@ class FeedbackRow(OfDecision, table="feedback", key=("group_id", "condition", "t
     """One feedback round."""
 
     round: int
-    target: str = column("member who was asked")
+    target: str = column("id of the member who was asked")
     target_name: str = column("the member's name")
-    targeted: bool = column("the member was left out: no word in common with the decision")
-    resolved: bool | None = column("whether it ended in agreement; empty if unclear")
-    question: str = column("what was asked")
-    updated_explanation: str | None = column("what was adjusted")
+    targeted: bool = column(
+        "whether the member was asked because the decision contains none of the member's words"
+    )
+    resolved: bool | None = column("whether the round ended in agreement; empty if unclear")
+    question: str = column("question to the member")
+    updated_explanation: str | None = column("explanation of the adjustment")
     revised_decision: str | None = column("the decision as revised, in the mediator's words")
     change: str | None = column("what the revision changed, rendered from the data")
-    refused_options: str | None = column("options for which the revision does not count")
+    refused_options: str | None = column("options because of which the revision was rejected")
     refused_because: str | None = column(
-        "why the revision does not count: struck (by a hard constraint), rejected (somebody who "
-        "would get it strongly rejects it), split (it undoes a required split), unstated (it does "
-        "not say who gets what)"
+        "reason for the rejection: struck (by a hard constraint), rejected (a member who would "
+        "get the option strongly rejects it), split (it undoes a required split), unstated (it "
+        "does not say who gets what)"
     )
-    hard_no: str | None = column("options that the member asked came to reject")
-    objection: str | None = column("any other firm no of the member asked, as it was said")
-    parse_error: bool = column("the reply was unreadable; the minimal structure was used")
+    hard_no: str | None = column("options that the member rejected in this round")
+    objection: str | None = column("other firm rejections in this round, in the member's words")
+    parse_error: bool = column(
+        "whether the reply could not be read, so that the minimal structure was used"
+    )
 
 
 class PortionRow(OfDecision, table="portions"):
     """An option that a decision gives to one member."""
 
-    member_id: str = column("traveller within the group")
-    option: str = column("what the decision gives the member")
-    when: str = column("its days or branch, or the whole trip")
+    member_id: str = column("id of the member in the group")
+    option: str = column("option that the member gets")
+    when: str = column("days or branch of the option, or the whole trip")
 
 
 class ConfirmationRow(OfDecision, table="confirmations"):
     """One member's answer to the question whether the record matches the dialogue."""
 
-    member_id: str = column("traveller within the group")
-    confirmed: bool | None = column("whether the decision on record is what the talk came to")
-    refused: str | None = column("options that the decision gives the member, who refuses them")
+    member_id: str = column("id of the member in the group")
+    confirmed: bool | None = column(
+        "whether the member confirms the recorded decision as the result of the dialogue"
+    )
+    refused: str | None = column(
+        "options that the decision gives the member although the member refuses them"
+    )
     missing: str | None
 
 
@@ -239,117 +255,120 @@ class CounterfactualRow(OfDecision, table="counterfactuals"):
     """What one operator would decide on the same texts and ballots."""
 
     operator: str = column("a rule, applied to the same texts and ballots")
-    in_force: bool = column("it is the rule that decided")
-    selected_option: str | None = column("the option that sums up what it would decide")
-    same_winner: bool = column("that is the option of the rule in force")
+    in_force: bool = column("whether this rule decided")
+    selected_option: str | None = column("main option of the decision by this rule")
+    same_winner: bool = column("whether the rule that decided has the same option")
     margin: float | None = column(
-        "lead over the next option in what the rule compares first (approvals, average, …); empty "
-        "where it weighs no options against each other"
+        "lead over the next option in the quantity that the rule compares first (approvals, "
+        "average, …); empty if the rule compares no options"
     )
-    decided_by: str = column("rule, score or alphabetical")
+    decided_by: str = column("what settled the choice: rule, score or alphabetical")
 
 
 class DecisionRow(OfDecision, table="decisions", key=("group_id", "condition", "topic")):
     """One decision with its audit trail."""
 
     source: str = column(
-        "what settled it: single_user, preferences, synthesis, operator, vote, feedback"
+        "origin of the decision: single_user, preferences, synthesis, operator, vote, feedback"
     )
-    has_conflict: bool = column("whether the preferences conflict, as the mediator judged")
+    has_conflict: bool = column("whether the preferences conflict, as judged by the mediator")
     stated_conflict: bool = column(
-        "whether first choices differ or one is strongly rejected, by the texts"
+        "whether first choices differ or one is strongly rejected, by the text scores"
     )
     strategy_id: str | None = column("canonical strategy (C4, C5)")
     operator: str | None = column("the rule that decides")
     proposed_strategy: str | None = column(
-        "label that the model returned, before the clamp; empty if unreadable"
+        "strategy that the model named, before the lock replaced it; empty if it could not be read"
     )
-    resolution_strategy: str | None = column("label that replaces it: the canonical id")
+    resolution_strategy: str | None = column("strategy that replaced it: the canonical id")
     drifted: bool | None = column(
-        "whether the proposed label differs from the canonical id; empty if unreadable"
+        "whether the model named another strategy than the canonical one; empty if it could not "
+        "be read"
     )
-    selected_option: str | None = column(
-        "the option that sums up the decision; empty where there is none"
-    )
+    selected_option: str | None = column("main option of the decision; empty if there is none")
     resolution_text: str | None = column(
         "the decision in words, rendered from its data, after feedback; empty where undecided"
     )
     undecided: str | None = column(
-        "why nothing is decided: left_open, unreadable or declined (by the mediator)"
+        "reason why nothing was decided: left_open, unreadable or declined (by the mediator)"
     )
-    dropped: str = column("options that nobody gets: stated by the mediator, else by the operator")
+    dropped: str = column(
+        "options that no member gets, as stated by the mediator, otherwise by the operator"
+    )
     overridden: str = column(
-        "options given to members who strongly reject them, in words, on a ballot or when asked to "
-        "confirm: option: members"
+        "options given to members who strongly reject them (in the preference, on a ballot or at "
+        "the confirmation), as `option: members`"
     )
-    overridden_unasked: str = column("the same before members were asked to confirm")
-    mediator_words: str | None = column("what the mediator wrote to propose the decision")
+    overridden_unasked: str = column("the same without rejections at the confirmation")
+    mediator_words: str | None = column("text in which the mediator proposes the decision")
     theory_words: str | None = column(
-        "words of the lexicon in the mediator's reply (C3), violations that stay as said"
+        "words of the lexicon in the mediator's final reply (C3), which count as violations"
     )
     theory_words_quoted: str | None = column(
-        "words of the lexicon there that come from an option or from a member's words"
+        "words of the lexicon in the final reply that come from an option or a member's words"
     )
     theory_words_first: str | None = column(
-        "words of the lexicon in its first reply, which was asked for again"
+        "words of the lexicon in the mediator's first reply, which led to a re-ask"
     )
     asked_again: str | None = column(
-        "why replies on the way were asked for again: theory, unmatched (an entry named no listed "
-        "option, member or time)"
+        "reasons for re-asks: theory, unmatched (an entry named no listed option, member or time)"
     )
     statement_agrees: bool | None = column(
-        "the mediator's statement gives the same members the same options as the operator; empty "
-        "before a vote and where the statement decides"
+        "whether the mediator's statement gives the same members the same options as the "
+        "operator; empty before a vote and if the statement decides"
     )
     unread_entries: int | None = column(
-        "entries of the mediator's statement that name no listed option or member, after it was "
-        "asked again"
+        "entries of the mediator's statement that name no listed option or member, also after a "
+        "re-ask"
     )
     winner_by_source_ballots: str | None = column(
-        "with ballots of scores: the winner by the same ballots in the source's form"
+        "if members vote with scores: winner if the ballots are counted as in the source study"
     )
     members_shown: str | None = column("members in the order in which the mediator saw them")
     options_shown: str | None = column("options in the order in which the mediator saw them")
-    fell_back_to: str | None = column("operator that decided where the canonical one could not")
+    fell_back_to: str | None = column("operator that decided because the canonical one could not")
     infeasible: bool | None = column(
-        "every option breaks a hard constraint, or everybody strongly rejects every option"
+        "whether every option breaks a hard constraint, or all members strongly reject every option"
     )
     ballots: str = column(
-        "collected, partial, missing (counted by texts), not_held; none without lock"
+        "collected, partial, missing (the preference texts count), not_held; none without lock"
     )
-    subgrouping_required: bool = column("the group must part for this slot")
-    subgrouping_optional: bool = column("the group may part for this slot")
+    subgrouping_required: bool = column("whether the group must split for this slot")
+    subgrouping_optional: bool = column("whether the group may split for this slot")
     feedback_rounds: int = column("rounds of feedback held")
     resolved: bool | None = column("whether feedback ended in agreement")
-    parse_error: bool = column("the synthesis reply was unreadable; the minimal structure was used")
-    words: int = column("words spoken to come to the decision, stated preferences left out")
-    parse_step: str | None = column("step at which the synthesis reply was read")
+    parse_error: bool = column(
+        "whether the synthesis reply could not be read, so that the minimal structure was used"
+    )
+    words: int = column("words in the dialogue on the decision, without stated preferences")
+    parse_step: str | None = column("parse step of the synthesis reply")
 
 
 class ScoreRow(OfDecision, table="scores"):
     """The vote parser's score of one option for one member."""
 
-    member_id: str = column("traveller within the group")
-    option: str = column("option on the table")
-    score: int = column("the vote parser's score, with ballots where there were any")
-    text_score: int | None = column("the same by the stated preference alone")
-    strong_rejection: bool = column("score of -2 or less")
-    primary: bool = column("the member's first choice")
+    member_id: str = column("id of the member in the group")
+    option: str = column("option under negotiation")
+    score: int = column(
+        "score by the vote parser, from the preference text and from the ballot if there is one"
+    )
+    text_score: int | None = column("score from the preference text alone")
+    strong_rejection: bool = column("whether the score is −2 or less")
+    primary: bool = column("whether the option is the member's first choice")
 
 
 class SatisfactionRow(OfDecision, table="satisfaction"):
     """One member's satisfaction with a decision."""
 
-    member_id: str = column("traveller within the group")
-    satisfaction: float | None = column(
-        "the member's own score of what was decided for the member, -4 to 4"
-    )
+    member_id: str = column("id of the member in the group")
+    satisfaction: float | None = column("the member's own score of the decision, −4 to 4")
     unknown: str | None = column(
-        "why it is not known: left_open (counts as -4 in the measures), unreadable, declined (by "
-        "the mediator), unknown_option (not scored by the member), not_scored (no scores at all)"
+        "reason why the score is unknown: left_open (counts as −4 in the measures), unreadable, "
+        "declined (by the mediator), unknown_option (not scored by the member), not_scored (no "
+        "scores at all)"
     )
     covered: float | None = column(
-        "share of what may happen in which the member gets something spoken for"
+        "share of the possible outcomes in which the member gets an option that the member favours"
     )
 
 
@@ -357,44 +376,41 @@ class MeasuresRow(OfSession, table="measures"):
     """The measures of a session."""
 
     satisfaction: float | None = column(
-        "mean member score of what was decided, from −4 to 4; a slot left open counts as −4"
+        "mean member score of the decisions, −4 to 4; an open slot counts as −4"
     )
     satisfaction_decided: float | None = column("mean member score of the decided slots alone")
-    satisfaction_if_lowest: float | None = column(
-        "mean member score if all that is unknown were −4"
-    )
-    satisfaction_if_highest: float | None = column(
-        "mean member score if all that is unknown were 4"
-    )
+    satisfaction_if_lowest: float | None = column("mean member score if all unknown scores were −4")
+    satisfaction_if_highest: float | None = column("mean member score if all unknown scores were 4")
     lowest_satisfaction: float | None = column(
-        "mean score of the group's least content member; empty for C2, which decides nothing"
+        "mean score of the group's least satisfied member; empty for C2, which decides nothing"
     )
     inequality: float | None = column(
         "Gini of members' mean scores, rescaled to 0 to 1; empty for C2"
     )
-    covered_share: float | None = column("share of members who get something they spoke for")
+    covered_share: float | None = column("share of members who get an option that they favour")
     minority_coverage_share: float | None = column(
-        "share of members outside the most common first choice who get their first choice"
+        "share of members with a minority first choice who get it"
     )
     minority_promised_share: float | None = column(
-        "share of members outside the most common first choice who get theirs or are promised it"
+        "share of members with a minority first choice who get it or a promise of it"
     )
     conflict_rate: float | None = column("share of decisions with a conflict")
     drift_rate: float | None = column(
         "share of locked decisions with a readable synthesis where the model named another strategy"
     )
     feedback_resolution_rate: float | None = column(
-        "share of decisions under feedback that ended resolved"
+        "share of decisions with feedback that ended in agreement"
     )
     split_share: float | None = column(
-        "share of cuisine, attraction and event where the group may or must part"
+        "share of the decisions on cuisine, attraction and event in which the group may or must "
+        "split"
     )
-    words_per_decision: float | None = column("words spoken to come to a decision")
+    words_per_decision: float | None = column("words in the dialogue per decision")
     confirmed_share: float | None = column(
-        "share of members' words on a decision that it is what the talk came to"
+        "share of members who confirm a decision as the result of the dialogue"
     )
     undecided_share: float | None = column(
-        "share of the mediator's decisions that give nobody anything"
+        "share of the mediator's decisions that give no member an option"
     )
 
 
@@ -414,7 +430,7 @@ class TripRow(OfSession, table="trips"):
     The researcher's trip file may add columns with reference information.
     """
 
-    org: str = column("where the trip begins")
+    org: str = column("where the trip starts")
     dest: str = column("where it goes")
     days: str = column("days")
     visiting_city_number: str = column("cities")
@@ -425,7 +441,7 @@ class TripRow(OfSession, table="trips"):
     query: str = column("the request in words")
     level: str = column("difficulty")
     persona: str = column("type, purpose, spending and location in one line")
-    reference_information: str = column("places to choose from, as the user's trip file has them")
+    reference_information: str = column("places to choose from, copied from the trip file")
 
 
 TABLES = (
@@ -464,7 +480,7 @@ def unusable_reason(run: RunFolder) -> str:
     string for a usable run.
     """
     if run.read_table("preferences")["text"].is_null().all():
-        return "no member stated a preference that could be read"
+        return "no stated preference could be read"
     mediated = run.read_table("decisions").filter(~pl.col("condition").is_in(["C1", "C2"]))
     is_unread = mediated["parse_error"].all() and not mediated.is_empty()
     return "no reply of the mediator could be read" if is_unread else ""
